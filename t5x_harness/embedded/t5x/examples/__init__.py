@@ -1,0 +1,1 @@
+"""Example models for the embedded T5X runtime."""

@@ -1,0 +1,301 @@
+"""The values that every room of the harness speaks.
+
+A :class:`RunSpec` says what to run, a :class:`Finding` is one thing that is wrong (or worth knowing) about it, a
+:class:`StageResult` is what one stage made of it and a :class:`RunResult` is the whole.  All are frozen, hold only plain
+Python values and survive a trip through JSON (``to_json`` / ``from_json``), because stages run in other processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+__all__ = [
+    "Change",
+    "Checkpoint",
+    "Finding",
+    "Location",
+    "Mode",
+    "Outcome",
+    "RunResult",
+    "RunSpec",
+    "Severity",
+    "Stage",
+    "StageResult",
+]
+
+
+class Mode(enum.StrEnum):
+    """Which T5X function a config binds: ``train.train``, ``eval.evaluate`` or ``infer.infer``."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    INFER = "infer"
+
+
+class Stage(enum.StrEnum):
+    """One step of a run, in the order in which they run: cheapest first."""
+
+    LINT = "lint"
+    RESOLVE = "resolve"
+    PLAN = "plan"
+    TRAIN = "train"
+    EVAL = "eval"
+    INFER = "infer"
+
+
+class Severity(enum.StrEnum):
+    """How much a finding matters: an error fails its stage, a warning and a note do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Outcome(enum.StrEnum):
+    """How a stage ended. ``NOT_RUN`` is a stage that an earlier failure left out."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+
+
+@dataclasses.dataclass(frozen=True)
+class Location:
+    """A line of a file, with the include statements that led to it (outermost first)."""
+
+    file: str
+    line: int
+    included_from: tuple[Location, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds a location from ``dataclasses.asdict``."""
+        chain = tuple(Location.from_json(v) for v in value.get("included_from", ()))
+        return cls(value["file"], value["line"], chain)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing to tell the user: what is wrong, where, and the smallest change that mends it.
+
+    Attributes:
+      code: stable id from the failure catalogue, such as ``GIN01``.
+      severity: see :class:`Severity`.
+      stage: the stage that found it.
+      message: what failed, with the values that disagree.
+      location: the binding, import or include at fault; None where no line is (say so in the message).
+      fix: the smallest mend, as an instruction.
+      binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
+    """
+
+    code: str
+    severity: Severity
+    stage: Stage
+    message: str
+    location: Location | None = None
+    fix: str | None = None
+    binding: str | None = None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds a finding from ``dataclasses.asdict``."""
+        where = value.get("location")
+        return cls(
+            code=value["code"],
+            severity=Severity(value["severity"]),
+            stage=Stage(value["stage"]),
+            message=value["message"],
+            location=Location.from_json(where) if where else None,
+            fix=value.get("fix"),
+            binding=value.get("binding"),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A value that the harness changed to run a config here: by shrinking it or by a stand-in.
+
+    Attributes:
+      binding: the full gin name, such as ``network.T5Config.emb_dim``.
+      before: the config's own value, as gin text.
+      after: the value that ran, as gin text.
+      why: what the change is for: ``shrink``, ``standin`` or ``sandbox`` (paths moved into the run's folder).
+    """
+
+    binding: str
+    before: str
+    after: str
+    why: str
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds a change from ``dataclasses.asdict``."""
+        return cls(**value)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """What to run: gin files in order, bindings after them, and where.
+
+    Attributes:
+      gin_files: paths as the user gave them, parsed in this order.
+      bindings: gin statements parsed after the files, without ``--gin.``: ``TRAIN_STEPS = 8``.
+      search_paths: folders where gin files and their includes are looked up, first match wins.
+      mode: what the config binds; None to infer it from the config.
+      slice: the TPU slice whose mesh is emulated, by name (``v3-8``) or topology (``v3:4x4``).
+      runtime: ``auto``, ``installed`` or ``embedded``.
+      python_path: folders put in front of ``sys.path`` for the config's own modules.
+      tfds_data_dir: as T5X's ``--tfds_data_dir``.
+      full_size: run the config at the sizes it names, without shrinking.
+      model_dir: keep the run's output here instead of in the run's own folder.
+      cwd: folder that the run starts in; relative paths of the config are relative to it.
+    """
+
+    gin_files: tuple[str, ...]
+    bindings: tuple[str, ...] = ()
+    search_paths: tuple[str, ...] = ()
+    mode: Mode | None = None
+    slice: str = "v3-8"
+    runtime: str = "auto"
+    python_path: tuple[str, ...] = ()
+    tfds_data_dir: str | None = None
+    full_size: bool = False
+    model_dir: str | None = None
+    cwd: str = "."
+
+    @property
+    def name(self) -> str:
+        """A short name for tables and folders: the stem of the last file."""
+        return Path(self.gin_files[-1]).stem if self.gin_files else "run"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that ``json.dumps`` takes."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        known = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        if known.get("mode") is not None:
+            known["mode"] = Mode(known["mode"])
+        return cls(**known)
+
+
+@dataclasses.dataclass(frozen=True)
+class StageResult:
+    """What one stage found and did.
+
+    Attributes:
+      facts: what the stage established, in the order to show it: ``("mesh", "data 8 x model 1")``.
+      not_checked: what it could not judge, in words; never silently empty.
+      exercised: how many units of real work were done (steps, batches, examples); 0 means nothing was proved.
+      seconds: wall time.
+      log_tail: last lines of the run's log, when it failed.
+    """
+
+    stage: Stage
+    outcome: Outcome
+    findings: tuple[Finding, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    not_checked: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    exercised: int = 0
+    seconds: float = 0.0
+    log_tail: str = ""
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that fail the stage."""
+        return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that ``json.dumps`` takes."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            stage=Stage(value["stage"]),
+            outcome=Outcome(value["outcome"]),
+            findings=tuple(Finding.from_json(f) for f in value.get("findings", ())),
+            facts=tuple((k, v) for k, v in value.get("facts", ())),
+            not_checked=tuple(value.get("not_checked", ())),
+            changes=tuple(Change.from_json(c) for c in value.get("changes", ())),
+            exercised=value.get("exercised", 0),
+            seconds=value.get("seconds", 0.0),
+            log_tail=value.get("log_tail", ""),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint folder that a run wrote."""
+
+    step: int
+    path: str
+    num_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """The outcome of a run, the same from every backend.
+
+    Attributes:
+      stages: in the order they ran.
+      steps: last train step reached; 0 where nothing was trained.
+      metrics: scalars by TensorBoard folder and tag, then step: ``metrics["train/loss"][4]``,
+        ``metrics["inference_eval/my_task/eval/bleu"][4]``.
+      checkpoints: what was written, by step.
+      predictions: the JSON lines that evaluation and inference wrote, as dicts, in file order.
+      operative_config: text of the config.gin that the run wrote; empty if it wrote none.
+      log: path of the run's log file.
+      model_dir: folder that the run wrote into.
+      timings: seconds by stage.
+      standins: what was made up because it cannot be reached here, in words.
+    """
+
+    spec: RunSpec
+    stages: tuple[StageResult, ...]
+    steps: int = 0
+    metrics: Mapping[str, Mapping[int, float]] = dataclasses.field(default_factory=dict)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    predictions: tuple[Mapping[str, Any], ...] = ()
+    operative_config: str = ""
+    log: str = ""
+    model_dir: str = ""
+    runtime: str = ""
+    standins: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every stage passed."""
+        return all(s.outcome is Outcome.PASSED for s in self.stages)
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """Seconds by stage."""
+        return {s.stage.value: s.seconds for s in self.stages}
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Everything the harness changed in the config, over all stages."""
+        return tuple(c for s in self.stages for c in s.changes)
+
+    def stage(self, stage: Stage | str) -> StageResult:
+        """The result of one stage.
+
+        Raises:
+          KeyError: the stage was not part of this run.
+        """
+        for result in self.stages:
+            if result.stage == stage:
+                return result
+        raise KeyError(f"no stage {stage!s} in this run; it has {', '.join(s.stage for s in self.stages)}")
