@@ -1,0 +1,18 @@
+"""Tiny SeqIO tasks with the shapes of real ones, their data, and Gin configs that train, evaluate and infer on them.
+
+Everything ships with the package and is a pure function of it: no download, no credentials, no random choice.
+
+================================  ==========================  =============================  ==================
+task or mixture                   source                      vocabulary                     metrics
+================================  ==========================  =============================  ==================
+``sample_span_corruption``        TextLineDataSource          SentencePiece, 100 extra ids   none (loss only)
+``sample_translate``              FunctionDataSource          SentencePiece                  BLEU
+``sample_classify``               TextLineDataSource (TSV)    bytes                          accuracy
+``sample_answer``                 TFExampleDataSource         SentencePiece                  SQuAD EM and F1
+``sample_sums``                   TfdsDataSource              bytes                          sequence accuracy
+``sample_stream``                 FunctionDataSource, stream  bytes                          sequence accuracy
+``sample_mixture``                translate and answer        SentencePiece                  of its tasks
+================================  ==========================  =============================  ==================
+
+``import t5x_harness.sample_tasks.tasks`` in a Gin file registers all of them.
+"""

@@ -1,0 +1,43 @@
+"""A source that streams: its length is unknown and it is read once, in order, as from a queue or a remote file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import seqio
+import tensorflow as tf
+
+from t5x_harness.sample_tasks import metrics, vocabularies
+
+_LENGTHS = {"train": 4096, "validation": 32}
+
+
+def counting_stream(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
+    """Countdowns such as ``count from 12`` and ``12 11 10 9``, made while they are read.
+
+    Args:
+      split: ``train`` or ``validation``.
+      shuffle_files: ignored; a stream has one order.
+      seed: ignored, for the same reason.
+    """
+    del shuffle_files, seed
+
+    def examples() -> Iterator[dict[str, str]]:
+        for i in range(_LENGTHS[split]):
+            start = 3 + i * 37 % 96
+            yield {"inputs": f"count from {start}", "targets": " ".join(str(start - k) for k in range(4))}
+
+    text = tf.TensorSpec([], tf.string)
+    return tf.data.Dataset.from_generator(examples, output_signature={"inputs": text, "targets": text})
+
+
+seqio.TaskRegistry.add(
+    "sample_stream",
+    source=seqio.FunctionDataSource(counting_stream, splits=tuple(_LENGTHS)),
+    preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos_after_trim],
+    output_features={
+        "inputs": seqio.Feature(vocabularies.byte(), add_eos=True),
+        "targets": seqio.Feature(vocabularies.byte(), add_eos=True),
+    },
+    metric_fns=[metrics.accuracy],
+)

@@ -1,0 +1,51 @@
+"""Fine-tuning, translation-like: numbers in words from English to German, scored by BLEU."""
+
+from __future__ import annotations
+
+import seqio
+import tensorflow as tf
+
+from t5x_harness.sample_tasks import metrics, numbers, vocabularies
+
+# Every twentieth number is held out, so validation sees words that training saw in other combinations.
+_HELD_OUT = 20
+
+
+def number_pairs(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
+    """English and German words of the numbers of a split, as string scalars ``english`` and ``german``.
+
+    Args:
+      split: ``train`` or ``validation``.
+      shuffle_files: shuffles the order with ``seed``.
+      seed: as SeqIO passes it.
+    """
+    held_out = split == "validation"
+    values = [n for n in range(0, numbers.LIMIT, 7) if (n % _HELD_OUT == 0) is held_out]
+    pairs = tf.data.Dataset.from_tensor_slices(
+        {"english": [numbers.english(n) for n in values], "german": [numbers.german(n) for n in values]}
+    )
+    return pairs.shuffle(len(values), seed=seed) if shuffle_files else pairs
+
+
+def as_translation(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Prefixes the source text as T5 does."""
+    return dataset.map(
+        lambda pair: {"inputs": "translate English to German: " + pair["english"], "targets": pair["german"]}
+    )
+
+
+seqio.TaskRegistry.add(
+    "sample_translate",
+    source=seqio.FunctionDataSource(number_pairs, splits=("train", "validation")),
+    preprocessors=[
+        as_translation,
+        seqio.preprocessors.tokenize,
+        seqio.CacheDatasetPlaceholder(),
+        seqio.preprocessors.append_eos_after_trim,
+    ],
+    output_features={
+        "inputs": seqio.Feature(vocabularies.sentencepiece(), add_eos=True),
+        "targets": seqio.Feature(vocabularies.sentencepiece(), add_eos=True),
+    },
+    metric_fns=[metrics.bleu],
+)
