@@ -48,7 +48,7 @@ def make_questions(folder: Path) -> None:
                 example = tf.train.Example(
                     features=tf.train.Features(feature={name: _strings(v) for name, v in features.items()})
                 )
-                writer.write(example.SerializeToString())
+                writer.write(example.SerializeToString(deterministic=True))
 
 
 def make_sentencepiece(folder: Path) -> None:

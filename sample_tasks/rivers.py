@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def paragraph(river: River) -> str:
 def comparisons() -> Iterator[str]:
     """A sentence for each river and the next shorter one."""
     ranked = rivers()
-    for longer, shorter in zip(ranked, ranked[1:], strict=False):
+    for longer, shorter in itertools.pairwise(ranked):
         yield (
             f"From {longer.source} to {longer.mouth} the {longer.name} covers {longer.length} km, "
             f"{longer.length - shorter.length} km more than the {shorter.name}, on which {shorter.city} was built."
