@@ -21,8 +21,8 @@ def span_corruption(
 ) -> tf.data.Dataset:
     """Masks random spans of ``targets``: the rest becomes ``inputs``, the spans become ``targets``.
 
-    A document is cut to ``sequence_length["inputs"]`` tokens first. The i-th span is marked on both sides by the i-th id
-    from the top of the vocabulary, so the vocabulary needs as many extra ids as a document has spans.
+    A document is cut to ``sequence_length["inputs"]`` tokens first. The i-th span is marked on both sides by the i-th
+    id from the top of the vocabulary, so the vocabulary needs as many extra ids as a document has spans.
 
     Args:
       dataset: examples with int32 ``targets`` of shape (length,).
@@ -59,7 +59,7 @@ def _rounded(count: tf.Tensor, share: float) -> tf.Tensor:
 
 
 def _random_parts(total: tf.Tensor, parts: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Lengths of ``parts`` pieces, each at least 1, that add up to ``total``; every way of cutting is equally likely."""
+    """Lengths of ``parts`` pieces, each at least 1, that add up to ``total``; all ways of cutting are equally likely."""
     cuts = tf.random.experimental.stateless_shuffle(tf.range(1, total), seed)[: parts - 1]
     edges = tf.concat([[0], tf.sort(cuts), [total]], axis=0)
     return edges[1:] - edges[:-1]
