@@ -1,0 +1,75 @@
+"""The pytest plugin: hooks of a few lines that hand over to the modules beside this one.
+
+It is loaded in every pytest run of its environment, so nothing heavy is imported here and nothing happens unless gin
+files, the ``smoke`` marker or a fixture ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.fixtures.runs import t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
+from t5x_harness.fixtures.tasks import tiny_task
+
+from . import collection, marks, options, summary
+from .session import SESSION, HarnessSession
+
+__all__ = ["t5x_bindings", "t5x_run", "t5x_search_paths", "t5x_slice", "tiny_task"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the group ``t5x-harness``: see :mod:`.options`."""
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the markers and this run's session object; declared runs join what pytest collects."""
+    marks.register(config)
+    session = config.stash[SESSION] = HarnessSession(config)
+    collection.add_declared_runs(config, session)
+    if config.pluginmanager.hasplugin("xdist"):
+        from . import xdist_scheduler
+
+        config.pluginmanager.register(xdist_scheduler, "t5x_harness_xdist")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends every process that the session started, also after Ctrl-C."""
+    if session := config.stash.get(SESSION, None):
+        session.close()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Says which T5X, slice and mesh are used, when anything here is used at all."""
+    return summary.header(config.stash[SESSION])
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Turns run configs and declared runs into collectors."""
+    return collection.collect_file(file_path, parent)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Starts the imports in the background while pytest goes on, if any selected item will need them."""
+    session.config.stash[SESSION].warm(session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A smoke test that exercised nothing fails."""
+    result = yield
+    marks.check_exercised(item)
+    return result
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends a run's process as soon as no further stage of it follows."""
+    item.config.stash[SESSION].leave(item, nextitem)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the table of all runs."""
+    summary.write(terminalreporter, config.stash[SESSION])

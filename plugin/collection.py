@@ -1,0 +1,92 @@
+"""Which files become runs: declared ones, globs of the configuration, and what the command line names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.spec import Location
+
+from . import marks
+from .gin_items import DeclaredRuns, GinFile
+from .session import SESSION, HarnessSession
+
+_PYPROJECT = "pyproject.toml"
+
+
+def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
+    """Adds declared runs and globbed gin files to a call of pytest that names no files itself."""
+    if config.args_source is config.ArgsSource.ARGS or (
+        not (config.rootpath / _PYPROJECT).is_file() and not session.options.gin_files
+    ):
+        return
+    globs = (*session.options.gin_files, *session.project.gin_files)
+    found = sorted({str(path) for glob in globs for path in config.rootpath.glob(glob)})
+    if session.project.runs:
+        found.append(str(config.rootpath / _PYPROJECT))
+    config.args.extend(path for path in found if path not in config.args)
+
+
+def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A collector for a run config or for declared runs; None for every other file.
+
+    Raises:
+      pytest.Collector.CollectError: the command line names a gin file that is no run config.
+    """
+    if path.suffix == ".gin":
+        return _collect_gin(path, parent)
+    if path.name == _PYPROJECT and path.parent == parent.config.rootpath:
+        return _collect_declared(path, parent)
+    return None
+
+
+def _collect_gin(path: Path, parent: pytest.Collector) -> GinFile | None:
+    session = parent.config.stash[SESSION]
+    named = _named_on_command_line(path, parent.config)
+    if not named and not _wanted(path, parent.config, session):
+        return None
+    from t5x_harness.lint.classify import classify
+
+    spec = session.spec([str(path)])
+    verdict = classify(spec, t5x_parent=session.runtime.location)
+    if verdict.mode is None:
+        if named:
+            raise pytest.Collector.CollectError(verdict.reason)
+        return None
+    return GinFile.of(parent, path, session.spec([str(path)], mode=verdict.mode), verdict.location)
+
+
+def _collect_declared(path: Path, parent: pytest.Collector) -> DeclaredRuns | None:
+    session = parent.config.stash[SESSION]
+    if not session.project.runs:
+        return None
+    from t5x_harness.lint.classify import classify
+
+    runs = []
+    for declared in session.project.runs:
+        spec = session.spec(**declared.overrides(session.project, session.options.bindings, session.slice_name))
+        verdict = classify(spec, t5x_parent=session.runtime.location)
+        if verdict.mode is None:
+            raise pytest.Collector.CollectError(f"{path}:{declared.line}: run {declared.name!r}: {verdict.reason}")
+        runs.append((declared.name, spec, Location(str(path), declared.line)))
+    node: DeclaredRuns = DeclaredRuns.from_parent(parent, path=path)
+    node.runs = tuple(runs)
+    return node
+
+
+def _named_on_command_line(path: Path, config: pytest.Config) -> bool:
+    return any(
+        (config.invocation_params.dir / arg.partition("::")[0]).resolve() == path.resolve() for arg in config.args
+    )
+
+
+def _wanted(path: Path, config: pytest.Config, session: HarnessSession) -> bool:
+    """Whether a gin file that pytest met in a folder is to be collected.
+
+    It is when a configured glob matches it, or when ``-m smoke`` was called on a folder: what else could be meant?
+    """
+    globs = (*session.options.gin_files, *session.project.gin_files)
+    if any(path in config.rootpath.glob(glob) for glob in globs):
+        return True
+    return config.args_source is config.ArgsSource.ARGS and marks.selects_only(config.option.markexpr, marks.SMOKE)

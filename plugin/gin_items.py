@@ -1,0 +1,130 @@
+"""One pytest item for each stage of a run, collected from a gin file or from a declared run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
+
+from . import marks
+from .session import SESSION
+
+
+class StageFailed(Exception):
+    """A stage of a run failed; the result says why."""
+
+    def __init__(self, result: StageResult) -> None:
+        super().__init__(f"{result.stage} failed")
+        self.result = result
+
+
+class GinFile(pytest.File):
+    """A gin file that binds a run: its children are the stages."""
+
+    spec: RunSpec
+    start: Location | None
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path, spec: RunSpec, start: Location | None) -> GinFile:
+        """A collector for the run that the file at ``path`` binds; ``start`` is the statement that makes it a run."""
+        node: GinFile = cls.from_parent(parent, path=path)
+        node.spec, node.start = spec, start
+        return node
+
+    def collect(self) -> Iterable[StageItem]:
+        """The stages of the run."""
+        return stage_items(self, self.spec, self.start)
+
+
+class DeclaredRuns(pytest.File):
+    """The ``[[tool.t5x_harness.runs]]`` of a pyproject.toml."""
+
+    runs: tuple[tuple[str, RunSpec, Location], ...]
+
+    def collect(self) -> Iterable[pytest.Collector]:
+        """One collector for each run, by its name."""
+        for name, spec, where in self.runs:
+            node: DeclaredRun = DeclaredRun.from_parent(self, name=name)
+            node.spec, node.start = spec, where
+            yield node
+
+
+class DeclaredRun(pytest.Collector):
+    """One declared run."""
+
+    spec: RunSpec
+    start: Location
+
+    def collect(self) -> Iterable[StageItem]:
+        """The stages of the run."""
+        return stage_items(self, self.spec, self.start)
+
+
+def stage_items(parent: pytest.Collector, spec: RunSpec, start: Location | None) -> Iterable[StageItem]:
+    """An item for each stage that a run of this mode has."""
+    from t5x_harness.pipeline import stages_of
+
+    for stage in stages_of(spec.mode):
+        item: StageItem = StageItem.from_parent(parent, name=stage.value)
+        item.spec, item.stage, item.start = spec, stage, start
+        yield item
+
+
+class StageItem(pytest.Item):
+    """Runs one stage, and the earlier ones it needs if they were not selected."""
+
+    spec: RunSpec
+    stage: Stage
+    start: Location | None
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_marker(marks.SMOKE)
+
+    @property
+    def needs_worker(self) -> bool:
+        """Lint is done by reading alone."""
+        return self.stage is not Stage.LINT
+
+    def runtest(self) -> None:
+        """Runs the stage.
+
+        Raises:
+          StageFailed: it failed, or an earlier stage that no selected item stands for.
+        """
+        session = self.config.stash[SESSION]
+        result = session.pipeline(self.spec).stage(self.stage)
+        marks.count_exercise(self, result.exercised)
+        self._record(result)
+        cause = session.failed_before(self.spec, result)
+        if cause is not None:
+            if any(getattr(i, "spec", None) == self.spec and i.name == cause.stage for i in self.session.items):
+                pytest.skip(f"not run: {cause.stage} failed")
+            raise StageFailed(cause)
+        if result.outcome is not Outcome.PASSED:
+            raise StageFailed(result)
+
+    def _record(self, result: StageResult) -> None:
+        """Puts facts and findings where JUnit and other reporters find them."""
+        self.user_properties += [(f"t5x.{name}", value) for name, value in result.facts]
+        self.user_properties += [("t5x.finding", f"{f.code} {f.location or ''}".strip()) for f in result.findings]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The findings instead of a traceback; the traceback of anything unforeseen."""
+        if isinstance(excinfo.value, StageFailed):
+            from t5x_harness.report.terminal import stage_failure
+
+            return stage_failure(excinfo.value.result)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """The line that makes the file a run, so that editors and annotations jump to it."""
+        title = f"gin: {self.spec.name}::{self.stage}"
+        if self.start is None:
+            return self.path, 0, title
+        return Path(self.start.file), self.start.line - 1, title

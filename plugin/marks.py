@@ -1,0 +1,61 @@
+"""The markers, and the rule that a smoke test must have exercised something."""
+
+from __future__ import annotations
+
+import pytest
+
+SMOKE = "smoke"
+
+MARKERS = (
+    "smoke: runs T5X here, on CPU devices laid out like a TPU slice; fails if it exercised nothing",
+    "slice(name='v3-8'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this test",
+)
+
+# How many units of real work (train steps, examples, predictions) a test did through the harness.
+EXERCISED = pytest.StashKey[int]()
+
+
+def register(config: pytest.Config) -> None:
+    """Documents the markers for ``pytest --markers`` and ``--strict-markers``."""
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
+
+
+def count_exercise(item: pytest.Item, units: int) -> None:
+    """Adds to the work that a test has done."""
+    item.stash[EXERCISED] = item.stash.get(EXERCISED, 0) + units
+
+
+def check_exercised(item: pytest.Item) -> None:
+    """Fails a smoke test that did no work: a green that proves nothing is worse than a red."""
+    if item.get_closest_marker(SMOKE) and not item.stash.get(EXERCISED, 0):
+        pytest.fail(
+            f"{item.name} is marked smoke but exercised nothing: no step was trained, no example read, evaluated or "
+            "predicted through the harness. Call t5x_run in it, or remove the marker.",
+            pytrace=False,
+        )
+
+
+def selects_only(expression: str, mark: str) -> bool:
+    """Whether ``-m EXPRESSION`` selects an item because of ``mark``: true with that mark alone, false without it."""
+    if mark not in expression:
+        return False
+    from _pytest.mark.expression import Expression  # pytest offers no public parser for its own -m language
+
+    compiled = Expression.compile(expression)
+    return compiled.evaluate(lambda name, **_: name == mark) and not compiled.evaluate(lambda name, **_: False)
+
+
+def slice_name(item: pytest.Item) -> str | None:
+    """The slice that the closest ``slice`` marker names.
+
+    Raises:
+      pytest.UsageError: the marker's arguments are not one name.
+    """
+    mark = item.get_closest_marker("slice")
+    if mark is None:
+        return None
+    values = [*mark.args, *mark.kwargs.values()]
+    if len(values) != 1 or not isinstance(values[0], str) or set(mark.kwargs) - {"name"}:
+        raise pytest.UsageError(f"{item.nodeid}: use @pytest.mark.slice('v3-8'), one slice by name; got {mark!r}")
+    return values[0]

@@ -1,0 +1,95 @@
+"""Command line options and ini values of the plugin, and the frozen value they are read into."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+# House rules for help texts: start with a capital, no period at the end, name the default.
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line and the ini file say; ``[tool.t5x_harness]`` fills what they leave open."""
+
+    runtime: str
+    slice: str | None
+    bindings: tuple[str, ...]
+    search_paths: tuple[str, ...]
+    gin_files: tuple[str, ...]
+    full_size: bool
+    in_process: bool
+    timeout: float
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Options:
+        """Reads them from pytest's configuration; the command line comes after the ini file, so it wins."""
+        return cls(
+            runtime=config.getoption("t5x_runtime"),
+            slice=config.getoption("t5x_slice") or config.getini("t5x_slice") or None,
+            bindings=(*config.getini("t5x_bindings"), *config.getoption("t5x_gin")),
+            search_paths=tuple(str(path) for path in config.getini("t5x_search_paths")),
+            gin_files=tuple(config.getini("t5x_gin_files")),
+            full_size=config.getoption("t5x_full_size"),
+            in_process=config.getoption("t5x_in_process"),
+            timeout=config.getoption("t5x_timeout"),
+        )
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declares everything that :meth:`Options.of` reads."""
+    group = parser.getgroup("t5x-harness", "T5X configs on an emulated TPU slice")
+    group.addoption(
+        "--t5x-runtime",
+        choices=("auto", "installed", "embedded"),
+        default="auto",
+        help="Which T5X runs: the installed one, the embedded one, or auto, the installed one if there is any "
+        "(default: auto)",
+    )
+    group.addoption(
+        "--t5x-slice",
+        metavar="NAME",
+        help="TPU slice whose mesh is laid over CPU devices, such as v3-8, v4-32 or v3:4x4 (default: v3-8)",
+    )
+    group.addoption(
+        "--t5x-gin",
+        metavar="BINDING",
+        action="append",
+        default=[],
+        help="Gin binding parsed after the files of every config, such as 'BATCH_SIZE = 64'; may be repeated",
+    )
+    group.addoption(
+        "--t5x-full-size", action="store_true", help="Run configs at the sizes they name instead of shrunken"
+    )
+    group.addoption(
+        "--t5x-in-process",
+        action="store_true",
+        help="Run configs in pytest's own process, for a debugger; one device count for all of them",
+    )
+    group.addoption(
+        "--t5x-timeout",
+        type=positive_seconds,
+        default=600.0,
+        metavar="SECONDS",
+        help="Time limit of one stage of a run (default: 600)",
+    )
+    parser.addini("t5x_gin_files", "Globs of Gin files to collect, relative to the root folder", "linelist", [])
+    parser.addini("t5x_bindings", "Gin bindings parsed after the files of every config", "linelist", [])
+    parser.addini("t5x_search_paths", "Folders where Gin files and includes are looked up", "paths", [])
+    parser.addini("t5x_slice", "TPU slice whose mesh is emulated (default: v3-8)", "string", "")
+
+
+def positive_seconds(text: str) -> float:
+    """Parses a time limit.
+
+    Raises:
+      pytest.UsageError: it is not a positive number.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise pytest.UsageError(f"--t5x-timeout must be a positive number of seconds, not {text!r}")
+    return seconds

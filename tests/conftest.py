@@ -1,0 +1,29 @@
+"""What all tests share: pytester, and an environment that no user's setting leaks into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Caches and homes are folders of the test session, so nothing is left behind and nothing is found."""
+    patch = pytest.MonkeyPatch()
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if base.name.startswith("popen-") else base  # xdist's workers share one compile cache
+    patch.setenv("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache"))
+    patch.setenv("HOME", str(base))
+    patch.delenv("PYTHONPATH", raising=False)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the source tree."""
+    return Path(__file__).parent.parent

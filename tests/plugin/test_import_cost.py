@@ -1,0 +1,29 @@
+"""Loading the plugin costs almost nothing: it is loaded in every pytest run of its environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("jax", "tensorflow", "numpy", "google", "gin", "seqio", "t5x", "flax", "orbax", "clu", "absl")
+
+
+def test_plugin_imports_nothing_heavy() -> None:
+    program = "import sys, t5x_harness.plugin; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "t5x_harness" in loaded
+    assert not set(loaded) & set(HEAVY)
+
+
+def test_a_session_without_the_harness_imports_nothing_heavy(pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        import sys
+
+        def test_modules():
+            assert not {{name.partition(".")[0] for name in sys.modules}} & {set(HEAVY)!r}
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("t5x-harness*")
