@@ -1,0 +1,55 @@
+"""Runs at the start of every Python process under ``t5x-harness exec``, whose PYTHONPATH begins with this folder."""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run_shadowed():
+    """Runs the ``sitecustomize`` that Python would have run, had this one not been in front of it."""
+    rest = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
+    spec = PathFinder.find_spec("sitecustomize", rest)
+    if spec is None or spec.loader is None:
+        return
+    module = type(sys)("sitecustomize")
+    module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
+    # Programs that look for what their own sitecustomize defines are to find it.
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def set_up_harness():
+    """Lets the harness answer ``import t5x`` and give T5X the slice's mesh."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - any interpreter that the command starts gets here
+        version = ".".join(str(n) for n in sys.version_info[:2])
+        message = (
+            "t5x-harness: %s is Python %s; without Python 3.11 it runs with neither the harness's t5x nor its mesh\n"
+        )
+        sys.stderr.write(message % (sys.executable, version))
+        return
+    try:
+        from t5x_harness import import_hooks
+    except ModuleNotFoundError:
+        load_own_package()
+        from t5x_harness import import_hooks
+
+    import_hooks.install_from_environment()
+
+
+def load_own_package():
+    """Imports the ``t5x_harness`` that this file belongs to, for an interpreter whose environment has none."""
+    package = os.path.dirname(HERE)
+    spec = PathFinder.find_spec("t5x_harness", [os.path.dirname(package)])
+    module = type(sys)("t5x_harness")
+    module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
+    module.__path__ = spec.submodule_search_locations
+    sys.modules["t5x_harness"] = module
+    spec.loader.exec_module(module)
+
+
+try:
+    run_shadowed()
+finally:
+    set_up_harness()

@@ -1,0 +1,93 @@
+"""``t5x-harness exec``: any command, in the harness's environment.
+
+The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
+the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
+``sitecustomize`` sets each interpreter up as it starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.devices import device_environment
+from t5x_harness.import_hooks import RUNTIME_VARIABLE, SLICE_VARIABLE
+from t5x_harness.slices import Slice, SliceError, get_slice
+from t5x_harness.t5x_runtime import Runtime, RuntimeChoiceError, find_runtime
+
+__all__ = ["add_arguments", "exec_environment", "run"]
+
+_BOOTSTRAP = str(Path(__file__).parent / "bootstrap")
+_USAGE_ERROR, _NOT_EXECUTABLE, _NOT_FOUND = 2, 126, 127
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``exec`` to a parser."""
+    parser.add_argument(
+        "--slice", default="v3-8", metavar="NAME", help="TPU slice to emulate, by name or topology (default: v3-8)"
+    )
+    parser.add_argument(
+        "--t5x-runtime",
+        choices=("auto", "installed", "embedded"),
+        default="auto",
+        help="which T5X the command imports: an installed one where there is one, else the embedded one (default: auto)",
+    )
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments, after --"
+    )
+
+
+def exec_environment(
+    slice: Slice, runtime: Runtime, preference: str = "auto", environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The whole environment that a command runs in.
+
+    Args:
+      slice: the slice to emulate.
+      runtime: the T5X that was found here.
+      preference: ``auto`` lets each process look again, as its import path may be another one.
+      environment: what to start from; the process's own by default.
+    """
+    base = dict(os.environ if environment is None else environment)
+    kept = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != _BOOTSTRAP]
+    return {
+        **base,
+        **device_environment(slice, base),
+        SLICE_VARIABLE: slice.name,
+        RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
+        "PYTHONPATH": os.pathsep.join([_BOOTSTRAP, *kept]),
+    }
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replaces this process by the command; returns only where that fails.
+
+    Returns:
+      2 for a wrong option, 126 where the command is there but cannot be run, 127 where it is not found: as a shell.
+    """
+    command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        return _failed("no command: give one after --, such as t5x-harness exec -- python -m t5x.main …", _USAGE_ERROR)
+    try:
+        slice_ = get_slice(args.slice)
+        runtime = find_runtime(args.t5x_runtime)
+    except (SliceError, RuntimeChoiceError) as error:
+        return _failed(str(error), _USAGE_ERROR)
+    environment = exec_environment(slice_, runtime, args.t5x_runtime)
+    # What is still in Python's buffers would be lost with the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvpe(command[0], list(command), environment)
+    except (FileNotFoundError, NotADirectoryError):
+        return _failed(f"{command[0]}: command not found", _NOT_FOUND)
+    except OSError as error:
+        return _failed(f"{command[0]}: cannot be run: {error.strerror or error}", _NOT_EXECUTABLE)
+
+
+def _failed(message: str, status: int) -> int:
+    print(f"t5x-harness exec: {message}", file=sys.stderr)
+    return status
