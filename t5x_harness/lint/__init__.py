@@ -1,1 +1,11 @@
+"""Static reading of gin: what can be said about a config without importing T5X, JAX or TensorFlow.
 
+:func:`lint` is the lint stage of a run, :func:`classify` tells run configs from fragments that are only included.
+"""
+
+from __future__ import annotations
+
+from t5x_harness.lint.classify import SANDBOXED_MACROS, Classification, Kind, classify, classify_program
+from t5x_harness.lint.stage import lint, program_of
+
+__all__ = ["SANDBOXED_MACROS", "Classification", "Kind", "classify", "classify_program", "lint", "program_of"]

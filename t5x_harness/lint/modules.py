@@ -1,0 +1,114 @@
+"""Finds Python modules on disk without importing anything, not even the packages above them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["FoundModule", "ModuleFinder"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundModule:
+    """Where a module lives.
+
+    Attributes:
+      origin: its file (``__init__.py`` for a package); None for a namespace package, a built-in and other modules
+        that have no file.
+      folders: where its submodules are looked up; empty for a plain module.
+    """
+
+    origin: Path | None
+    folders: tuple[Path, ...] = ()
+
+    @property
+    def is_namespace(self) -> bool:
+        """Whether it is a folder without ``__init__.py``."""
+        return self.origin is None and bool(self.folders)
+
+
+class ModuleFinder:
+    """Looks up modules as Python would in a run of the config.
+
+    Args:
+      path: folders in the order in which Python searches them; entries that are no folders are passed over.
+      t5x_parent: folder that holds the package ``t5x`` in use; it wins for that name.
+    """
+
+    def __init__(self, path: Sequence[str | Path], t5x_parent: Path | None) -> None:
+        self._path = tuple(Path(p) for p in path)
+        self._t5x_parent = t5x_parent
+        self._found: dict[str, FoundModule | None] = {}
+
+    def find(self, name: str) -> FoundModule | None:
+        """Finds a module by its full name; None if Python would not find it."""
+        if name not in self._found:
+            self._found[name] = self._search(name)
+        return self._found[name]
+
+    def missing_part(self, name: str) -> str:
+        """The first component of a dotted name that is not found: ``t5.datta`` for ``t5.datta.mixtures``."""
+        parts = name.split(".")
+        for count in range(1, len(parts) + 1):
+            if self.find(".".join(parts[:count])) is None:
+                return ".".join(parts[:count])
+        return name
+
+    def _search(self, name: str) -> FoundModule | None:
+        parent_name, _, last = name.rpartition(".")
+        if parent_name:
+            parent = self.find(parent_name)
+            if parent is None:
+                return None
+            return _look_in(parent.folders, last) or _attribute_module(name)
+        if name in sys.builtin_module_names or name in sys.stdlib_module_names:
+            return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
+        if name == "t5x" and self._t5x_parent is not None:
+            return _look_in((self._t5x_parent,), name)
+        return self._top_level(name)
+
+    def _top_level(self, name: str) -> FoundModule | None:
+        if (found := _look_in(self._path, name)) is not None and not found.is_namespace:
+            return found
+        # An editable install answers through a finder of its own, and comes before a bare folder of that name.
+        return _ask_finders(name) or found
+
+
+def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
+    """Python's order: in each folder a package, then a module; bare folders only if there is nothing else."""
+    portions = []
+    for folder in folders:
+        inner = folder / name
+        if (init := inner / "__init__.py").is_file():
+            return FoundModule(init, (inner,))
+        for suffix in importlib.machinery.all_suffixes():
+            if (file := folder / f"{name}{suffix}").is_file():
+                return FoundModule(file)
+        if inner.is_dir():
+            portions.append(inner)
+    return FoundModule(None, tuple(portions)) if portions else None
+
+
+def _ask_finders(name: str) -> FoundModule | None:
+    """Asks the import system for a top-level module; a finder answers that without importing anything."""
+    for finder in sys.meta_path:
+        if not hasattr(finder, "find_spec"):
+            continue
+        try:
+            spec = finder.find_spec(name, None)
+        except (ImportError, ValueError, AttributeError):
+            continue
+        if spec is None:
+            continue
+        folders = tuple(Path(p) for p in spec.submodule_search_locations or ())
+        return FoundModule(Path(spec.origin) if spec.has_location and spec.origin else None, folders)
+    return None
+
+
+def _attribute_module(name: str) -> FoundModule | None:
+    """Modules that exist only as attributes, such as ``os.path``, once something imported them."""
+    module = sys.modules.get(name)
+    return FoundModule(None) if module is not None else None

@@ -1,0 +1,174 @@
+"""Gin's own parser over one text: every statement it can read, and every syntax error, instead of the first."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tokenize
+import warnings
+from typing import Any
+
+from gin import config_parser
+
+from t5x_harness.lint.values import Macro, Reference
+
+__all__ = ["RawBinding", "RawBlock", "RawImport", "RawInclude", "RawStatement", "SyntaxProblem", "parse"]
+
+_STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
+_MOST_ERRORS = 20  # in one file; more are noise
+
+
+@dataclasses.dataclass(frozen=True)
+class RawImport:
+    """``import a.b``, ``import a.b as c`` or ``from a import b``; ``module`` is always the full name."""
+
+    line: int
+    module: str
+    is_from: bool
+    alias: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class RawInclude:
+    """``include 'file.gin'``."""
+
+    line: int
+    target: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RawBlock:
+    """The head of a block, ``scope/selector:``; its bindings follow as :class:`RawBinding`."""
+
+    line: int
+    scope: str
+    selector: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RawBinding:
+    """``scope/selector.param = value``; ``param`` is empty for a macro, whose name is then ``scope/selector``."""
+
+    line: int
+    scope: str
+    selector: str
+    param: str
+    value: Any
+
+
+RawStatement = RawImport | RawInclude | RawBlock | RawBinding
+
+
+@dataclasses.dataclass(frozen=True)
+class SyntaxProblem:
+    """A place that Gin's parser refuses, with the text of its line and the parser's words."""
+
+    line: int
+    text: str
+    message: str
+
+
+class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
+    """Keeps references and macros as values instead of looking them up."""
+
+    def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
+        scope, _, selector = scoped_configurable_name.rpartition("/")
+        return Reference(scope, selector, evaluate)
+
+    def macro(self, macro_name: str) -> Macro:
+        return Macro(macro_name)
+
+
+# What the parser and the tokenizer below it raise on bad text; a value that cannot be a dict key is a TypeError.
+_PARSE_ERRORS = (
+    SyntaxError,
+    tokenize.TokenError,
+    ValueError,
+    TypeError,
+    AssertionError,
+    StopIteration,
+    IndexError,
+    RecursionError,
+)
+
+
+def parse(text: str) -> tuple[list[RawStatement], list[SyntaxProblem]]:
+    """Parses Gin text.
+
+    After an error the parser starts anew at the next line that looks like a statement, so one reading shows them all.
+
+    Returns:
+      The statements in order and the syntax problems in order, with lines counted from 1.
+    """
+    lines = text.splitlines()
+    statements: list[RawStatement] = []
+    problems: list[SyntaxProblem] = []
+    start = 0
+    while start < len(lines) and len(problems) < _MOST_ERRORS:
+        parsed, problem = _parse_from(lines, start)
+        statements.extend(parsed)
+        if problem is None:
+            break
+        problems.append(problem)
+        start = _next_statement(lines, problem.line)
+    return statements, problems
+
+
+def _next_statement(lines: list[str], after: int) -> int:
+    """Index of the first line below line number ``after`` that starts a statement."""
+    for index in range(after, len(lines)):
+        if _STATEMENT.match(lines[index]):
+            return index
+    return len(lines)
+
+
+def _parse_from(lines: list[str], start: int) -> tuple[list[RawStatement], SyntaxProblem | None]:
+    statements: list[RawStatement] = []
+    source = "\n" * start + "\n".join(lines[start:]) + "\n"
+    parser: config_parser.ConfigParser | None = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a string such as '\d' warns for the harness's own line
+        try:
+            parser = config_parser.ConfigParser(source, _Delegate())
+            while (statement := parser.parse_statement()) is not None:
+                statements.append(_raw(statement))
+        except _PARSE_ERRORS as error:
+            line = _error_line(error, parser)
+            line = min(max(line, start + 1), len(lines))
+            return statements, SyntaxProblem(line, lines[line - 1], _words(error))
+    return statements, None
+
+
+def _raw(statement: Any) -> RawStatement:
+    line = statement.location.line_num
+    if isinstance(statement, config_parser.ImportStatement):
+        return RawImport(line, statement.module, statement.is_from, statement.alias)
+    if isinstance(statement, config_parser.IncludeStatement):
+        return RawInclude(line, statement.filename)
+    if isinstance(statement, config_parser.BlockDeclaration):
+        return RawBlock(line, statement.scope, statement.selector)
+    return RawBinding(line, statement.scope, statement.selector, statement.arg_name, statement.value)
+
+
+def _error_line(error: BaseException, parser: config_parser.ConfigParser | None) -> int:
+    """The line of an error: Gin and the tokenizer put it into different places."""
+    for where in (*error.args[1:], getattr(error, "lineno", None)):
+        if isinstance(where, int):
+            return where
+        if isinstance(where, tuple) and len(where) == 2:  # the tokenizer's (line, column)
+            return int(where[0])
+        if isinstance(where, tuple) and len(where) >= 4 and isinstance(where[1], int):  # (file, line, column, text)
+            return where[1]
+    return int(parser.current_token.start[0]) if parser is not None and parser.current_token is not None else 1
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, StopIteration):
+        return "the statement ends too early"
+    text = str(error.args[0]) if error.args else type(error).__name__
+    first = text.splitlines()[0] if text else type(error).__name__
+    if "malformed node" in first:
+        return "not a Python literal"
+    return first.rstrip(".")

@@ -1,0 +1,243 @@
+"""The statements of a run's gin files in the order in which T5X executes them, and what they come to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from t5x_harness.lint.problems import Problem
+from t5x_harness.lint.values import Macro, Reference, is_required, macros_in, references_in
+from t5x_harness.spec import Location, Mode, RunSpec
+
+__all__ = ["BINDINGS", "ENTRIES", "MAIN", "Binding", "GinProgram", "Import", "Include", "MacroBinding", "Statement"]
+
+BINDINGS = "--gin bindings"
+"""The file name in locations of statements that came from the command line or its like."""
+
+MAIN = "__main__"
+
+ENTRIES: Mapping[str, Mode] = {
+    f"{MAIN}.train": Mode.TRAIN,
+    f"{MAIN}.evaluate": Mode.EVAL,
+    f"{MAIN}.infer": Mode.INFER,
+}
+"""The function that T5X calls in each mode, by its full name here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """An import statement; ``name`` is the symbol that it binds in its file."""
+
+    location: Location
+    module: str
+    name: str
+    is_from: bool
+    alias: str | None
+
+    def __str__(self) -> str:
+        tail = f" as {self.alias}" if self.alias else ""
+        if self.is_from:
+            package, _, last = self.module.rpartition(".")
+            return f"from {package} import {last}{tail}"
+        return f"import {self.module}{tail}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Include:
+    """An include statement and the file it led to; None if there was none."""
+
+    location: Location
+    target: str
+    file: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """``scope/selector.param = value``.
+
+    ``target`` is the full name of the configurable, whatever alias the file uses; for one that static reading cannot
+    know it is the selector as written.  ``resolved`` says which.
+    """
+
+    location: Location
+    scope: str
+    selector: str
+    param: str
+    value: Any
+    target: str
+    resolved: bool = True
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What this binds: a later binding with the same key replaces it."""
+        return self.scope, self.target, self.param
+
+    def __str__(self) -> str:
+        scope = f"{self.scope}/" if self.scope else ""
+        return f"{scope}{self.selector}.{self.param}"
+
+
+@dataclasses.dataclass(frozen=True)
+class MacroBinding:
+    """``NAME = value``; the name holds its scopes."""
+
+    location: Location
+    name: str
+    value: Any
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What this binds: a later binding with the same key replaces it."""
+        return self.name, "gin.macro", "value"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Statement = Import | Include | Binding | MacroBinding
+
+
+@dataclasses.dataclass(frozen=True)
+class GinProgram:
+    """A run's gin files and bindings, read but not executed.
+
+    Attributes:
+      spec: what was read.
+      files: names of the files, each once, in the order in which they were opened.
+      statements: in the order of execution.
+      problems: what T5X could not read.
+      not_checked: what static reading cannot judge, in words.
+      t5x_parent: the folder with the package ``t5x`` that was read; None if there is none.
+    """
+
+    spec: RunSpec
+    files: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    problems: tuple[Problem, ...] = ()
+    not_checked: tuple[str, ...] = ()
+    t5x_parent: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every statement was read, so that an absence means something."""
+        return not any(p.loses_statements for p in self.problems)
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Every parameter binding, overridden ones too, in the order of execution."""
+        return tuple(s for s in self.statements if isinstance(s, Binding))
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """Every import in the order of execution."""
+        return tuple(s for s in self.statements if isinstance(s, Import))
+
+    @cached_property
+    def final(self) -> Mapping[tuple[str, str, str], Binding | MacroBinding]:
+        """For every key the statement that won: the last one."""
+        return {s.key: s for s in self.statements if isinstance(s, (Binding, MacroBinding))}
+
+    @cached_property
+    def macros(self) -> Mapping[str, MacroBinding]:
+        """The winning statement of every macro."""
+        return {s.name: s for s in self.final.values() if isinstance(s, MacroBinding)}
+
+    @cached_property
+    def final_bindings(self) -> tuple[Binding, ...]:
+        """The winning parameter bindings."""
+        return tuple(s for s in self.final.values() if isinstance(s, Binding))
+
+    @cached_property
+    def read_macros(self) -> frozenset[str]:
+        """The macros that reach a parameter, directly or through other macros."""
+        seen: set[str] = set()
+        waiting = [m.name for b in self.final_bindings for m in macros_in(b.value)]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                if name in self.macros:
+                    waiting.extend(m.name for m in macros_in(self.macros[name].value))
+        return frozenset(seen)
+
+    @cached_property
+    def required_macros(self) -> tuple[MacroBinding, ...]:
+        """The macros whose final value is ``%gin.REQUIRED``."""
+        return tuple(m for m in self.macros.values() if is_required(m.value))
+
+    @cached_property
+    def required_parameters(self) -> tuple[Binding, ...]:
+        """The parameters whose final value is ``%gin.REQUIRED``."""
+        return tuple(b for b in self.final_bindings if is_required(b.value))
+
+    @cached_property
+    def undefined_macros(self) -> tuple[tuple[str, Binding | MacroBinding], ...]:
+        """Macros that a final value uses and nothing binds, each with the first statement that uses it."""
+        found: dict[str, Binding | MacroBinding] = {}
+        for statement in self.final.values():
+            for macro in macros_in(statement.value):
+                if macro.name not in self.macros:
+                    found.setdefault(macro.name, statement)
+        return tuple(found.items())
+
+    def uses(self, target: str | None = None) -> Iterator[tuple[Reference, Binding | MacroBinding]]:
+        """The references in final values, those to one configurable if ``target`` is given, and where they stand."""
+        for statement in self.final.values():
+            for reference in references_in(statement.value):
+                if target is None or reference.target == target:
+                    yield reference, statement
+
+    @cached_property
+    def used_scopes(self) -> frozenset[str]:
+        """The scopes that some reference in a final value opens: ``@big/train/X()`` opens ``big`` and ``big/train``."""
+        return frozenset(s for reference, _ in self.uses() for s in scope_chain(reference.scope) if s)
+
+    def lookup(self, target: str, param: str, scope: str = "") -> Binding | None:
+        """The binding that a configurable called in ``scope`` takes a parameter from; None if it takes the default."""
+        for name in reversed(scope_chain(scope)):
+            winner = self.final.get((name, target, param))
+            if isinstance(winner, Binding):
+                return winner
+        return None
+
+    def resolve(self, statement: Binding | MacroBinding) -> Binding | MacroBinding:
+        """Follows a value that is only a macro to the statement that gives it: for ``x = %A`` the one of ``A``."""
+        seen: set[str] = set()
+        while isinstance(statement.value, Macro) and statement.value.name in self.macros:
+            if statement.value.name in seen:
+                return statement
+            seen.add(statement.value.name)
+            statement = self.macros[statement.value.name]
+        return statement
+
+    @cached_property
+    def entries(self) -> tuple[Binding, ...]:
+        """The first final binding of each function of the binary that the config binds, in order."""
+        found: dict[str, Binding] = {}
+        for binding in self.final_bindings:
+            if binding.target.startswith(f"{MAIN}.") and binding.target.count(".") == 1:
+                found.setdefault(binding.target, binding)
+        return tuple(found.values())
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode of the first of T5X's entry functions that the config binds; None if it binds none."""
+        return next((ENTRIES[b.target] for b in self.entries if b.target in ENTRIES), None)
+
+    @property
+    def entry(self) -> str | None:
+        """The full name of the function that :attr:`mode` calls."""
+        return next((b.target for b in self.entries if b.target in ENTRIES), None)
+
+    @cached_property
+    def main_aliases(self) -> frozenset[str]:
+        """The names under which files import the binary: ``train_script``."""
+        return frozenset(i.name for i in self.imports if i.module == MAIN and i.name != MAIN)
+
+
+def scope_chain(scope: str) -> tuple[str, ...]:
+    """The scopes whose bindings a call in ``scope`` takes, weakest first: ``a/b`` gives ``""``, ``a``, ``a/b``."""
+    parts = scope.split("/") if scope else []
+    return ("", *("/".join(parts[: i + 1]) for i in range(len(parts))))

@@ -1,0 +1,58 @@
+"""GIN05: bindings that a scoped binding beats wherever the configurable is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.program import Binding
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.values import format_value, same_value
+from t5x_harness.spec import Finding
+
+_HEAD = """\
+from __gin__ import dynamic_registration
+from t5x import utils
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+"""
+
+
+class BeatenByScope(Rule):
+    """A binding without the scope that counts."""
+
+    code = "GIN05"
+    title = "binding beaten by a scoped one"
+    why = (
+        "For `@train/utils.DatasetConfig()` a binding of `train/utils.DatasetConfig.batch_size` beats one of "
+        "`utils.DatasetConfig.batch_size`, wherever they stand. A train config uses the scopes train, train_eval and "
+        "infer_eval."
+    )
+    bad = Example(_HEAD + "utils.DatasetConfig.batch_size = 9\n")
+    good = Example(_HEAD + "train/utils.DatasetConfig.batch_size = 9\n")
+    whole_program = True
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each final binding that no use of its configurable takes."""
+        program = context.program
+        for binding in program.final_bindings:
+            scopes = {r.scope for r, _ in program.uses(binding.target)}
+            if not scopes or not all(_within(scope, binding.scope) for scope in scopes):
+                continue  # used where this binding counts, where nothing is known, or not at all
+            winners = [program.lookup(binding.target, binding.param, scope) for scope in sorted(scopes)]
+            if any(w is None or w is binding for w in winners):
+                continue
+            beaten_by = [w for w in winners if isinstance(w, Binding) and not same_value(w.value, binding.value)]
+            if beaten_by:
+                first = beaten_by[0]
+                names = ", ".join(dict.fromkeys(w.scope for w in beaten_by))
+                yield self.finding(
+                    f"{binding} = {format_value(binding.value)} has no effect: {first} = {format_value(first.value)} "
+                    f"({first.location}) is more specific",
+                    binding,
+                    f"bind it in the scope that is used ({names}): {first} = {format_value(binding.value)}",
+                )
+
+
+def _within(scope: str, outer: str) -> bool:
+    """Whether a call in ``scope`` takes bindings of ``outer``, and of something more specific."""
+    return scope != outer and (outer == "" or scope.startswith(f"{outer}/"))

@@ -1,0 +1,91 @@
+"""GIN16 and GIN32: gin files that cannot be opened, and includes that go round in a circle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from t5x_harness.lint.problems import Problem, ProblemKind
+from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.spec import Finding
+
+
+class MissingFile(Rule):
+    """A gin file that is not where T5X looks."""
+
+    code = "GIN16"
+    title = "gin file that cannot be opened"
+    why = (
+        "T5X looks in the working directory, then in --gin_search_paths, then in the folder that holds the package "
+        "t5x; an include is never relative to the file that it stands in."
+    )
+    bad = Example("include 'models/tiny.gin'\n")
+    good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each file."""
+        for problem in context.program.problems:
+            # A file named by the user has no line that asks for it.
+            at = problem.location if problem.location.file != problem.subject else None
+            if problem.kind is ProblemKind.MISSING_FILE:
+                searched = f"; searched: {', '.join(problem.names)}" if problem.names else ""
+                yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _mend(context, problem))
+            elif problem.kind is ProblemKind.UNREADABLE_FILE:
+                yield self.finding(
+                    f"cannot read {problem.subject}: {problem.detail}", at, "give a readable text file in UTF-8"
+                )
+            elif problem.kind is ProblemKind.NOT_A_PACKAGE:
+                yield self.finding(
+                    f"Gin cannot open {problem.subject}: it looks into the folder {problem.detail} first, which has no "
+                    "__init__.py, and stops there (expected str, bytes or os.PathLike object, not NoneType)",
+                    at,
+                    f"add an __init__.py to {problem.detail}, or run from the folder that the name starts from",
+                )
+
+
+def _mend(context: Context, problem: Problem) -> str:
+    target = problem.subject
+    if target.startswith("t5x/") and context.snapshot.is_embedded:
+        near = closest(target, _gin_files(Path(context.program.t5x_parent or "."), "t5x"))
+        other = f"did you mean '{near}'? Or " if near else ""
+        return f"{other}install T5X from its git repository if the file is one that the embedded runtime does not have"
+    cwd = Path(context.program.spec.cwd).absolute()
+    if problem.location.file != target and (cwd / os.path.dirname(problem.location.file) / target).is_file():
+        folder = os.path.dirname(problem.location.file) or "."
+        return f"it lies beside the file that includes it: pass --gin_search_paths={folder}"
+    for searched in problem.names or (".",):
+        near = closest(os.path.basename(target), _gin_files(cwd / searched / os.path.dirname(target), ""))
+        if near:
+            return f"did you mean {os.path.join(os.path.dirname(target), near)}?"
+    return "check the name, or add the folder that it is relative to with --gin_search_paths"
+
+
+def _gin_files(folder: Path, below: str) -> list[str]:
+    """The gin files of a folder: its own, or all below a subfolder as paths."""
+    try:
+        if below:
+            return [str(p.relative_to(folder)) for p in sorted((folder / below).rglob("*.gin"))]
+        return sorted(p.name for p in folder.glob("*.gin"))
+    except (OSError, ValueError):
+        return []
+
+
+class IncludeCycle(Rule):
+    """A file that includes itself."""
+
+    code = "GIN32"
+    title = "includes that go round in a circle"
+    why = "Gin follows them until Python's stack is used up: `RecursionError`."
+    bad = Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"})
+    good = Example("include 'other.gin'\n", files={"other.gin": "BATCH_SIZE = 4\n"})
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each include that closes a circle."""
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.INCLUDE_CYCLE:
+                yield self.finding(
+                    f"including {problem.subject} here never ends: {' -> '.join(problem.names)}",
+                    problem.location,
+                    "remove this include",
+                )

@@ -1,0 +1,118 @@
+"""GIN08 and GIN09: strings and floats where T5X counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from t5x_harness.lint.program import Binding, MacroBinding
+from t5x_harness.lint.rule import Context, Example, Rule, where
+from t5x_harness.lint.values import format_value
+from t5x_harness.spec import Finding
+
+_NETWORK = (
+    "vocab_size",
+    "emb_dim",
+    "num_heads",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "num_layers",
+    "head_dim",
+    "mlp_dim",
+)
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "__main__.train": ("total_steps", "eval_steps", "eval_period", "relative_steps", "stats_period", "gc_period"),
+    "__main__.infer": ("checkpoint_period", "shard_id", "num_shards"),
+    "t5x.utils.DatasetConfig": ("batch_size",),
+    "t5x.utils.SaveCheckpointConfig": ("period",),
+    "t5x.partitioning.PjitPartitioner": ("num_partitions",),
+    "t5x.trainer.Trainer": ("num_microbatches",),
+    **{
+        f"t5x.examples.{family}.network.{config}": _NETWORK
+        for family in ("t5", "scalable_t5", "decoder_only")
+        for config in ("T5Config", "TransformerConfig")
+    },
+}
+_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "t5x.utils.create_learning_rate_scheduler": ("base_learning_rate", "warmup_steps", "decay_factor"),
+    "t5x.models.EncoderDecoderModel": ("z_loss", "label_smoothing"),
+    "t5x.models.DecoderOnlyModel": ("z_loss", "label_smoothing"),
+}
+
+_HEAD = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+"""
+
+
+def _literals(
+    context: Context, parameters: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
+    """The final bindings of these parameters, each with the statement that gives its value."""
+    for binding in context.program.final_bindings:
+        if binding.param in parameters.get(binding.target, ()):
+            yield binding, context.program.resolve(binding)
+
+
+def _read_as(binding: Binding, given: Binding | MacroBinding) -> str:
+    return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
+
+
+class StringForNumber(Rule):
+    """A quoted number."""
+
+    code = "GIN08"
+    title = "string where a number is needed"
+    why = (
+        "A quoted number is a string. With TRAIN_STEPS it fails with `'<' not supported between instances of 'str' and "
+        "'int'`, after the model was built and restored."
+    )
+    bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",))
+    good = Example(_HEAD, bindings=("TRAIN_STEPS = 100",))
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each count or number that is a string."""
+        for binding, given in _literals(context, {**_NUMBERS, **_COUNTS}):
+            if isinstance(given.value, str):
+                yield self.finding(
+                    f"{given} = {given.value!r} is a string, and a number is needed{_read_as(binding, given)}",
+                    given,
+                    _without_quotes(given),
+                )
+
+
+def _without_quotes(given: Binding | MacroBinding) -> str:
+    text = given.value.strip()
+    try:
+        float(text.replace("_", ""))
+    except ValueError:
+        return "give a number"
+    return f"take the quotes away: {given} = {text}"
+
+
+class FloatForCount(Rule):
+    """A count in scientific notation."""
+
+    code = "GIN09"
+    title = "float where a whole number is needed"
+    why = (
+        "1e6 is a float in Gin. As TRAIN_STEPS it fails with `'float' object cannot be interpreted as an integer`, "
+        "after compilation or, if it is longer than an epoch, in the last epoch, when the whole run is spent."
+    )
+    bad = Example(_HEAD + "TRAIN_STEPS = 1e6\n")
+    good = Example(_HEAD + "TRAIN_STEPS = 1_000_000\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each count that is a float."""
+        for binding, given in _literals(context, _COUNTS):
+            if isinstance(given.value, float):
+                yield self.finding(
+                    f"{given} = {format_value(given.value)} is a float, and a whole number is needed"
+                    f"{_read_as(binding, given)}",
+                    given,
+                    _whole(given, given.value),
+                )
+
+
+def _whole(given: Binding | MacroBinding, value: Any) -> str:
+    return f"write {given} = {int(value):_}" if float(value).is_integer() else "give a whole number"

@@ -1,0 +1,156 @@
+"""GIN10, GIN11, GIN28 and GIN29: names that Gin does not know where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.problems import Problem, ProblemKind
+from t5x_harness.lint.program import BINDINGS, GinProgram
+from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.spec import Finding
+
+_SWITCH = "from __gin__ import dynamic_registration"
+_HEAD = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+"""
+
+
+def _unknown(program: GinProgram) -> Iterator[Problem]:
+    """Selectors without a match; an include that is missing may be what would have registered them."""
+    if program.complete:
+        yield from (p for p in program.problems if p.kind is ProblemKind.UNKNOWN_SELECTOR)
+
+
+def _is_alias(program: GinProgram, problem: Problem) -> bool:
+    return problem.location.file == BINDINGS and problem.subject.split(".")[0] in program.main_aliases
+
+
+class NotRegistered(Rule):
+    """A name that nothing has registered by then."""
+
+    code = "GIN10"
+    title = "name that is not registered at this point"
+    why = (
+        "Without `from __gin__ import dynamic_registration` a file may only use names that an earlier include has "
+        "registered: change the order of the includes and it fails with `No configurable matching …`."
+    )
+    bad = Example("utils.SaveCheckpointConfig.period = 50\n" + _HEAD)
+    good = Example(
+        "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
+        + _HEAD
+        + "utils.SaveCheckpointConfig.period = 50\n"
+    )
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each name that matches nothing, or too much."""
+        for problem in _unknown(context.program):
+            if _is_alias(context.program, problem):
+                continue
+            names = context.snapshot.suffixes(problem.subject)
+            if problem.location.file == BINDINGS:
+                fix = "use a name as a gin file of this run writes it, without the alias of __main__"
+            elif names:
+                module = (context.snapshot.module_of(names[0]) or "").rpartition(".")
+                fix = f"begin the file with `{_SWITCH}` and `from {module[0]} import {module[2]}`"
+            else:
+                fix = f"begin the file with `{_SWITCH}` and import the module of this name"
+            yield self.finding(
+                f"no configurable matches {problem.subject} here: nothing that was read before has registered it",
+                problem.location,
+                fix,
+                binding=problem.subject,
+            )
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.AMBIGUOUS_SELECTOR:
+                yield self.finding(
+                    f"{problem.subject} is ambiguous: it matches {', '.join(problem.names)}",
+                    problem.location,
+                    f"write more of its module's name, such as {problem.names[0]}",
+                    binding=problem.subject,
+                )
+
+
+class LateRegistration(Rule):
+    """``dynamic_registration`` below other imports."""
+
+    code = "GIN11"
+    title = "dynamic registration below other imports"
+    why = "Gin refuses it: `Dynamic registration should be enabled before any other modules are imported`."
+    bad = Example("import seqio\nfrom __gin__ import dynamic_registration\n")
+    good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each file that does so."""
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.LATE_REGISTRATION:
+                yield self.finding(
+                    f"dynamic registration is switched on after {'; '.join(problem.names)}",
+                    problem.location,
+                    "move `from __gin__ import dynamic_registration` above all other imports of the file",
+                )
+
+
+class AliasOnCommandLine(Rule):
+    """``--gin.train_script.train.…``."""
+
+    code = "GIN28"
+    title = "alias of __main__ on the command line"
+    why = (
+        "`import __main__ as train_script` names the binary only inside its file. On the command line the function has "
+        "its own name: `--gin.train.eval_period=…`."
+    )
+    bad = Example(_HEAD, bindings=("train_script.train.eval_period = 5",))
+    good = Example(_HEAD, bindings=("train.eval_period = 5",))
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such binding."""
+        for problem in _unknown(context.program):
+            if _is_alias(context.program, problem):
+                alias, _, rest = problem.subject.partition(".")
+                yield self.finding(
+                    f"no configurable matches {problem.subject}: {alias} is an alias inside gin files only",
+                    problem.location,
+                    f"leave the alias out: --gin.{rest}....=...".replace("....", "."),
+                    binding=problem.subject,
+                )
+
+
+class SymbolNotImported(Rule):
+    """A symbol that only another file imports."""
+
+    code = "GIN29"
+    title = "symbol that this file does not import"
+    why = (
+        "Under dynamic registration every file has imports of its own; those of an included file do not count. Gin "
+        "stops with `NameError: '…' was not provided by an import statement`."
+    )
+    bad = Example("from __gin__ import dynamic_registration\n" + _HEAD + "adafactor.Adafactor.decay_rate = 0.9\n")
+    good = Example(
+        "from __gin__ import dynamic_registration\nfrom t5x import adafactor\n"
+        + _HEAD
+        + "adafactor.Adafactor.decay_rate = 0.9\n"
+    )
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each symbol and file."""
+        said: set[tuple[str, str]] = set()
+        for problem in context.program.problems:
+            place = (problem.location.file, problem.detail)
+            if problem.kind is not ProblemKind.SYMBOL_NOT_IMPORTED or place in said:
+                continue
+            said.add(place)
+            elsewhere = next((str(i) for i in context.program.imports if i.name == problem.detail), None)
+            near = closest(problem.detail, problem.names)
+            if elsewhere:
+                fix = f"add `{elsewhere}` to {problem.location.file}"
+            elif near:
+                fix = f"did you mean {near}?"
+            else:
+                fix = f"import the module that {problem.detail} stands for"
+            yield self.finding(
+                f"{problem.detail} in {problem.subject} is not imported in this file",
+                problem.location,
+                fix,
+                binding=problem.subject,
+            )

@@ -1,0 +1,77 @@
+"""GIN12 and GIN31: configs of another mode, and configs that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.classify import unbound_parameters
+from t5x_harness.lint.program import ENTRIES
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.spec import Finding, Location, Mode
+
+_HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\n"
+_FUNCTIONS = {mode: name.rpartition(".")[2] for name, mode in ENTRIES.items()}
+
+
+class WrongMode(Rule):
+    """The config binds another function than the one that is started."""
+
+    code = "GIN12"
+    title = "config for another run mode"
+    why = (
+        "`import __main__ as train_script` is whatever was launched: a train config given to the eval binary stops "
+        "with `AttributeError: Couldn't resolve selector train_script.train`."
+    )
+    bad = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.EVAL)
+    good = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.TRAIN)
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each function of another mode that is bound."""
+        wanted = context.program.spec.mode or context.program.mode
+        for binding in context.program.entries:
+            mode = ENTRIES.get(binding.target)
+            if mode is not None and wanted is not None and mode is not wanted:
+                asked = "was asked for" if context.program.spec.mode else "is what it binds first"
+                yield self.finding(
+                    f"{binding} is for {mode} runs ({_FUNCTIONS[mode]}), and {wanted} {asked}",
+                    binding,
+                    f"run it with --run_mode={mode}, or include the run file for {wanted}",
+                )
+
+
+class NoRunConfig(Rule):
+    """Nothing to run, or not all that the function needs."""
+
+    code = "GIN31"
+    title = "gin file that is no run config"
+    why = (
+        "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "
+        "files are fragments, made to be included."
+    )
+    bad = Example(_HEAD)
+    good = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n")
+    whole_program = True
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields one finding if there is nothing to run, or one for all parameters that are not bound."""
+        program = context.program
+        if not program.statements and program.problems:
+            return
+        first = Location(program.files[0], 1) if program.files else None
+        if program.mode is None:
+            others = f"; it binds {program.entries[0]}, which the harness does not run" if program.entries else ""
+            yield self.finding(
+                f"this is no run config: it binds none of T5X's functions train, evaluate and infer{others}",
+                first,
+                "include a run file ('t5x/configs/runs/pretrain.gin', finetune.gin, eval.gin or infer.gin), or name it "
+                "as one of several gin files of a run",
+            )
+        elif missing := unbound_parameters(program, context.snapshot):
+            entry = (program.entry or "").rpartition(".")[2]
+            at = next(b for b in program.entries if b.target == program.entry)
+            yield self.finding(
+                f"{entry} needs {', '.join(missing)}, and nothing binds {'it' if len(missing) == 1 else 'them'}",
+                at.location,
+                f"bind {', '.join(f'{entry}.{name}' for name in missing)}, or include the run file that does",
+                binding=f"{entry}.{missing[0]}",
+            )

@@ -1,0 +1,112 @@
+"""GIN07 and GIN19: text that Gin cannot parse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from t5x_harness.lint.problems import Problem, ProblemKind
+from t5x_harness.lint.program import BINDINGS
+from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.spec import Finding
+
+_ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORDS = {"true": "True", "false": "False", "none": "None", "null": "None", "nil": "None"}
+
+
+def _forgotten_percent(context: Context, problem: Problem) -> tuple[str, str] | None:
+    """The binding's key and the macro that its value must mean, if a ``%`` is all that is missing."""
+    match = _ASSIGNMENT.fullmatch(problem.subject.partition("#")[0].strip())
+    if match is None or not _NAME.fullmatch(match["value"]):
+        return None
+    name = match["value"]
+    if name in context.program.macros:
+        return match["key"], name
+    near = closest(name, context.program.macros) if name.isupper() else None
+    return (match["key"], near) if near else None
+
+
+class ForgottenPercent(Rule):
+    """A macro without its ``%``."""
+
+    code = "GIN19"
+    title = "macro used without %"
+    why = "A bare word is no Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`."
+    bad = Example(
+        "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
+        "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n"
+    )
+    good = Example(
+        "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
+        "train/utils.DatasetConfig.batch_size = %BATCH_SIZE\n"
+    )
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each syntax error that a ``%`` mends."""
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.SYNTAX and (found := _forgotten_percent(context, problem)):
+                key, name = found
+                yield self.finding(
+                    f"cannot parse `{problem.subject}`: a macro is read with %",
+                    problem.location,
+                    f"write {key} = %{name}",
+                    binding=key,
+                )
+
+
+class SyntaxRule(Rule):
+    """Anything else that Gin cannot parse: a string that lost its quotes, above all."""
+
+    code = "GIN07"
+    title = "syntax error, or a string without quotes"
+    why = (
+        'The shell takes one pair of quotes away, so a string needs two: `--gin.MODEL_DIR=\\"gs://b/x\\"` or '
+        "`--gin.MODEL_DIR=\"'gs://b/x'\"`. Gin answers with `malformed node` and an object's address."
+    )
+    bad = Example("MODEL_DIR = gs://bucket/run\n")
+    good = Example("MODEL_DIR = 'gs://bucket/run'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each syntax error that GIN19 does not explain, and each impossible import."""
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.SYNTAX and _forgotten_percent(context, problem) is None:
+                key, fix = _mend(problem)
+                yield self.finding(
+                    f"cannot parse `{_cut(problem.subject)}`: {problem.detail}", problem.location, fix, binding=key
+                )
+            elif problem.kind is ProblemKind.BAD_IMPORT:
+                yield self.finding(
+                    f"cannot import {problem.subject}: {problem.detail}",
+                    problem.location,
+                    "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
+                )
+
+
+def _mend(problem: Problem) -> tuple[str | None, str]:
+    """The binding's key if there is one, and the smallest mend."""
+    text = problem.subject.strip()
+    match = _ASSIGNMENT.fullmatch(text)
+    if match is None:
+        if text.startswith("include"):
+            return None, "an include is followed by a file name in quotes: include 'path/file.gin'"
+        return None, "a statement is `name = value`, `scope/name.parameter = value`, an import or an include"
+    key, value = match["key"], match["value"]
+    if value.lower() in _WORDS:
+        return key, f"write {_assigned(problem, key, _WORDS[value.lower()])}"
+    if re.fullmatch(r"[\w./:~-]+", value) and not value[0].isdigit():
+        return key, f"a string needs quotes: {_assigned(problem, key, repr(value))}"
+    if problem.detail.startswith("EOF in multi-line"):
+        return key, "close the bracket that is opened in this statement"
+    return key, "the value has to be a Python literal, %MACRO, @reference or @reference()"
+
+
+def _assigned(problem: Problem, key: str, value: str) -> str:
+    """An assignment as the user has to type it; on the command line the shell takes the outer quotes away."""
+    if problem.location.file == BINDINGS:
+        return f'--gin.{key}="{value}"'
+    return f"{key} = {value}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."

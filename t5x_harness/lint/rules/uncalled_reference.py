@@ -1,0 +1,80 @@
+"""GIN20: references that lack their ``()``, or have them where a class is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from t5x_harness.lint.program import Binding
+from t5x_harness.lint.rule import Context, Example, Rule, where
+from t5x_harness.lint.values import Reference
+from t5x_harness.spec import Finding
+
+_OBJECTS: Mapping[str, tuple[str, ...]] = {
+    "__main__.train": (
+        "model",
+        "train_dataset_cfg",
+        "train_eval_dataset_cfg",
+        "infer_eval_dataset_cfg",
+        "checkpoint_cfg",
+        "partitioner",
+    ),
+    "__main__.evaluate": ("model", "dataset_cfg", "restore_checkpoint_cfg", "partitioner"),
+    "__main__.infer": ("model", "dataset_cfg", "restore_checkpoint_cfg", "partitioner"),
+    "t5x.utils.CheckpointConfig": ("save", "restore"),
+    "t5x.models.EncoderDecoderModel": ("module", "input_vocabulary", "output_vocabulary", "optimizer_def"),
+    "t5x.models.DecoderOnlyModel": ("module", "vocabulary", "optimizer_def"),
+    "t5x.examples.t5.network.Transformer": ("config",),
+    "t5x.examples.scalable_t5.network.Transformer": ("config",),
+    "t5x.partitioning.PjitPartitioner": ("logical_axis_rules",),
+    "t5x.adafactor.Adafactor": ("logical_factor_rules",),
+}
+_HEAD = """\
+from __gin__ import dynamic_registration
+import __main__ as train_script
+from t5x import partitioning
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+"""
+
+
+class UncalledReference(Rule):
+    """A class where one of its objects is needed, or the reverse."""
+
+    code = "GIN20"
+    title = "reference without (), or with () where a class is needed"
+    why = "`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class."
+    bad = Example(_HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner\n")
+    good = Example(_HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner()\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each parameter of T5X's that is given the wrong one."""
+        for binding in context.program.final_bindings:
+            given = context.program.resolve(binding)
+            reference = given.value
+            if not isinstance(reference, Reference):
+                continue
+            by = f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
+            if binding.param in _OBJECTS.get(binding.target, ()) and not reference.called:
+                yield self.finding(
+                    f"{given} = {reference} is not called, and an object is needed{by}",
+                    given,
+                    f"add (): {given} = {reference}()",
+                )
+            elif reference.called and self._wants_class(context, binding, reference):
+                plain = str(reference).removesuffix("()")
+                yield self.finding(
+                    f"{given} = {reference} is called, and the class itself is needed{by}",
+                    given,
+                    f"take the () away: {given} = {plain}",
+                )
+
+    @staticmethod
+    def _wants_class(context: Context, binding: Binding, reference: Reference) -> bool:
+        """Whether a parameter named as a class is given an object of a class of T5X's."""
+        known = context.snapshot.find(binding.target)
+        return (
+            binding.param.endswith("_cls")
+            and known is not None
+            and reference.target is not None
+            and context.snapshot.is_class(reference.target)
+        )

@@ -1,0 +1,31 @@
+"""GIN18: macros that nothing defines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule, did_you_mean
+from t5x_harness.spec import Finding
+
+
+class UndefinedMacro(Rule):
+    """``%NAME`` without a ``NAME = …`` anywhere."""
+
+    code = "GIN18"
+    title = "macro that nothing defines"
+    why = "Gin stops with `No bindings specified for 'MODEL/gin.macro'` and prints the whole config, a hundred lines."
+    bad = Example("include 't5x/configs/runs/pretrain.gin'\n")
+    good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n")
+    whole_program = True
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such macro, at its first use."""
+        for name, use in context.program.undefined_macros:
+            hint = did_you_mean(name, context.program.macros)
+            if name == "MODEL":
+                fix = "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'"
+            elif hint:
+                fix = f"correct the name in {use}"
+            else:
+                fix = f"add {name} = ... or include the file that defines it"
+            yield self.finding(f"nothing defines the macro {name} that {use} reads{hint}", use, fix)

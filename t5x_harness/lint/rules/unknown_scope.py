@@ -1,0 +1,50 @@
+"""GIN06: bindings in a scope that nothing opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.spec import Finding, Severity
+
+_USUAL = ("train", "train_eval", "infer_eval")
+_HEAD = """\
+from __gin__ import dynamic_registration
+from t5x import utils
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+"""
+
+
+class UnknownScope(Rule):
+    """A scope that no reference names."""
+
+    code = "GIN06"
+    title = "scope that nothing opens"
+    why = "Scopes are free text: a misspelt one is a new one, and what is bound in it is never used."
+    bad = Example(_HEAD + "trian/utils.DatasetConfig.pack = False\n")
+    good = Example(_HEAD + "train/utils.DatasetConfig.pack = False\n")
+    whole_program = True
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields an error for a scope close to one that is used, a warning for others."""
+        program = context.program
+        said: set[str] = set()
+        for binding in program.final_bindings:
+            scope = binding.scope
+            if not scope or scope in program.used_scopes or scope in said:
+                continue
+            said.add(scope)
+            near = None if scope in _USUAL else closest(scope, program.used_scopes)
+            if near is not None:
+                yield self.finding(
+                    f"nothing opens the scope {scope}, so {binding} has no effect", binding, f"did you mean {near}/?"
+                )
+                continue
+            severity = Severity.NOTE if scope in _USUAL else Severity.WARNING
+            yield self.finding(
+                f"no reference opens the scope {scope}, so {binding} has no effect unless Python code opens it",
+                binding,
+                f"use it in a reference (@{scope}/{binding.selector}), or remove the bindings",
+                severity=severity,
+            )

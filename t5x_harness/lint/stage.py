@@ -1,0 +1,118 @@
+"""The lint stage of a run: read, apply every rule, and say what was read and what was not checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+from t5x_harness.lint.classify import SANDBOXED_MACROS
+from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.lint.reader import read
+from t5x_harness.lint.rule import Context, all_rules
+from t5x_harness.lint.snapshot import Snapshot
+from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
+
+__all__ = ["lint", "lint_program", "program_of"]
+
+
+def program_of(spec: RunSpec, *, t5x_parent: Path | None = None) -> GinProgram:
+    """Reads a run's gin files and bindings.
+
+    Args:
+      spec: the run.
+      t5x_parent: the folder that holds the package ``t5x``; None looks for the T5X that ``spec.runtime`` means.
+
+    Raises:
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
+    """
+    if t5x_parent is None:
+        from t5x_harness.t5x_runtime import Preference, find_runtime
+
+        t5x_parent = Path(find_runtime(cast(Preference, spec.runtime)).location).parent
+    return read(spec, t5x_parent=t5x_parent)
+
+
+def lint(spec: RunSpec, *, t5x_parent: Path | None = None) -> StageResult:
+    """Lints a run without importing T5X or anything that the config names.
+
+    Args:
+      spec: the run.
+      t5x_parent: the folder that holds the package ``t5x``; None looks for the T5X that ``spec.runtime`` means.
+
+    Returns:
+      The stage's result; ``exercised`` counts the statements that were read.
+
+    Raises:
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
+    """
+    start = time.perf_counter()
+    return lint_program(program_of(spec, t5x_parent=t5x_parent), start=start)
+
+
+def lint_program(program: GinProgram, *, start: float) -> StageResult:
+    """Applies every rule to what was read; ``start`` is the ``time.perf_counter`` of the stage's begin."""
+    context = Context(program, Snapshot(Path(program.t5x_parent) if program.t5x_parent else None))
+    findings: list[Finding] = []
+    left_out: list[str] = []
+    for rule in all_rules():
+        if rule.whole_program and not program.complete:
+            left_out.append(rule.code)
+        else:
+            findings.extend(rule().check(context))
+    not_checked = list(program.not_checked)
+    if left_out:
+        not_checked.append(
+            f"{', '.join(left_out)}: these rules need the whole config, and it cannot be read to the end"
+        )
+    if outside := _outside(program, context.snapshot):
+        not_checked.append(f"names and parameters of {', '.join(outside)}: known only once they are imported (resolve)")
+    ordered = _in_reading_order(program, findings)
+    failed = any(f.severity is Severity.ERROR for f in ordered) or not program.statements
+    return StageResult(
+        stage=Stage.LINT,
+        outcome=Outcome.FAILED if failed else Outcome.PASSED,
+        findings=ordered,
+        facts=tuple(_facts(program)),
+        not_checked=tuple(not_checked),
+        exercised=len(program.statements),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _outside(program: GinProgram, snapshot: Snapshot) -> tuple[str, ...]:
+    """The configurables that the snapshot knows nothing about, each once."""
+    targets = {b.target: None for b in program.bindings if b.resolved and not b.target.startswith("__main__.")}
+    return tuple(t for t in targets if snapshot.module_of(t) is None)
+
+
+def _in_reading_order(program: GinProgram, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors first, then by file in the order of reading, line and code; the same thing is said once."""
+    files = {name: index for index, name in enumerate((*program.files, BINDINGS))}
+    severities = {severity: index for index, severity in enumerate(Severity)}
+
+    def key(finding: Finding) -> tuple[int, int, int, str]:
+        place = finding.location
+        return (
+            severities[finding.severity],
+            files.get(place.file, -1) if place else -1,
+            place.line if place else 0,
+            finding.code,
+        )
+
+    return tuple(dict.fromkeys(sorted(findings, key=key)))
+
+
+def _facts(program: GinProgram) -> list[tuple[str, str]]:
+    bound = [s for s in program.statements if isinstance(s, (Binding, MacroBinding))]
+    given = sum(s.location.file == BINDINGS for s in bound)
+    facts = [
+        ("mode", program.mode.value if program.mode else "none"),
+        ("files read", f"{len(program.files)}: {', '.join(program.files)}"),
+        ("bindings", f"{len(bound)}, of them {given} from the command line or the project"),
+    ]
+    open_macros = [m.name for m in program.required_macros if m.name in SANDBOXED_MACROS]
+    if open_macros:
+        facts.append(("left to the launcher", ", ".join(open_macros)))
+    return facts

@@ -1,0 +1,122 @@
+"""What a selector in a gin file means: through the file's imports, or through the names registered so far."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from t5x_harness.lint.program import MAIN, Import
+
+__all__ = ["FileScope", "Registry", "Resolution"]
+
+# Registered as soon as T5X is imported, because these carry one of Gin's decorators.
+_DECORATED = (
+    "gin.macro",
+    "gin.constant",
+    "gin.singleton",
+    "t5x.checkpoints.CheckpointManagerConstructor",
+    "t5x.checkpoints.OrbaxCheckpointManagerInterface",
+    "t5x.checkpoints.SaveBestCheckpointer",
+    "t5x.checkpoints_utils.get_checkpoint_prefix",
+    "t5x.gin_utils.bool_fn",
+    "t5x.gin_utils.get_gin_config_str",
+    "t5x.gin_utils.string_split_fn",
+    "t5x.gin_utils.sum_fn",
+    "t5x.gin_utils.summarize_gin_config",
+    f"{MAIN}.train",
+    f"{MAIN}.evaluate",
+    f"{MAIN}.infer",
+)
+
+# The binaries' functions are one object, whichever module they are reached through.
+_SAME = {
+    "t5x.train.train": f"{MAIN}.train",
+    "t5x.eval.evaluate": f"{MAIN}.evaluate",
+    "t5x.infer.infer": f"{MAIN}.infer",
+    "t5x.precompile.precompile": f"{MAIN}.precompile",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolution:
+    """What a selector means.
+
+    Attributes:
+      target: the full name; None if it means nothing that is known.
+      missing_symbol: the first name of the selector, if the file imports nothing under it.
+      candidates: the full names that match, if there are several.
+    """
+
+    target: str | None
+    missing_symbol: str | None = None
+    candidates: tuple[str, ...] = ()
+
+
+class Registry:
+    """The configurables that Gin knows at a point of the program, by the names that it registers them under."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, str] = {name: name for name in _DECORATED}
+
+    def register(self, name: str, target: str) -> None:
+        """Registers a configurable; the first name that it was given stays."""
+        if target not in self._targets.values():
+            self._targets[name] = target
+
+    def match(self, selector: str) -> Resolution:
+        """Looks a selector up as Gin does without dynamic registration: a full name, or the end of one."""
+        if selector in self._targets:
+            return Resolution(self._targets[selector])
+        matches = sorted({t for name, t in self._targets.items() if name.endswith(f".{selector}")})
+        if len(matches) > 1:
+            return Resolution(None, candidates=tuple(matches))
+        return Resolution(matches[0] if matches else None)
+
+
+class FileScope:
+    """The symbols of one file: Gin keeps imports and dynamic registration to the file that states them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._symbols: dict[str, Import | None] = {}
+        self.imports: list[Import] = []
+        self.dynamic = False
+
+    def enable_dynamic_registration(self) -> None:
+        """From here on selectors go through the file's imports."""
+        self.dynamic = True
+        self._symbols["gin"] = None
+
+    def add(self, statement: Import) -> None:
+        """Takes in an import of the file."""
+        self.imports.append(statement)
+        if self.dynamic:
+            self._symbols[statement.name] = statement
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols that the file's imports bind."""
+        return tuple(self._symbols)
+
+    def resolve(self, selector: str) -> Resolution:
+        """Says what a selector means here, and registers it if dynamic registration does so."""
+        if not self.dynamic:
+            return self._registry.match(selector)
+        root, *rest = selector.split(".")
+        if root not in self._symbols:
+            return Resolution(None, missing_symbol=root)
+        statement = self._symbols[root]
+        if statement is None:  # Gin's own
+            return self._registry.match(selector)
+        if statement.is_from or statement.alias:
+            target = ".".join([statement.module, *rest])
+            parts = statement.module.split(".")
+            registered = ".".join([*parts[:-1], statement.alias or parts[-1], *rest])
+        else:
+            target = registered = selector
+        target = _SAME.get(target, target)
+        self._registry.register(registered, target)
+        # Gin registers the class of a configurable method too; a lower-case last part below a class name is a method.
+        owner, _, _ = registered.rpartition(".")
+        if owner.rpartition(".")[2][:1].isupper():
+            self._registry.register(owner, target.rpartition(".")[0])
+        return Resolution(target)

@@ -1,0 +1,95 @@
+"""Gin values as they stand in a file: literals, references (``@scope/name()``) and macros (``%NAME``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["REQUIRED", "Macro", "Reference", "format_value", "is_required", "macros_in", "references_in", "same_value"]
+
+REQUIRED = "gin.REQUIRED"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A reference to a configurable.
+
+    Attributes:
+      scope: the scopes in front of the name, ``big/train`` in ``@big/train/utils.X``; empty if there are none.
+      selector: the name as written, ``utils.DatasetConfig``.
+      called: whether it ends in ``()``.
+      target: the full name of what it means (``t5x.utils.DatasetConfig``); None if that cannot be known.
+    """
+
+    scope: str
+    selector: str
+    called: bool
+    target: str | None = None
+
+    def __str__(self) -> str:
+        scope = f"{self.scope}/" if self.scope else ""
+        return f"@{scope}{self.selector}{'()' if self.called else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Macro:
+    """The use of a macro: ``%NAME``. ``name`` holds the scopes too."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+def is_required(value: Any) -> bool:
+    """Whether a value is ``%gin.REQUIRED``, which Gin refuses unless something overrides it."""
+    return isinstance(value, Macro) and value.name in (REQUIRED, "REQUIRED")
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    yield value
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _parts(key)
+            yield from _parts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _parts(item)
+
+
+def macros_in(value: Any) -> Iterator[Macro]:
+    """The macros that a value uses, nested ones too, without ``%gin.REQUIRED``."""
+    for part in _parts(value):
+        if isinstance(part, Macro) and not is_required(part):
+            yield part
+
+
+def references_in(value: Any) -> Iterator[Reference]:
+    """The references in a value, nested ones too."""
+    for part in _parts(value):
+        if isinstance(part, Reference):
+            yield part
+
+
+def format_value(value: Any, limit: int = 60) -> str:
+    """Writes a value as Gin text, cut to ``limit`` characters."""
+    text = _format(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, (Reference, Macro)):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_format(k)}: {_format(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_format(v) for v in value) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_format(v) for v in value) + ("," if len(value) == 1 else "") + ")"
+    return repr(value)
+
+
+def same_value(first: Any, second: Any) -> bool:
+    """Whether two values are the same as Gin text, so that ``1``, ``1.0`` and ``True`` differ."""
+    return _format(first) == _format(second)
