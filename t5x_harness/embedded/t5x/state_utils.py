@@ -1,0 +1,163 @@
+"""Nested state dicts seen as flat ones: compare, merge and rename the leaves of checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+from flax import traverse_util
+
+_TENSORSTORE_KEYS = frozenset(("driver", "kvstore", "metadata"))
+
+
+def tensorstore_leaf(_: Any, value: Mapping[str, Any]) -> bool:
+    """Tells whether a mapping is one serialized array rather than a branch of the tree.
+
+    Args:
+        _: the path of the mapping; the signature is that of ``is_leaf`` in ``flax.traverse_util.flatten_dict``.
+        value: the mapping.
+
+    Returns:
+        True for the JSON form of a ``tensorstore.Spec``.
+    """
+    return _TENSORSTORE_KEYS.issubset(value)
+
+
+def flatten_state_dict(state_dict: Mapping[str, Any], keep_empty_nodes: bool = False) -> dict[str, Any]:
+    """Flattens a state dict to ``{"target/encoder/...": leaf}``.
+
+    Args:
+        state_dict: nested mapping; serialized tensorstore specs in it stay whole.
+        keep_empty_nodes: keep empty branches as ``traverse_util.empty_node``.
+
+    Returns:
+        The flat dict, in the order of the nested one.
+    """
+    return traverse_util.flatten_dict(state_dict, keep_empty_nodes=keep_empty_nodes, is_leaf=tensorstore_leaf, sep="/")
+
+
+def get_name_tree(state_dict: Mapping[str, Any], keep_empty_nodes: bool = False) -> dict[str, Any]:
+    """Returns a tree of the same structure whose leaves are their own paths, joined with ``/``.
+
+    Args:
+        state_dict: nested mapping.
+        keep_empty_nodes: give empty branches a name too.
+    """
+    paths = traverse_util.flatten_dict(state_dict, keep_empty_nodes=keep_empty_nodes)
+    return traverse_util.unflatten_dict({path: "/".join(path) for path in paths})
+
+
+def intersect_state(state_dict: Mapping[str, Any], intersect_state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keeps the leaves of one state whose paths the other has too.
+
+    Args:
+        state_dict: the state to take leaves from.
+        intersect_state_dict: the state that says which paths stay.
+
+    Returns:
+        A new nested dict. Every leaf that is left out is logged.
+    """
+    wanted = flatten_state_dict(intersect_state_dict)
+    kept = {}
+    for path, leaf in flatten_state_dict(state_dict).items():
+        if path in wanted:
+            kept[path] = leaf
+        else:
+            logging.warning("%s is not in the checkpoint and is left out of the restore", path)
+    return traverse_util.unflatten_dict(kept, sep="/")
+
+
+def merge_state(
+    state_dict: Mapping[str, Any], from_scratch_state: Mapping[str, Any], overwrite: bool = False
+) -> Mapping[str, Any]:
+    """Adds the leaves that a state lacks from a freshly initialized one.
+
+    Args:
+        state_dict: the restored state.
+        from_scratch_state: the state that fills the gaps.
+        overwrite: let the fresh leaves win where both states have one.
+
+    Returns:
+        A new nested dict with the leaves of both. Every leaf that is taken from the fresh state is logged.
+    """
+    merged = flatten_state_dict(state_dict)
+    fresh = flatten_state_dict(from_scratch_state)
+    added = fresh if overwrite else {path: leaf for path, leaf in fresh.items() if path not in merged}
+    for path in added:
+        logging.warning("%s starts from its initial value", path)
+    return traverse_util.unflatten_dict(merged | added, sep="/")
+
+
+def apply_assignment_map(
+    ckpt_optimizer_state: Mapping[str, Any],
+    optimizer_state: Mapping[str, Any],
+    assignment_map: Sequence[tuple[str, str | None]],
+    require_all_rules_match: bool = True,
+    *,
+    is_resuming: bool = False,
+) -> Mapping[str, Any]:
+    r"""Renames the leaves of a checkpoint to fit a model.
+
+    Each path of the model takes its value by the first rule whose pattern fits the whole path. Checkpoint leaves that
+    a rule used lose their old path, several paths may use one leaf, and a path that no rule fits keeps the leaf that
+    the checkpoint has under it.
+
+    Args:
+        ckpt_optimizer_state: state dict read from the checkpoint.
+        optimizer_state: state dict of the model, for its paths.
+        assignment_map: pairs of a regular expression for a path of the model, and the checkpoint path that it takes
+            (may use ``\1`` and the like), or None to leave the path to its initial value.
+        require_all_rules_match: refuse rules that fit nothing.
+        is_resuming: the checkpoint is this run's own, renamed already: return it as it is.
+
+    Returns:
+        The renamed state dict.
+
+    Raises:
+        ValueError: a rule names a leaf that the checkpoint lacks, or a rule fits no path.
+    """
+    if is_resuming:
+        return ckpt_optimizer_state
+
+    available = flatten_state_dict(ckpt_optimizer_state)
+    wanted = flatten_state_dict(optimizer_state)
+    sources: dict[str, str] = {}  # path in the model -> path in the checkpoint
+    dropped: set[str] = set()
+    idle_rules = dict.fromkeys(range(len(assignment_map)))
+    for path in wanted:
+        for index, (pattern, replacement) in enumerate(assignment_map):
+            match = re.fullmatch(pattern, path)
+            if match is None:
+                continue
+            idle_rules.pop(index, None)
+            if replacement is None:
+                dropped.add(path)
+            else:
+                source = sources[path] = match.expand(replacement)
+                if source not in available:
+                    raise ValueError(
+                        f"assignment_map: the rule {(pattern, replacement)!r} gives {path!r} the checkpoint's "
+                        f"{source!r}, which it does not have. It has: {sorted(available)}"
+                    )
+            break
+    if require_all_rules_match and idle_rules:
+        idle = [assignment_map[index][0] for index in idle_rules]
+        raise ValueError(f"assignment_map: no parameter of the model is left for these patterns: {idle}")
+
+    moved = set(sources.values())
+    result = {path: available[source] for path, source in sources.items()}
+    for path, leaf in available.items():
+        if path not in moved and path not in dropped:
+            result[path] = leaf
+    for path in wanted:
+        if path in result or path in dropped:
+            continue
+        if path in available:
+            result[path] = available[path]
+        else:
+            logging.warning("%s has no rule in assignment_map and is not in the checkpoint", path)
+    for path, source in sources.items():
+        logging.info("%s takes the checkpoint's %s", path, source)
+    return traverse_util.unflatten_dict(result, sep="/")
