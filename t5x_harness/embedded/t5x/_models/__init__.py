@@ -1,0 +1,1 @@
+"""The parts behind `t5x.models`."""

@@ -1,0 +1,234 @@
+"""Metrics of a training step that merge over micro-batches, hosts and steps, on top of `clu.metrics`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Self, TypeVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from clu import metrics as clu_metrics
+
+MetricsMap = MutableMapping[str, clu_metrics.Metric]
+Scalar = int | float | np.number | np.ndarray | jax.Array
+
+_Tree = TypeVar("_Tree")
+
+
+@flax.struct.dataclass
+class Sum(clu_metrics.Metric):
+    """A plain total.
+
+    Attributes:
+      total: The sum so far.
+    """
+
+    total: Scalar
+
+    @classmethod
+    def from_model_output(cls, values: Scalar, **_: Any) -> Self:
+        """Sums all elements of `values`."""
+        return cls(total=jnp.sum(jnp.asarray(values)))
+
+    def merge(self, other: Self) -> Self:
+        """Adds the two totals."""
+        return type(self)(total=self.total + other.total)
+
+    def compute(self) -> jax.Array:
+        """Returns the total."""
+        return jnp.asarray(self.total)
+
+
+@flax.struct.dataclass
+class Step(clu_metrics.Metric):
+    """A metric that depends on how many steps it spans.
+
+    Attributes:
+      steps: The count of training steps; the trainer sets it when it summarises.
+    """
+
+    steps: int | None = 1
+
+    def replace_steps(self, steps: int) -> Self:
+        """Returns this metric with another count of steps."""
+        return self.replace(steps=steps)
+
+    def compute(self) -> jax.Array:
+        """Returns the count of steps.
+
+        Raises:
+          ValueError: It was never set.
+        """
+        if self.steps is None:
+            raise ValueError(f"{type(self).__name__} has no step count: call replace_steps before compute")
+        return jnp.asarray(self.steps)
+
+
+@flax.struct.dataclass
+class AveragePerStep(Step):
+    """A total divided by the count of steps, e.g. the loss per step.
+
+    Attributes:
+      total: The sum over all steps so far.
+    """
+
+    total: Scalar | None = None
+
+    @classmethod
+    def from_model_output(cls, values: Scalar, steps: int | None = 1, **_: Any) -> Self:
+        """Sums all elements of `values`, which come from `steps` steps."""
+        return cls(total=jnp.sum(jnp.asarray(values)), steps=steps)
+
+    def merge(self, other: Self) -> Self:
+        """Adds totals and step counts."""
+        return type(self)(total=self.total + other.total, steps=self.steps + other.steps)
+
+    def compute(self) -> jax.Array:
+        """Returns total / steps.
+
+        Raises:
+          ValueError: The total or the step count was never set.
+        """
+        steps = super().compute()
+        if self.total is None:
+            raise ValueError(f"{type(self).__name__} has no total: build it with from_model_output or total=")
+        return self.total / steps
+
+
+@flax.struct.dataclass
+class Time(clu_metrics.Metric):
+    """A duration that is measured outside of the compiled step.
+
+    Attributes:
+      duration: Seconds; the trainer sets it when it summarises.
+    """
+
+    duration: Scalar | None = None
+
+    def merge(self, other: Self) -> Self:
+        """Returns this metric as it is: the one duration that will be set covers both."""
+        return self
+
+    def compute(self) -> jax.Array:
+        """Returns the duration in seconds.
+
+        Raises:
+          ValueError: It was never set.
+        """
+        if self.duration is None:
+            raise ValueError(f"{type(self).__name__} has no duration: call replace_duration before compute")
+        return jnp.asarray(self.duration)
+
+    def replace_duration(self, duration: Scalar) -> Self:
+        """Returns this metric with a duration, in seconds."""
+        return self.replace(duration=duration)
+
+
+@flax.struct.dataclass
+class TimeRate(Time):
+    """A total per second, e.g. sequences per second.
+
+    Attributes:
+      numerator: The total so far.
+    """
+
+    numerator: jax.Array | None = None
+
+    @classmethod
+    def from_model_output(cls, numerator: Scalar, **_: Any) -> Self:
+        """Starts from a total whose duration is not known yet."""
+        return cls(numerator=numerator)
+
+    def merge(self, other: Self) -> Self:
+        """Adds the totals.
+
+        Raises:
+          AssertionError: One of the two has a duration already; rates over different times cannot be added.
+        """
+        if self.duration is not None or other.duration is not None:
+            raise AssertionError("rates can only be merged before their durations are set")
+        return type(self)(numerator=self.numerator + other.numerator)
+
+    def compute(self) -> jax.Array:
+        """Returns numerator / duration.
+
+        Raises:
+          ValueError: The duration was never set.
+        """
+        return self.numerator / super().compute()
+
+
+@flax.struct.dataclass
+class StepsPerTime(Step, Time):
+    """Training steps per second."""
+
+    @classmethod
+    def from_model_output(cls, steps: int | None = 1, **_: Any) -> Self:
+        """Starts from a count of steps whose duration is not known yet."""
+        return cls(steps=steps)
+
+    def merge(self, other: Self) -> Self:
+        """Adds the step counts."""
+        return type(self)(steps=self.steps + other.steps)
+
+    def compute(self) -> jax.Array:
+        """Returns steps / duration.
+
+        Raises:
+          ValueError: The step count or the duration was never set.
+        """
+        return Step.compute(self) / Time.compute(self)
+
+
+def is_metric_obj(obj: Any) -> bool:
+    """Says whether `obj` is a clu metric."""
+    return isinstance(obj, clu_metrics.Metric)
+
+
+def is_time_metric(obj: Any) -> bool:
+    """Says whether `obj` is a metric that waits for a duration."""
+    return isinstance(obj, Time)
+
+
+def create_metrics_dict(float_metrics_dict: Mapping[str, Scalar]) -> dict[str, clu_metrics.Metric]:
+    """Wraps each number into a `Sum`."""
+    return {name: Sum(total=value) for name, value in float_metrics_dict.items()}
+
+
+def shape_obj_to_defined_obj(obj: clu_metrics.Metric) -> clu_metrics.Metric:
+    """Replaces the shapes in a metric (as `jax.eval_shape` gives them) by zeros of that shape and dtype.
+
+    Args:
+      obj: A metric, possibly with metrics inside; fields without a shape are kept.
+
+    Returns:
+      A metric of the same class with arrays in place of the shapes.
+    """
+
+    def defined(value: Any) -> Any:
+        if is_metric_obj(value):
+            return shape_obj_to_defined_obj(value)
+        return jnp.zeros(value.shape, value.dtype) if hasattr(value, "shape") else value
+
+    return type(obj)(**{field.name: defined(getattr(obj, field.name)) for field in dataclasses.fields(obj)})
+
+
+def set_time_metrics_duration(metrics: _Tree, duration: Scalar) -> _Tree:
+    """Sets the duration (in seconds) of every `Time` in a tree of metrics; the others stay as they are."""
+    return jax.tree.map(
+        lambda metric: metric.replace_duration(duration) if is_time_metric(metric) else metric,
+        metrics,
+        is_leaf=is_time_metric,
+    )
+
+
+def set_step_metrics_num_steps(metrics: _Tree, num_steps: int) -> _Tree:
+    """Sets the step count of every `Step` in a tree of metrics; the others stay as they are."""
+    return jax.tree.map(
+        lambda metric: metric.replace_steps(num_steps) if isinstance(metric, Step) else metric,
+        metrics,
+        is_leaf=is_metric_obj,
+    )
