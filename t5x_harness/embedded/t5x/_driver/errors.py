@@ -1,0 +1,11 @@
+"""The mistakes that a user can make in a config and that the driver finds before work is lost."""
+
+from __future__ import annotations
+
+
+class ConfigError(ValueError):
+    """Values of a config that cannot work together.
+
+    The message names the parameters, their values and the smallest change that mends them; the scripts print it
+    without a traceback, because the cause is in the config and not in the code.
+    """

@@ -1,0 +1,136 @@
+"""What ``python -m t5x.train``, ``t5x.eval`` and ``t5x.infer`` do around their function."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gin
+import jax
+import seqio
+import tensorflow as tf
+from absl import app, flags, logging
+from t5x import config_utils, gin_utils
+from t5x._driver import flag_names
+from t5x._driver.errors import ConfigError
+
+flags.disclaim_key_flags()
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Extra:
+    """What a script takes besides the flags that all of them take.
+
+    Attributes:
+        define_flags: defines further flags.
+        prepare: acts on them before the config is read.
+        arguments: makes keyword arguments of them for the script's function, once the config is read.
+    """
+
+    define_flags: Callable[[], None] = lambda: None
+    prepare: Callable[[], None] = lambda: None
+    arguments: Callable[[str], Mapping[str, Any]] = lambda function: {}
+
+
+def _join_processes() -> None:
+    """Adds the cache folders and, if asked to, joins the other processes."""
+    seqio.add_global_cache_dirs(FLAGS.seqio_additional_cache_dirs)
+    if not FLAGS.multiprocess_gpu:
+        return
+    timeout = {"initialization_timeout": FLAGS.initialization_timeout} if FLAGS.initialization_timeout else {}
+    logging.info("Joining %s as process %s of %s.", FLAGS.coordinator_address, FLAGS.process_index, FLAGS.process_count)
+    jax.distributed.initialize(FLAGS.coordinator_address, FLAGS.process_count, FLAGS.process_index, **timeout)
+
+
+def _shard_arguments(function: str) -> dict[str, Any]:
+    """Returns the shard of the command line, which goes before that of the config.
+
+    Raises:
+        ConfigError: if neither says which; the script refuses to guess, as T5X's does.
+    """
+    if FLAGS.shard_id is not None:
+        return {"shard_id": FLAGS.shard_id}
+    try:
+        gin.query_parameter(f"{function}.shard_id")
+    except ValueError:
+        raise ConfigError(
+            f"nothing says which shard to infer: bind {function}.shard_id in the config "
+            "(t5x/configs/runs/infer.gin does), "
+            "or pass --shard_id"
+        ) from None
+    return {}
+
+
+PROCESSES = Extra(define_flags=flag_names.define_process_flags, prepare=_join_processes)
+SHARD = Extra(define_flags=flag_names.define_shard_flag, arguments=_shard_arguments)
+
+
+def read_config(files: Sequence[str] | None, bindings: Sequence[str], search_paths: Sequence[str]) -> None:
+    """Reads the gin files and bindings; what is wrong with them ends the program with one message, not a traceback.
+
+    Args:
+        files: in order; later ones override.
+        bindings: applied after the files.
+        search_paths: for relative files; the folder of the ``t5x`` package is searched last.
+    """
+    try:
+        gin_utils.parse_gin_flags([*search_paths, flag_names.PACKAGE_PARENT], files, bindings)
+    except (AttributeError, OSError, SyntaxError, ValueError) as error:
+        logging.debug("The config could not be read.", exc_info=True)
+        fail(f"the gin config cannot be read: {error}")
+
+
+def fail(message: str) -> None:
+    """Ends the program with status 1 and ``message`` on standard error."""
+    logging.flush()
+    sys.exit(f"t5x: error: {message}")
+
+
+def call(function: Callable[..., Any], **arguments: Any) -> None:
+    """Calls ``function``; a ConfigError ends the program with its message alone."""
+    try:
+        function(**arguments)
+    except ConfigError as error:
+        logging.debug("The config cannot be run.", exc_info=True)
+        fail(str(error))
+
+
+def run(function: Callable[..., Any], extra: Extra | None = None) -> None:
+    """Parses the command line, configures ``function`` and calls it; returns only by ending the program.
+
+    Args:
+        function: ``train``, ``evaluate`` or ``infer`` of the ``__main__`` module.
+        extra: what this script takes besides.
+    """
+    extra = extra or Extra()
+    flag_names.define_config_flags()
+    extra.define_flags()
+
+    def main(argv: Sequence[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"only flags are taken, not {' '.join(argv[1:])}")
+        tf.config.experimental.set_visible_devices([], "GPU")  # they are JAX's
+        if FLAGS.tfds_data_dir:
+            seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
+        extra.prepare()
+        if config_utils.using_fdl():
+            configured = build_fiddle(function)
+            arguments: Mapping[str, Any] = {}
+        else:
+            configured = gin.configurable(function)
+            read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
+            arguments = extra.arguments(function.__name__)
+        call(configured, **arguments)
+        jax.effects_barrier()
+
+    config_utils.run(main)
+
+
+def build_fiddle(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns ``function`` configured by the Fiddle flags."""
+    import fiddle  # only installed where it is used
+
+    return fiddle.build(config_utils.config_with_fiddle(function))  # type: ignore[no-any-return]

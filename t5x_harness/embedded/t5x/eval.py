@@ -1,0 +1,156 @@
+"""Evaluates checkpoints on SeqIO tasks.
+
+usage: python -m t5x.eval --gin_file=MODEL.gin --gin_file=t5x/configs/runs/eval.gin [--gin.MACRO=VALUE ...] [flags]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import seqio
+import typing_extensions
+from absl import logging
+from t5x import checkpoints, gin_utils, models, partitioning, utils
+from t5x import trainer as trainer_lib
+from t5x._driver.errors import ConfigError
+from t5x._driver.evaluated import EvaluatedList, checkpoints_to_evaluate
+from t5x._driver.inference_evaluator import InferenceEvaluator
+from t5x._driver.train_loop import as_iterator
+
+__all__ = ["InferenceEvaluator", "SummarizeConfigFn", "evaluate"]
+
+
+class SummarizeConfigFn(typing_extensions.Protocol):
+    """Writes the config of an evaluation where it can be found again."""
+
+    def __call__(self, model_dir: str, summary_writer: Any, step: int) -> None:
+        """Writes to the folder ``model_dir`` and, unless it is None, to the ``clu`` writer ``summary_writer``."""
+        ...
+
+
+class _TrainingMetrics:
+    """Evaluates with the training metrics, through the ``eval`` of a trainer that never trains."""
+
+    def __init__(
+        self, trainer_cls: Callable[..., Any], datasets: Any, model: Any, partitioner: Any, axes: Any, output_dir: str
+    ):
+        self._datasets = datasets
+        self._trainer = trainer_cls(
+            model=model,
+            train_state=None,
+            partitioner=partitioner,
+            train_state_axes=axes,
+            eval_names=datasets.keys(),
+            summary_dir=output_dir,
+            rng=jax.random.PRNGKey(0),
+            learning_rate_fn=None,
+            num_microbatches=None,
+        )
+        self.close = self._trainer.close
+
+    def evaluate(self, train_state: Any) -> None:
+        self._trainer.train_state = train_state
+        self._trainer.eval({task: as_iterator(dataset) for task, dataset in self._datasets.items()})
+
+
+def evaluate(
+    *,
+    model: models.BaseTransformerModel,
+    dataset_cfg: utils.DatasetConfig,
+    restore_checkpoint_cfg: utils.RestoreCheckpointConfig,
+    partitioner: partitioning.BasePartitioner,
+    output_dir: str,
+    inference_evaluator_cls: utils.EvaluatorConstructor | None = seqio.Evaluator,
+    training_evaluator_cls: type[trainer_lib.Trainer] | None = None,
+    summarize_config_fn: SummarizeConfigFn = gin_utils.summarize_gin_config,
+    train_state_initializer_cls: type[utils.TrainStateInitializer] = utils.TrainStateInitializer,
+    train_eval_get_dataset_fn: utils.GetEvalDatasetCallable = utils.get_training_eval_datasets,
+    fallback_init_rng: int | None = None,
+    use_orbax: bool = True,
+) -> None:
+    """Evaluates one checkpoint, the latest, or all of a folder, one after the other.
+
+    Writes ``config.gin``, ``model-info.txt``, ``inference_eval/`` with SeqIO's metrics and ``eval.TASK.ckpt``, a list
+    of the checkpoints that are done, into ``output_dir``.  With mode 'all' an interrupted evaluation goes on where that
+    list ends.
+
+    Args:
+        model: whose parameters are evaluated.
+        dataset_cfg: the tasks, split and batch size.
+        restore_checkpoint_cfg: the checkpoints; it is made lenient, because optimizer states are left out.
+        partitioner: lays parameters and data out over the devices.
+        output_dir: where everything is written.
+        inference_evaluator_cls: ``seqio.Evaluator``, or what is called like it.
+        training_evaluator_cls: a trainer to evaluate with the training metrics too; its ``training_eval/TASK`` is
+            written.
+        summarize_config_fn: writes the config into ``output_dir``.
+        train_state_initializer_cls: restores the parameters.
+        train_eval_get_dataset_fn: opens the data for ``training_evaluator_cls``; its ``eval_steps`` must be bound.
+        fallback_init_rng: seed for parameters that a checkpoint lacks, where ``fallback_to_scratch`` allows that.
+        use_orbax: passed on to ``t5x.utils.create_checkpoint_manager_and_restore``.
+
+    Raises:
+        ConfigError: if there is nothing to evaluate on, or no checkpoint could be restored.
+    """
+    if dataset_cfg.module:
+        utils.import_module(dataset_cfg.module)
+    summarize_config_fn(model_dir=output_dir, summary_writer=None, step=0)
+    with contextlib.ExitStack() as opened:
+        evaluator = InferenceEvaluator(dataset_cfg, inference_evaluator_cls, model, partitioner, log_dir=output_dir)
+        opened.callback(evaluator.close)
+        if not evaluator.eval_tasks:
+            raise ConfigError(
+                f"there is nothing to evaluate: {dataset_cfg.mixture_or_task_name!r} has no metric_fns, or no split "
+                f"{dataset_cfg.split!r}"
+            )
+        initializer = train_state_initializer_cls(
+            optimizer_def=None,
+            init_fn=model.get_initial_variables,
+            input_shapes={
+                name: (dataset_cfg.batch_size, *shape) for name, shape in evaluator.model_feature_shapes.items()
+            },
+            partitioner=partitioner,
+        )
+        axes = initializer.train_state_axes
+        utils.log_model_info(
+            os.path.join(output_dir, "model-info.txt"), initializer.global_train_state_shape, partitioner
+        )
+        training_metrics = None
+        if training_evaluator_cls:
+            layout = partitioner.get_data_layout(dataset_cfg.batch_size)
+            datasets = train_eval_get_dataset_fn(
+                dataset_cfg, layout.shard_id, layout.num_shards, feature_converter_cls=model.FEATURE_CONVERTER_CLS
+            )
+            training_metrics = _TrainingMetrics(training_evaluator_cls, datasets, model, partitioner, axes, output_dir)
+            opened.callback(training_metrics.close)
+
+        restore_checkpoint_cfg.strict = False
+        evaluated = EvaluatedList(os.path.join(output_dir, f"eval.{dataset_cfg.mixture_or_task_name}.ckpt"))
+        restore_cfg, paths = checkpoints_to_evaluate(restore_checkpoint_cfg, evaluated)
+        if not paths:
+            logging.warning("There is no checkpoint to evaluate; %s lists those that are done.", evaluated.path)
+        fallback_key = None if fallback_init_rng is None else jax.random.PRNGKey(fallback_init_rng)
+        for path in paths:
+            train_state, _ = utils.create_checkpoint_manager_and_restore(
+                initializer, partitioner, restore_cfg, path, fallback_key, use_orbax=use_orbax
+            )
+            if train_state is None:
+                raise ConfigError(f"no checkpoint could be restored from {path!r}")
+            step = int(checkpoints.get_local_data(train_state.step))
+            if training_metrics is not None:
+                training_metrics.evaluate(train_state)
+            evaluator.evaluate(train_state, axes).result()
+            utils.sync_global_devices(f"t5x.eval: step {step} complete")
+            if jax.process_index() == 0:
+                evaluated.add(path)
+    logging.info("The evaluation ended: %d checkpoints.", len(paths))
+
+
+if __name__ == "__main__":
+    from t5x._driver import script
+
+    script.run(evaluate)

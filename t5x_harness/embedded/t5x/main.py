@@ -1,0 +1,93 @@
+"""One entrance to the run modes of T5X.
+
+usage: python -m t5x.main --run_mode=train|eval|infer --gin_file=RUN.gin [--gin_file=MODEL.gin ...] [--gin.MACRO=VALUE
+...]
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+import gin
+import seqio
+from absl import app, flags, logging
+from t5x import config_utils
+from t5x._driver import flag_names, script
+
+FLAGS = flags.FLAGS
+
+
+@enum.unique
+class RunMode(enum.Enum):
+    """What to run; each is the name of a module of ``t5x``."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    INFER = "infer"
+    PRECOMPILE = "precompile"
+    EXPORT = "export"
+
+
+# Per mode what gin files find in ``__main__``: the function to run, then what else they refer to.
+_NAMES_IN_MAIN = {
+    RunMode.TRAIN: ("train",),
+    RunMode.EVAL: ("evaluate",),
+    RunMode.INFER: ("infer", "create_task_from_tfexample_file"),
+    RunMode.PRECOMPILE: ("precompile",),
+    RunMode.EXPORT: ("save",),
+}
+
+flag_names.define_config_flags()
+flag_names.define_dry_run_flag()
+flags.DEFINE_enum_class("run_mode", None, RunMode, "What to run.")
+
+
+def _is_there(mode: RunMode) -> bool:
+    return importlib.util.find_spec(f"t5x.{mode.value}") is not None
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs the mode that the flags ask for, with the config that they name.
+
+    Args:
+        argv: the command line without its flags: the program's name alone.
+
+    Raises:
+        app.UsageError: if there is more on the command line, or no run mode, or one that this runtime does not have.
+    """
+    if len(argv) > 1:
+        raise app.UsageError(f"only flags are taken, not {' '.join(argv[1:])}")
+    mode = FLAGS.run_mode
+    here = ", ".join(each.value for each in RunMode if _is_there(each))
+    if mode is None:
+        raise app.UsageError(f"--run_mode says what to run and must be given: one of {here}")
+    if not _is_there(mode):
+        raise app.UsageError(
+            f"--run_mode={mode.value} needs t5x.{mode.value}, which this embedded T5X runtime does "
+            f"not have; it has {here}. "
+            "Install T5X itself to use it"
+        )
+    module = importlib.import_module(f"t5x.{mode.value}")
+    for name in _NAMES_IN_MAIN[mode]:
+        setattr(sys.modules[__name__], name, getattr(module, name))
+    function = getattr(module, _NAMES_IN_MAIN[mode][0])
+    if FLAGS.tfds_data_dir is not None:
+        seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
+    if config_utils.using_fdl():
+        configured = script.build_fiddle(function)
+    else:
+        gin.register(function, module="__main__")
+        script.read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
+        configured = gin.get_configurable(function)
+    if FLAGS.dry_run:
+        logging.info("The config is read; --dry_run ends here.")
+        return
+    script.call(configured)
+
+
+if __name__ == "__main__":
+    config_utils.run(main)

@@ -1,0 +1,244 @@
+"""Trains a model on SeqIO tasks: pretraining, fine-tuning, with evaluation on the way.
+
+usage: python -m t5x.train --gin_file=RUN.gin [--gin_file=MODEL.gin ...] [--gin.MACRO=VALUE ...] [flags]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import seqio
+import tensorflow as tf
+from absl import logging
+from jax.experimental import multihost_utils
+from t5x import eval as eval_lib
+from t5x import models as models_lib
+from t5x import partitioning, utils
+from t5x import train_state as train_state_lib
+from t5x import trainer as trainer_lib
+from t5x._driver import train_setup
+from t5x._driver.errors import ConfigError
+from t5x._driver.schedule import Schedule
+from t5x._driver.train_loop import Evaluation, Saver, TrainLoop
+
+TRAIN_METRIC_KEY = "train"
+
+
+def run_actions(
+    mode: trainer_lib.ActionMode,
+    actions: trainer_lib.ActionMapType,
+    train_state: train_state_lib.TrainState,
+    metrics_by_task: Mapping[str, trainer_lib.MetricValueMapType],
+) -> bool:
+    """Runs the actions of ``mode`` on process 0 and tells all processes what came of it.
+
+    Args:
+        mode: what the metrics were measured after.
+        actions: by mode, the actions to run.
+        train_state: the state that the metrics were measured with.
+        metrics_by_task: value by metric, by task.
+
+    Returns:
+        True if any action asked to stop the training.
+
+    Raises:
+        RuntimeError: if there are no metrics on process 0.
+    """
+    stop = False
+    if jax.process_index() == 0:
+        if not metrics_by_task:
+            raise RuntimeError(f"there are no metrics for the {mode.name} actions: has the evaluation no task?")
+        # A list, so that every action sees the metrics also after one has asked to stop.
+        stop = any([action.run(train_state, metrics_by_task=metrics_by_task) for action in actions.get(mode, ())])
+    return bool(multihost_utils.broadcast_one_to_all(jnp.array(stop)))
+
+
+def _actions_by_mode(actions: Mapping[str, Sequence[Any]] | None, concurrent_metrics: bool) -> dict[Any, Sequence[Any]]:
+    modes = trainer_lib.ActionMode.__members__
+    unknown = sorted(set(actions or ()) - set(modes))
+    if unknown:
+        raise ConfigError(f"train.actions has {', '.join(unknown)}, but its keys must be among {', '.join(modes)}")
+    for key in (actions or {}) if concurrent_metrics else ():
+        if key != "TRAIN_EVAL":
+            logging.warning("The %s actions do not run: they need train.concurrent_metrics = False.", key)
+    return {modes[key]: value for key, value in (actions or {}).items()}
+
+
+@contextlib.contextmanager
+def _garbage_collected_by_hand(on: bool) -> Iterator[None]:
+    if on:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def train(
+    *,
+    model: models_lib.BaseModel,
+    train_dataset_cfg: utils.DatasetConfig,
+    train_eval_dataset_cfg: utils.DatasetConfig | None,
+    infer_eval_dataset_cfg: utils.DatasetConfig | None,
+    checkpoint_cfg: utils.CheckpointConfig,
+    partitioner: partitioning.BasePartitioner,
+    trainer_cls: trainer_lib.BaseTrainerConstructor,
+    model_dir: str,
+    total_steps: int,
+    eval_steps: int,
+    eval_period: int,
+    relative_steps: int | None = None,
+    stats_period: int | None = None,
+    random_seed: int | None,
+    use_hardware_rng: bool = False,
+    summarize_config_fn: Callable[..., None],
+    inference_evaluator_cls: utils.EvaluatorConstructor = seqio.Evaluator,
+    get_dataset_fn: utils.GetDatasetCallable = utils.get_dataset,
+    concurrent_metrics: bool = True,
+    actions: Mapping[str, Sequence[trainer_lib.BaseAction]] | None = None,
+    train_eval_get_dataset_fn: utils.GetEvalDatasetCallable = utils.get_training_eval_datasets,
+    run_eval_before_training: bool = False,
+    train_state_initializer_cls: type[utils.TrainStateInitializer] = utils.TrainStateInitializer,
+    use_orbax: bool = True,
+    verify_matching_vocabs_fn: Callable[..., None] | None = utils.verify_matching_vocabs,
+    gc_period: int = 0,
+) -> tuple[int, train_state_lib.TrainState]:
+    """Trains ``model`` from its last checkpoint, another run's checkpoint, or new parameters, whichever there is first.
+
+    Writes ``config.gin``, ``model-info.txt``, ``checkpoint_STEP/`` and the TensorBoard folders ``train``,
+    ``training_eval/TASK`` and ``inference_eval/TASK`` into ``model_dir``.
+
+    Args:
+        model: what to train.
+        train_dataset_cfg: the data to train on; its batch size is over all devices.
+        train_eval_dataset_cfg: the data to evaluate on with the training metrics (teacher forcing); None leaves that
+            out.
+        infer_eval_dataset_cfg: the data to evaluate on by decoding and scoring; None leaves that out.
+        checkpoint_cfg: what to save and what to begin from.
+        partitioner: lays parameters and data out over the devices.
+        trainer_cls: makes the trainer, usually ``t5x.trainer.Trainer`` with its rest bound by Gin.
+        model_dir: the run's folder; a checkpoint in it is gone on from.
+        total_steps: the step to train to, counted from step 0 of the model.
+        eval_steps: batches per evaluation with the training metrics.
+        eval_period: steps between evaluations of either kind.
+        relative_steps: train this many steps from wherever the run begins, instead of to ``total_steps``.
+        stats_period: steps between two points of the training metrics; None is the shortest period.
+        random_seed: for new parameters and dropout; None takes the clock.
+        use_hardware_rng: use the accelerator's random number generator.
+        summarize_config_fn: writes the config, given ``model_dir``, a ``clu`` metric writer and the step.
+        inference_evaluator_cls: ``seqio.Evaluator``, or what is called like it.
+        get_dataset_fn: opens ``train_dataset_cfg``.
+        concurrent_metrics: write training metrics and compute inference metrics while training goes on; then only the
+            TRAIN_EVAL actions run.
+        actions: what to do after TRAIN, TRAIN_EVAL or INFER_EVAL with the new metrics, such as stopping early.
+        train_eval_get_dataset_fn: opens ``train_eval_dataset_cfg``.
+        run_eval_before_training: evaluate once before the first step.
+        train_state_initializer_cls: restores or makes the train state.
+        use_orbax: checkpoint with orbax.
+        verify_matching_vocabs_fn: raises where dataset and model have different vocabularies; None does not look.
+        gc_period: collect Python's garbage every so many steps and at no other time; 0 leaves it to Python.
+
+    Returns:
+        The step that was reached and the train state there.
+
+    Raises:
+        ConfigError: where values of the config cannot work together, before any step if it can be known then.
+    """
+    evaluates = train_eval_dataset_cfg or infer_eval_dataset_cfg
+    periods = train_setup.read_periods(checkpoint_cfg, eval_period=eval_period if evaluates else 0, gc_period=gc_period)
+    actions_by_mode = _actions_by_mode(actions, concurrent_metrics)
+    tf.io.gfile.makedirs(model_dir)
+    init_rng, trainer_rng = train_setup.make_keys(random_seed, use_hardware_rng)
+    inputs = train_setup.open_inputs(
+        model=model,
+        partitioner=partitioner,
+        checkpoint_cfg=checkpoint_cfg,
+        train_cfg=train_dataset_cfg,
+        train_eval_cfg=train_eval_dataset_cfg,
+        eval_steps=eval_steps,
+        get_dataset_fn=get_dataset_fn,
+        train_eval_get_dataset_fn=train_eval_get_dataset_fn,
+        verify_vocabularies=train_setup.vocabulary_check(model, verify_matching_vocabs_fn),
+    )
+    start = train_setup.restore_or_initialize(
+        model=model,
+        partitioner=partitioner,
+        inputs=inputs,
+        checkpoint_cfg=checkpoint_cfg,
+        model_dir=model_dir,
+        init_rng=init_rng,
+        saves=bool(periods.save),
+        initializer_cls=train_state_initializer_cls,
+        use_orbax=use_orbax,
+    )
+    first_step = start.step
+    schedule = Schedule(
+        first_step, first_step + relative_steps if relative_steps else total_steps, periods, stats_period
+    )
+    saver = Saver(start.checkpoint_manager, checkpoint_cfg.save, use_orbax)
+    with contextlib.ExitStack() as opened:
+        opened.callback(saver.close)
+        trainer = trainer_cls(
+            model=model,
+            train_state=start.train_state,
+            partitioner=partitioner,
+            train_state_axes=start.initializer.train_state_axes,
+            eval_names=inputs.train_eval.keys(),
+            summary_dir=model_dir,
+            rng=trainer_rng,
+        )
+        opened.callback(trainer.close)
+        train_metrics = trainer.train_metrics_manager
+        summarize_config_fn(model_dir, train_metrics.summary_writer, first_step)
+        train_metrics.write_scalar("timing/init_or_restore_seconds", start.seconds, first_step)
+        evaluator = None
+        if infer_eval_dataset_cfg is not None:
+            evaluator = eval_lib.InferenceEvaluator(
+                infer_eval_dataset_cfg,
+                inference_evaluator_cls,
+                model,
+                partitioner,
+                log_dir=model_dir,
+                verify_matching_vocabs_fn=verify_matching_vocabs_fn,
+            )
+            opened.callback(evaluator.close)
+
+        def act(mode: str, metrics_by_task: Mapping[str, Any]) -> bool:
+            return run_actions(trainer_lib.ActionMode[mode], actions_by_mode, trainer.train_state, metrics_by_task)
+
+        loop = TrainLoop(
+            trainer=trainer,
+            inputs=inputs,
+            schedule=schedule,
+            saver=saver,
+            evaluation=Evaluation(
+                trainer=trainer,
+                datasets=inputs.train_eval,
+                evaluator=evaluator if evaluator is not None and evaluator.eval_tasks else None,
+                train_state_axes=start.initializer.train_state_axes,
+                act=act,
+                concurrent_metrics=concurrent_metrics,
+            ),
+            partitioner=partitioner,
+            first_batch=start.first_batch,
+            evaluate_first=run_eval_before_training,
+            step=first_step,
+        )
+        del start  # the trainer owns the train state and donates its buffers
+        with _garbage_collected_by_hand(bool(gc_period)):
+            loop.run()
+    utils.sync_global_devices("t5x.train: complete")
+    logging.info("Training ended at step %d.", loop.step)
+    return loop.step, trainer.train_state
+
+
+if __name__ == "__main__":
+    from t5x._driver import script
+
+    script.run(train, script.PROCESSES)
