@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence  # noqa: F401
 from typing import Any  # noqa: F401
 
 import seqio
-
 from t5x import checkpoints, partitioning
 from t5x._utils.axis_names import flatten_dict_string_keys, override_params_axes_names
 from t5x._utils.callables import (
@@ -31,16 +30,12 @@ from t5x._utils.callables import (
     Shape,
 )
 from t5x._utils.checkpoint_configs import CheckpointConfig, RestoreCheckpointConfig, SaveCheckpointConfig
-from t5x._utils.checkpoint_managers import (
-    LegacyCheckpointer,
-    LegacyCheckpointManager,
-    create_checkpoint_manager_and_restore,
-    create_orbax_checkpoint_manager,
-)
+from t5x._utils.checkpoint_managers import create_checkpoint_manager_and_restore, create_orbax_checkpoint_manager
 from t5x._utils.checkpoint_steps import find_first_checkpoint_step, find_next_checkpoint_step
 from t5x._utils.dataset_config import DatasetConfig, import_module
 from t5x._utils.datasets import get_dataset, get_dataset_inner, get_training_eval_datasets
 from t5x._utils.inference import get_infer_fn
+from t5x._utils.legacy_checkpoints import LegacyCheckpointer, LegacyCheckpointManager
 from t5x._utils.model_info import log_model_info
 from t5x._utils.multihost import multihost_assert_equal, run_main, set_hardware_rng_ops, sync_global_devices
 from t5x._utils.restoring import get_fallback_state, get_first_valid_restore_config_and_paths, restore
@@ -115,8 +110,8 @@ __all__ = [
 def _show_as_ours() -> None:
     """Makes this module the one that the names above say they come from.
 
-    Gin, Fiddle, pickle and printed classes name things by ``__module__``; a config that Fiddle writes here must load where
-    another T5X is installed. Methods move with their class, or Gin takes them for unrelated functions.
+    Gin, Fiddle, pickle and printed classes name things by ``__module__``; a config that Fiddle writes here must load
+    where another T5X is installed. Methods move with their class, or Gin takes them for unrelated functions.
     """
     for name in __all__:
         named = globals()[name]

@@ -51,7 +51,8 @@ def override_params_axes_names(
             continue
         if param.ndim != len(names):
             raise ValueError(
-                f"The axis names {tuple(names)} for {name} do not match its rank: {len(names)} names, {param.ndim} axes."
+                f"The axis names {tuple(names)} for {name} do not match its rank: {len(names)} names for {param.ndim} "
+                "axes."
             )
         axes_path = (*path[:-1], f"{path[-1]}_axes")
         present = axes.get(axes_path)

@@ -15,7 +15,6 @@ import seqio
 import tensorflow as tf
 from absl import logging
 from jax.experimental import multihost_utils
-
 from t5x._utils.callables import FeatureConverterFactory
 from t5x._utils.dataset_config import DatasetConfig, get_provider, import_module, warn_of_airio_settings
 from t5x._utils.multihost import multihost_assert_equal
@@ -159,6 +158,7 @@ def get_training_eval_datasets(
         feature_converter_cls=feature_converter_cls,
         # Finite, so that a split whose examples are all filtered away comes to an end.
         num_epochs=eval_steps * cfg.batch_size,
+        continue_from_last_checkpoint=False,
     )
 
     def batches(single: DatasetConfig) -> tf.data.Dataset:

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from jax.experimental import multihost_utils
-
 from t5x import partitioning
 from t5x import train_state as train_state_lib
 from t5x._utils.callables import (
@@ -39,16 +38,16 @@ def get_infer_fn(
     """Makes a function that predicts or scores a whole dataset.
 
     Args:
-        infer_step: Does one batch, with arguments ``(params, batch[, rng][, flax_mutables])``; each row of what it returns
-            belongs to the example of that row. It may return a pair of rows and a mapping of auxiliary rows.
+        infer_step: Does one batch, with arguments ``(params, batch[, rng][, flax_mutables])``; each row of what it
+            returns belongs to the example of that row. It may return a pair of rows and a mapping of auxiliary rows.
         batch_size: Examples in the global batch.
         train_state_axes: How the train state is partitioned.
         partitioner: Partitions the step and shares out the examples.
         keep_aux_as_numpy: Leave auxiliary values as arrays rather than lists.
 
     Returns:
-        A function of an enumerated dataset of unbatched examples, a train state and an optional PRNG key. It returns a list
-        of (index, output as plain Python values) in ascending order, on every host the same; and, for steps with
+        A function of an enumerated dataset of unbatched examples, a train state and an optional PRNG key. It returns a
+        list of (index, output as plain Python values) in ascending order, on every host the same; and, for steps with
         auxiliary values, a mapping of lists in that order.
     """
     step = partitioner.partition(

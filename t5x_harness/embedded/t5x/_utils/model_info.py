@@ -8,11 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 from absl import logging
-from tensorflow.io import gfile
-
 from t5x import partitioning
 from t5x import train_state as train_state_lib
 from t5x._utils.callables import PyTree
+from tensorflow.io import gfile
 
 
 def log_model_info(
@@ -54,7 +53,8 @@ def _rows(name: str, variable: PyTree, logical: PyTree, mesh: PyTree) -> Iterato
         yield f"Variable    {name:<80s} None"
     else:
         spec = None if mesh is None else tuple(mesh)
-        yield f"Variable {name:<80s} size {variable.size:<12} shape {_shape(variable, logical):<40s} partition spec {spec}"
+        shape = _shape(variable, logical)
+        yield f"Variable {name:<80s} size {variable.size:<12} shape {shape:<40s} partition spec {spec}"
 
 
 def _shape(variable: Any, logical: tuple[str, ...] | None) -> str:

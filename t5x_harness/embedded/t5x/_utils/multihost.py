@@ -8,7 +8,6 @@ from typing import Any
 import jax
 from absl import app
 from jax.experimental import multihost_utils
-
 from t5x._utils.callables import PyTree
 
 

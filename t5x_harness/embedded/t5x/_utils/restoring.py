@@ -9,11 +9,10 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 import tensorflow as tf
 from absl import logging
-from tensorflow.io import gfile
-
 from t5x import checkpoints
 from t5x import train_state as train_state_lib
 from t5x._utils.checkpoint_configs import RestoreCheckpointConfig
+from tensorflow.io import gfile
 
 
 class Restorer(Protocol):
@@ -53,8 +52,8 @@ def restore_path(
         return restorer.restore(path=path, state_transformation_fns=state_transformation_fns, **kwargs)
     if state_transformation_fns:
         raise ValueError(
-            f"{path} is a TensorFlow checkpoint, to which `state_transformation_fns` and `assignment_map` do not apply. "
-            "Leave them out, or convert the checkpoint to T5X's format first."
+            f"{path} is a TensorFlow checkpoint, to which `state_transformation_fns` and `assignment_map` do not "
+            "apply. Leave them out, or convert the checkpoint to T5X's format first."
         )
     logging.info("Restoring TensorFlow checkpoint %s", path)
     return restorer.restore_from_tf_checkpoint(path, strict=strict)

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-
 from t5x._utils.callables import LearningRateCallable
 
 # A rate stays a Python float until a factor depends on the step: that keeps the precision of the bound value.

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
-
 from t5x import partitioning
 from t5x._utils.callables import PyTree
 from t5x._utils.dataset_config import refuse_airio

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 from absl import logging
-
 from t5x import optimizers, partitioning
 from t5x import train_state as train_state_lib
 from t5x._utils.callables import Array, DType, InitFnCallable
@@ -50,8 +49,7 @@ class TrainStateInitializer:
         Raises:
             AttributeError: ``init_fn`` is not bound to a model.
         """
-        model = getattr(init_fn, "__self__", None)
-        if model is None:
+        if not hasattr(init_fn, "__self__"):
             raise AttributeError(
                 f"`init_fn` must be a bound method of a model, such as `model.get_initial_variables`; got {init_fn!r}."
             )
@@ -66,7 +64,7 @@ class TrainStateInitializer:
         self._partitioner = partitioner
         self.global_train_state_shape = jax.eval_shape(make_state, rng=jax.random.PRNGKey(0))
         self.train_state_axes = partitioner.get_mesh_axes(self.global_train_state_shape)
-        self._annotate_scanned_layers(model)
+        self._annotate_scanned_layers(init_fn.__self__)
 
     def _annotate_scanned_layers(self, model: Any) -> None:
         """Tells modules that scan over layers how their parameters are partitioned, if they want to know."""

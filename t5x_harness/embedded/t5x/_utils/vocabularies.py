@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import seqio
-
 from t5x._utils.dataset_config import DatasetConfig, get_provider, import_module
 
 if TYPE_CHECKING:
