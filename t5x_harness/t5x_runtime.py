@@ -17,7 +17,7 @@ from typing import Literal
 
 from t5x_harness import __version__, import_hooks
 
-__all__ = ["Preference", "Runtime", "RuntimeChoiceError", "activate", "find_runtime", "placeholder_distributions"]
+__all__ = ["Preference", "Runtime", "RuntimeChoiceError", "activate", "brings_t5x", "find_runtime"]
 
 Preference = Literal["auto", "installed", "embedded"]
 
@@ -77,8 +77,11 @@ def find_runtime(preference: Preference = "auto") -> Runtime:
                 return found
         else:
             looked_at.append(f"{_folder(spec)} (no T5X: it has no module partitioning)")
-    looked_at += [f"the distribution t5x {v} in {where} (PyPI's placeholder: it holds no module)" for v, where in
-                  placeholder_distributions()]  # fmt: skip
+    looked_at += [
+        f"the distribution t5x {dist.version} in {dist.locate_file('')} (PyPI's placeholder: it holds no module)"
+        for dist in importlib.metadata.distributions(name="t5x")
+        if not brings_t5x(dist)
+    ]
     if preference == "auto":
         return _embedded("no T5X is installed" + "".join(f"; passed over {seen}" for seen in looked_at))
     places = ", ".join(p or os.curdir for p in sys.path)
@@ -107,17 +110,14 @@ def activate(runtime: Runtime) -> None:
     import_hooks.use_runtime(runtime.kind)
 
 
-def placeholder_distributions() -> tuple[tuple[str, str], ...]:
-    """Version and folder of installed distributions named ``t5x`` that bring no package ``t5x``.
+def brings_t5x(dist: importlib.metadata.Distribution) -> bool:
+    """Whether a distribution named ``t5x`` brings the package: as files, or by pointing at a checkout.
 
-    PyPI's ``t5x 0.0.0`` is one.  The version says nothing, as T5X itself is 0.0.0 too.
+    PyPI's ``t5x 0.0.0`` brings nothing.  Its version does not tell, as T5X itself is 0.0.0 too.
     """
-    return tuple(
-        (dist.version, str(dist.locate_file("")))
-        for dist in importlib.metadata.distributions(name="t5x")
-        if _editable_root(dist) is None and not Path(str(dist.locate_file("t5x"))).is_dir()
-        and not any(str(f).endswith(("_finder.py", ".pth", ".egg-link")) for f in dist.files or ())
-    )  # fmt: skip
+    if _editable_root(dist) is not None or Path(str(dist.locate_file("t5x"))).is_dir():
+        return True
+    return any(f.suffix in (".pth", ".egg-link") for f in dist.files or ())
 
 
 def _embedded(note: str) -> Runtime:

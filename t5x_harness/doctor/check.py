@@ -1,0 +1,78 @@
+"""A check: one question to the environment. Checks register themselves by their code."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import ClassVar
+
+from t5x_harness.doctor.environment import Environment
+from t5x_harness.spec import Severity
+
+__all__ = ["Check", "Diagnosis", "Finding"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with the environment.
+
+    Attributes:
+      severity: an error keeps runs from being right; a warning may.
+      message: what is wrong, with the versions that disagree.
+      fix: the command that mends it.
+    """
+
+    severity: Severity
+    message: str
+    fix: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What one check found.
+
+    Attributes:
+      code: the check's.
+      title: what it looks at.
+      summary: what it established, in a line.
+      findings: empty where all is well.
+    """
+
+    code: str
+    title: str
+    summary: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """``error``, ``warning`` or ``ok``: the worst of the findings."""
+        severities = {f.severity for f in self.findings}
+        worst = next((s for s in (Severity.ERROR, Severity.WARNING) if s in severities), None)
+        return str(worst) if worst else "ok"
+
+
+class Check(abc.ABC):
+    """Base of all checks; a subclass with a code is part of the doctor's round."""
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    _by_code: ClassVar[dict[str, type[Check]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        other = Check._by_code.setdefault(cls.code, cls)
+        if other is not cls:
+            raise TypeError(f"check {cls.__qualname__} has code {cls.code}, which {other.__qualname__} has already")
+
+    @classmethod
+    def all(cls) -> tuple[type[Check], ...]:
+        """Every check, by code."""
+        return tuple(check for _, check in sorted(Check._by_code.items()))
+
+    @abc.abstractmethod
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks at the environment."""
+
+    def diagnosis(self, summary: str, *findings: Finding) -> Diagnosis:
+        """What this check found, under its code and title."""
+        return Diagnosis(self.code, self.title, summary, findings)

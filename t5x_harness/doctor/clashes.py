@@ -1,0 +1,81 @@
+"""Distributions that overwrite each other's files."""
+
+from __future__ import annotations
+
+import collections
+
+from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.environment import Environment, Installed
+from t5x_harness.spec import Severity
+
+__all__ = ["RIVALS", "DuplicateMetadata", "OverwrittenPackages"]
+
+# The first brings the package by the name that the recorded behaviour and the other packages ask for.
+RIVALS = (
+    ("seqio", "seqio-nightly"),
+    ("tensorflow-datasets", "tfds-nightly"),
+    ("tensorflow", "tensorflow-cpu"),
+)
+
+
+class OverwrittenPackages(Check):
+    """Two distributions that bring the same package: whichever was installed last has overwritten the other."""
+
+    code = "ENV01"
+    title = "packages overwriting each other"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks for both of a pair, and for the rival alone."""
+        findings = [f for kept, rival in RIVALS if (f := _clash(environment, kept, rival))]
+        return self.diagnosis(f"{len(RIVALS)} pairs looked for", *findings)
+
+
+def _clash(environment: Environment, kept: str, rival: str) -> Finding | None:
+    mine, theirs = environment.by_name.get(kept), environment.by_name.get(rival)
+    if theirs is None:
+        return None
+    wanted = environment.recorded_requirement(kept)
+    target = f"'{kept}{wanted.specifier}'" if wanted else kept
+    askers = environment.requirers(rival)
+    asked = f" ({', '.join(str(a) for a in askers)} requires {rival})" if askers else ""
+    again = "".join(
+        f"; with {a.name}, use --no-deps: pip install --no-deps {a.name}=={a.version}, or {rival} comes back"
+        for a in askers
+    )
+    if mine is None:
+        return Finding(
+            Severity.WARNING,
+            f"{theirs} stands in for {kept}{asked}; what asks for {kept} by name will install it over the same files",
+            f"python -m pip uninstall -y {rival} && python -m pip install {target}{again}",
+        )
+    return Finding(
+        Severity.ERROR,
+        f"{mine} and {theirs} are both installed and bring the same files{asked}:"
+        " what is imported is a mixture, or the one that was installed last",
+        # Removing one takes the files of both, so the one to keep is installed anew.
+        f"python -m pip uninstall -y {rival} {kept} && python -m pip install --no-deps {target}{again}",
+    )
+
+
+class DuplicateMetadata(Check):
+    """A distribution recorded twice in one folder, as an interrupted upgrade leaves it."""
+
+    code = "ENV02"
+    title = "distributions recorded twice"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks for names that come twice in one folder."""
+        places: dict[tuple[str, str], list[Installed]] = collections.defaultdict(list)
+        for dist in environment.distributions:
+            places[dist.name, dist.folder].append(dist)
+        findings = [
+            Finding(
+                Severity.ERROR,
+                f"{name} is recorded with versions {', '.join(sorted({d.version for d in dists}))} in {folder}:"
+                " pip and the code that runs may see different ones",
+                f"python -m pip install --force-reinstall --no-deps {name}=={dists[0].version}",
+            )
+            for (name, folder), dists in places.items()
+            if len({d.version for d in dists}) > 1
+        ]
+        return self.diagnosis(f"{len(environment.by_name)} distributions", *findings)

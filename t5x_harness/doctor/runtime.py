@@ -1,0 +1,40 @@
+"""Which T5X runs."""
+
+from __future__ import annotations
+
+from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.environment import Environment
+from t5x_harness.spec import Severity
+
+__all__ = ["RuntimeInUse", "T5xPlaceholder"]
+
+
+class T5xPlaceholder(Check):
+    """The distribution ``t5x 0.0.0`` from PyPI, which brings no module: ``pip install t5x`` does not install T5X."""
+
+    code = "ENV05"
+    title = "placeholder t5x from PyPI"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks for a distribution named t5x without a package t5x."""
+        findings = [
+            Finding(
+                Severity.ERROR,
+                f"{placeholder} in {placeholder.folder} is PyPI's placeholder and holds no T5X",
+                "python -m pip uninstall -y t5x; and for T5X itself:"
+                " python -m pip install 't5x @ git+https://github.com/google-research/t5x'",
+            )
+            for placeholder in environment.placeholders
+        ]
+        return self.diagnosis("looked for by its contents", *findings)
+
+
+class RuntimeInUse(Check):
+    """The T5X that runs import, and where it lies."""
+
+    code = "ENV06"
+    title = "T5X in use"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Says which; there always is one."""
+        return self.diagnosis(f"{environment.runtime}, in {environment.runtime.location}")

@@ -1,0 +1,98 @@
+"""Versions that do not work together, or that the recorded behaviour was not made with."""
+
+from __future__ import annotations
+
+from packaging.requirements import Requirement
+
+from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.clashes import RIVALS
+from t5x_harness.doctor.environment import Environment, required
+from t5x_harness.spec import Severity
+
+__all__ = ["IncompatibleVersions", "OutsideTheRecord"]
+
+# What runs under T5X and is not named by the extra, because another of the stack chooses its version.
+_UNDERNEATH = ("chex", "jaxlib", "ml-dtypes", "numpy", "protobuf", "tensorstore")
+
+
+class IncompatibleVersions(Check):
+    """Versions that one part of the stack refuses of another, by its own metadata."""
+
+    code = "ENV03"
+    title = "versions working together"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Compares every requirement within the stack with what is installed."""
+        stack = {r.name for r in required(environment.recorded, "t5x")} | set(_UNDERNEATH)
+        present = [d for name, d in sorted(environment.by_name.items()) if name in stack]
+        findings = []
+        for dist in present:
+            for requirement in required(dist.requires):
+                version = environment.version(requirement.name)
+                if requirement.name in stack and version is not None and not _allows(requirement, version):
+                    findings.append(
+                        Finding(
+                            Severity.ERROR,
+                            f"{dist} requires {requirement.name}{requirement.specifier}, but {version} is installed",
+                            f"python -m pip install '{requirement.name}{requirement.specifier}'",
+                        )
+                    )
+        shown = ", ".join(str(d) for d in present if d.name in ("jax", "jaxlib", "numpy", "protobuf"))
+        return self.diagnosis(shown or "nothing of the stack is installed", *findings)
+
+
+class OutsideTheRecord(Check):
+    """Versions that the recorded behaviour of T5X was not made with."""
+
+    code = "ENV04"
+    title = "versions of the record"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Compares what is installed with the bounds of the harness's extra ``t5x``."""
+        bounds = list(required(environment.recorded, "t5x"))
+        if not bounds:
+            return self.diagnosis(
+                "not checked: t5x-harness itself is not installed, so its bounds cannot be read",
+                Finding(
+                    Severity.WARNING,
+                    "t5x-harness runs from a folder without its metadata",
+                    "python -m pip install 't5x-harness[t5x]'",
+                ),
+            )
+        missing = [b for b in bounds if not self._present(environment, b.name)]
+        if len(missing) == len(bounds):
+            return self.diagnosis(
+                "nothing of the extra t5x is installed: lint works, runs do not",
+                Finding(Severity.WARNING, "runs need the extra t5x", "python -m pip install 't5x-harness[t5x]'"),
+            )
+        findings = [
+            Finding(Severity.ERROR, f"{b.name} is not installed, and runs need it", _install(b)) for b in missing
+        ] + [f for b in bounds if (f := _outside(environment, b))]
+        return self.diagnosis(f"{len(bounds)} bounds of the extra t5x", *findings)
+
+    def _present(self, environment: Environment, name: str) -> bool:
+        # A rival that brings the same package is what ENV01 reports.
+        names = {name, *(rival for kept, rival in RIVALS if kept == name)}
+        return any(n in environment.by_name for n in names)
+
+
+def _outside(environment: Environment, bound: Requirement) -> Finding | None:
+    version = environment.version(bound.name)
+    if version is None or _allows(bound, version):
+        return None
+    # An installed T5X may be made for other versions; the embedded one is not.
+    embedded = environment.runtime.kind == "embedded"
+    return Finding(
+        Severity.ERROR if embedded else Severity.WARNING,
+        f"{bound.name} {version} is installed, but the recorded behaviour was made with {bound.name}{bound.specifier}"
+        + (", and the embedded T5X is written for that" if embedded else ": numbers may differ from the record"),
+        _install(bound),
+    )
+
+
+def _install(bound: Requirement) -> str:
+    return f"python -m pip install '{bound.name}{bound.specifier}'"
+
+
+def _allows(requirement: Requirement, version: str) -> bool:
+    return requirement.specifier.contains(version, prereleases=True)
