@@ -1,1 +1,24 @@
+"""Runs in processes of their own, forked from one that imported the stack once."""
 
+from __future__ import annotations
+
+from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
+from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.progress import ProgressPrinter
+from t5x_harness.workers.run import Run
+from t5x_harness.workers.zygote import Zygote
+
+__all__ = [
+    "InProcess",
+    "ProgressPrinter",
+    "Run",
+    "RunDied",
+    "RunRaised",
+    "RunTimedOut",
+    "WorkerError",
+    "Zygote",
+    "ZygoteFailed",
+    "compile_cache_environment",
+    "default_cache_folder",
+]

@@ -1,0 +1,106 @@
+"""What a process that ended left behind: its status in words, the end of its log, where its threads were."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+__all__ = ["describe_status", "innermost_frame", "read_tail", "signal_name", "without_frames"]
+
+TAIL_LINES = 40
+TAIL_BYTES = 64 * 1024
+LONGEST_LINE = 1000
+
+
+def describe_status(status: int) -> str:
+    """Says in words how a process ended.
+
+    Args:
+      status: a wait status, as :func:`os.waitpid` returns it.
+
+    Returns:
+      Such as ``exited with status 3`` or ``was killed by SIGKILL (out of memory?)``.
+    """
+    if not os.WIFSIGNALED(status):
+        return f"exited with status {os.WEXITSTATUS(status)}"
+    number = os.WTERMSIG(status)
+    usual_causes = {
+        signal.SIGKILL: "out of memory?",
+        signal.SIGSEGV: "segfault",
+        signal.SIGABRT: "abort, often a failed check in native code",
+        signal.SIGBUS: "bus error, often a full disk or shared memory",
+        signal.SIGILL: "illegal instruction, often code compiled for another CPU",
+        signal.SIGFPE: "arithmetic error in native code",
+    }
+    cause = usual_causes.get(number)  # type: ignore[call-overload]
+    return f"was killed by {signal_name(number)}" + (f" ({cause})" if cause else "")
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as ``SIGSTOP``; real-time signals have only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def read_tail(path: Path, *, start: int = 0, lines: int = TAIL_LINES) -> str:
+    """Reads the end of a log that may be huge, still growing, binary or gone.
+
+    Args:
+      path: the log file.
+      start: byte offset before which nothing is read: what an earlier run wrote.
+      lines: how many lines to return at most; each is cut to 1000 characters.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            first = max(start, size - TAIL_BYTES)
+            file.seek(first)
+            text = file.read(TAIL_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        return f"(the log cannot be read: {error})"
+    found = text.splitlines()
+    if first > start and len(found) > 1:
+        found = found[1:]  # the first one is most likely cut
+    return "\n".join(line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " …" for line in found[-lines:])
+
+
+def without_frames(dump: str, *, entry_file: str) -> str:
+    """Leaves out of a faulthandler dump the frames through which a thread came into the user's code.
+
+    Args:
+      dump: what :mod:`faulthandler` wrote: for each thread a header and a line ``File "…", line n in f`` for every
+        frame, innermost first.
+      entry_file: end of the path of the file whose first frame, and all outside it, are left out.
+    """
+    kept: list[str] = []
+    inside = False
+    for line in dump.splitlines():
+        is_frame = line.startswith('  File "')
+        inside = is_frame and (inside or f'{entry_file}"' in line)
+        if not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def innermost_frame(dump: str, *, entry_file: str) -> str:
+    """The innermost frame of the main thread, such as ``File "model.py", line 3 in loss``.
+
+    Args:
+      dump: what :mod:`faulthandler` wrote.
+      entry_file: end of the path of the file that only the main thread came through.
+
+    Returns:
+      Empty if no thread has a frame of its own inside the entry file's.
+    """
+    innermost = ""
+    for line in dump.splitlines():
+        if not line.startswith('  File "'):
+            innermost = ""
+        elif f'{entry_file}"' in line:
+            return innermost
+        else:
+            innermost = innermost or line.strip()
+    return ""

@@ -1,0 +1,66 @@
+"""What can go wrong with a run in another process: one class per situation, each with the end of the log."""
+
+from __future__ import annotations
+
+__all__ = ["RunDied", "RunRaised", "RunTimedOut", "WorkerError", "ZygoteFailed"]
+
+
+class WorkerError(Exception):
+    """A run, or the process that starts runs, failed.
+
+    Attributes:
+      log_tail: the last lines of the log, at most 40; empty where nothing was written.
+    """
+
+    def __init__(self, message: str, *, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+        if log_tail:
+            # A note is shown wherever the traceback is, and leaves str(error) to one line for tables.
+            self.add_note(f"Last lines of its log:\n{log_tail}")
+
+
+class RunRaised(WorkerError):
+    """The called method, or the factory, raised. The child lives on.
+
+    Attributes:
+      type_name: the exception's type, with its module unless it is a builtin.
+      message: ``str`` of the exception.
+      traceback: the child's traceback as text, without the frames of the harness.
+    """
+
+    def __init__(self, message: str, *, type_name: str, error: str, traceback: str, log_tail: str = "") -> None:
+        super().__init__(message, log_tail=log_tail)
+        self.type_name = type_name
+        self.message = error
+        self.traceback = traceback
+        if traceback:
+            self.add_note(f"Traceback in the run's process:\n{traceback}")
+
+
+class RunDied(WorkerError):
+    """The child ended, or had to be ended, without a reply."""
+
+
+class RunTimedOut(WorkerError):
+    """The call took longer than its limit, and the child was killed.
+
+    Attributes:
+      stack: the Python stacks of the child's threads just before it was killed; empty if it could not give any.
+    """
+
+    def __init__(self, message: str, *, stack: str = "", log_tail: str = "") -> None:
+        super().__init__(message, log_tail=log_tail)
+        self.stack = stack
+
+
+class ZygoteFailed(WorkerError):
+    """The process that starts runs could not be made ready, so no run can start.
+
+    Attributes:
+      module: the preloaded module at fault; None if none is.
+    """
+
+    def __init__(self, message: str, *, module: str | None = None, log_tail: str = "") -> None:
+        super().__init__(message, log_tail=log_tail)
+        self.module = module

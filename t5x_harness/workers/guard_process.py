@@ -1,0 +1,140 @@
+"""The guard of one run: forks it, watches it, and leaves nothing of it behind.
+
+A guard is the reaper of its run: whatever the run starts, however often it forks and detaches, ends up below the guard
+and is killed when the run ends, when the parent asks for it, or when the parent is gone. It runs next to no code, so
+that a run that is stuck, stopped or out of memory cannot take it along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from t5x_harness.workers import framing, processes, run_process
+from t5x_harness.workers.diagnosis import signal_name
+
+__all__ = ["guard"]
+
+# A killed process is gone in milliseconds unless the kernel itself is stuck (a dead network disk).
+CLEARING_SECONDS = 8.0
+
+
+def guard(
+    order: socket.socket, link: socket.socket, *, log: int, parent: int | None, imported: Mapping[str, str]
+) -> None:
+    """Runs one guard, in a process just forked from the zygote. Never returns.
+
+    Args:
+      order: connection to the parent for orders and reports; its end means that the run must end.
+      link: the run's own connection.
+      log: descriptor of the run's log.
+      parent: a pidfd of the parent, readable when the parent has ended; None where the kernel has none.
+      imported: see :func:`run_process.run`.
+    """
+    status = 1
+    try:
+        processes.reset_signals()
+        os.setsid()
+        processes.adopt_orphans()
+        processes.name_process("t5x-guard")
+        awake, waker = os.pipe()
+        os.set_blocking(awake, False)
+        os.set_blocking(waker, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        me = os.getpid()
+        child = os.fork()
+        if child == 0:
+            for descriptor in (awake, waker, *(() if parent is None else (parent,))):
+                os.close(descriptor)
+            order.close()
+            run_process.run(link, log=log, guard=me, imported=imported)
+        link.close()
+        os.close(log)
+        _Watch(order, child, awake, parent).until_the_end()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+class _Watch:
+    def __init__(self, order: socket.socket, child: int, awake: int, parent: int | None) -> None:
+        self._order = order
+        self._channel = framing.FrameReader()
+        self._child = child
+        self._awake = awake
+        self._parent = parent
+        self._status: int | None = None
+
+    def until_the_end(self) -> None:
+        self._report({"pid": self._child})
+        poll = select.poll()
+        for descriptor in (self._order.fileno(), self._awake, *(() if self._parent is None else (self._parent,))):
+            poll.register(descriptor, select.POLLIN)
+        while self._status is None:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            if self._awake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._awake, 4096)
+                self._reap()
+            if self._parent in ready or (self._order.fileno() in ready and not self._obey()):
+                break
+        left = self._clear()
+        self._report({"ended": self._status, "left": left})
+
+    def _report(self, message: Mapping[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):  # the parent is gone: then there is only the clearing to do
+            self._order.sendall(framing.encode(message))
+
+    def _obey(self) -> bool:
+        """Does what the parent asks; False when the run shall end."""
+        try:
+            data = self._order.recv(4096)
+        except ConnectionError:
+            return False
+        for message in self._channel.feed(data):
+            if message == "stacks":
+                processes.kill_quietly(self._child, run_process.STACK_SIGNAL)
+                processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process gives its stacks, too
+        return bool(data)
+
+    def _reap(self) -> bool:
+        """Takes note of all that changed below; False when nothing is left below."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid != self._child:
+                continue
+            if os.WIFSTOPPED(status):
+                self._report({"stopped": signal_name(os.WSTOPSIG(status))})
+            elif os.WIFCONTINUED(status):
+                self._report({"stopped": None})
+            else:
+                self._status = status
+
+    def _clear(self) -> list[int]:
+        """Kills everything below, and returns what would not go."""
+        deadline = time.monotonic() + CLEARING_SECONDS
+        pause = 0.001
+        while self._reap():
+            below = processes.descendants(os.getpid())
+            if time.monotonic() > deadline:
+                return below
+            for pid in below:
+                processes.kill_quietly(pid, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        return []

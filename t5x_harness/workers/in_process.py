@@ -1,0 +1,111 @@
+"""Runs without a process, for a debugger: ``pdb`` works, output goes to the terminal, exceptions come as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from t5x_harness.workers.jax_options import apply_jax_environment
+from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
+from t5x_harness.workers.run_process import check_reply, load_factory
+from t5x_harness.workers.zygote import Environment, start_message
+
+__all__ = ["InProcess"]
+
+
+class InProcess:
+    """The interface of :class:`Zygote`, with every run in this process; a context manager.
+
+    Folder, environment and import path of a run are in force during its factory and its calls. What cannot be undone
+    stays: imported modules, JAX's options and its devices, so that one process can serve one slice only. Limits of
+    time are not enforced, because whoever debugs takes time.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def start(
+        self,
+        factory: str,
+        argument: Mapping[str, Any],
+        *,
+        log: Path,
+        cwd: Path | str = ".",
+        env: Environment | None = None,
+        python_path: Sequence[str] = (),
+    ) -> Run:
+        """Prepares a run; its factory is called by the first call. See :meth:`Zygote.start`; no log is written."""
+        message = start_message(factory, argument, cwd=cwd, env={}, python_path=python_path)
+        return _RunHere(message, env=dict(env or {}), log=Path(log).absolute())
+
+    def close(self) -> None:
+        """Does nothing: a run here leaves no process."""
+
+
+class _RunHere(Run):
+    def __init__(self, start: Mapping[str, Any], *, env: Environment, log: Path) -> None:
+        self.pid = os.getpid()
+        self.log = log
+        self._start = start
+        self._env = env
+        self._made: list[Any] = []
+        self._closed = False
+        self._on_progress: OnProgress | None = None
+
+    def call(
+        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
+    ) -> Any:
+        if self._closed:
+            raise RuntimeError(f"{method}() cannot be called: the run was closed")
+        check_arguments(method, kwargs)
+        self._on_progress = on_progress
+        with self._entered():
+            if not self._made:
+                factory = load_factory(self._start["factory"])
+                self._made.append(factory(json.loads(json.dumps(self._start["argument"])), self._progress))
+            value = getattr(self._made[0], method)(**json.loads(json.dumps(kwargs)))
+        reply = check_reply(value, method)
+        if "raised" in reply:
+            raise raised(reply, log_tail="")
+        return json.loads(json.dumps(value))
+
+    def close(self) -> None:
+        self._made.clear()
+        self._closed = True
+
+    def _progress(self, event: Mapping[str, Any]) -> None:
+        if self._on_progress:
+            self._on_progress(json.loads(json.dumps(event)))
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        folder, path, before = os.getcwd(), list(sys.path), dict(os.environ)
+        try:
+            os.chdir(self._start["cwd"])
+            sys.path[:0] = self._start["python_path"]
+            _put(self._env)
+            if not self._made:
+                apply_jax_environment(before, os.environ)
+            yield
+        finally:
+            # Only what was put there: variables that imported modules set must stay with the modules.
+            _put({name: before.get(name) for name in self._env})
+            sys.path[:] = path
+            os.chdir(folder)
+
+
+def _put(variables: Environment) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

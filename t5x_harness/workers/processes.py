@@ -1,0 +1,97 @@
+"""The few things about Linux processes that Python's library leaves out: ``prctl``, and who descends from whom."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+__all__ = [
+    "adopt_orphans",
+    "descendants",
+    "die_with_parent",
+    "flush_c_streams",
+    "kill_quietly",
+    "name_process",
+    "reset_signals",
+]
+
+# linux/prctl.h
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, argument: int | bytes) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    value = ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument)
+    if libc.prctl(option, value, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def name_process(name: str) -> None:
+    """Sets the name that ``ps`` and ``top`` show for this process; the kernel keeps 15 bytes."""
+    _prctl(PR_SET_NAME, name.encode()[:15])
+
+
+def adopt_orphans() -> None:
+    """Makes orphaned descendants of this process its own children, instead of those of process 1."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Has the kernel kill this process when its parent's forking thread ends.
+
+    Only fit for parents of one thread: the kernel watches the thread, not the process.
+
+    Args:
+      parent: pid of the parent; if it is gone already, this process ends at once.
+    """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def reset_signals() -> None:
+    """Gives every signal the disposition of a fresh Python process, and unblocks all."""
+    signal.set_wakeup_fd(-1)
+    ignored_by_python = {signal.SIGPIPE, signal.SIGXFSZ}
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        wanted = signal.SIG_IGN if number in ignored_by_python else signal.SIG_DFL
+        if signal.getsignal(number) is not wanted:
+            signal.signal(number, wanted)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def flush_c_streams() -> None:
+    """Writes out what native code has in the C library's buffers."""
+    ctypes.CDLL(None).fflush(None)
+
+
+def kill_quietly(pid: int, number: int) -> None:
+    """Sends a signal to a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def descendants(root: int) -> list[int]:
+    """The pids of all processes below ``root``, nearest first, zombies included."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            # The name, in parentheses, may hold anything; the state and the parent's pid follow it.
+            fields = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(0), [])
+        found += below
+        waiting += below
+    return found

@@ -1,0 +1,108 @@
+"""Shows how far a run is, on a terminal or in the log of a CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+__all__ = ["ProgressPrinter"]
+
+# A person reads no faster; a log is for reading afterwards.
+TERMINAL_SECONDS = 0.1
+PLAIN_SECONDS = 30.0
+
+CLEAR_LINE = "\r\x1b[2K"
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+class ProgressPrinter:
+    """Prints progress events; to be given as ``on_progress``, and closed at the end (or used as a context manager).
+
+    On a terminal one line is rewritten, and removed at the end. Elsewhere a line is printed when a stage begins, when
+    it reaches its last step, and every 30 s in between. Colour is left out where ``NO_COLOR`` is set.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        label: str = "",
+        env: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prints nothing yet.
+
+        Args:
+          stream: where to print.
+          label: what is running, put before every line.
+          env: environment variables to look at (``NO_COLOR``, ``TERM``); those of this process by default.
+          clock: seconds.
+        """
+        env = os.environ if env is None else env
+        self._stream = stream
+        self._label = _one_line(label)
+        self._clock = clock
+        self._rewrites = stream.isatty() and env.get("TERM", "") != "dumb"
+        self._colour = self._rewrites and not env.get("NO_COLOR")
+        self._stage: str | None = None
+        self._stage_began = 0.0
+        self._printed = 0.0
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Takes one event, such as ``{"stage": "train", "step": 3, "of": 8, "note": ""}``; every key may be missing."""
+        now = self._clock()
+        stage = _one_line(str(event.get("stage") or self._stage or "run"))
+        begins = stage != self._stage
+        if begins:
+            self._stage, self._stage_began = stage, now
+        step, of = event.get("step"), event.get("of")
+        is_last = step is not None and step == of
+        pause = TERMINAL_SECONDS if self._rewrites else PLAIN_SECONDS
+        if begins or is_last or now - self._printed >= pause:
+            self._printed = now
+            self._print(stage, step, of, _one_line(str(event.get("note") or "")), now - self._stage_began)
+
+    def close(self) -> None:
+        """Takes the rewritten line away, so that the next output begins on an empty line."""
+        if self._shown:
+            self._stream.write(CLEAR_LINE)
+            self._stream.flush()
+            self._shown = False
+
+    def _print(self, stage: str, step: object, of: object, note: str, elapsed: float) -> None:
+        count = "" if step is None else f"step {step}" if of is None else f"step {step} of {of}"
+        parts = [part for part in (self._label, stage, count, _duration(elapsed), note) if part]
+        if not self._rewrites:
+            self._stream.write("  ".join(parts) + "\n")
+        else:
+            # One column stays free, because some terminals wrap when the last one is used.
+            text = "  ".join(parts)[: max(1, shutil.get_terminal_size().columns - 1)]
+            before = len(self._label) + 2 if self._label else 0
+            after = before + len(stage)
+            if self._colour and after <= len(text):
+                text = f"{text[:before]}{BOLD}{stage}{PLAIN}{text[after:]}"
+            self._stream.write(CLEAR_LINE + text)
+            self._shown = True
+        self._stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def _one_line(text: str) -> str:
+    """The text without what would move the cursor."""
+    return "".join(character if character.isprintable() else " " for character in text).strip()

@@ -1,0 +1,284 @@
+"""A run as its caller sees it: an object in a forked process whose methods can be called."""
+
+from __future__ import annotations
+
+import abc
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from t5x_harness.workers import framing
+from t5x_harness.workers.connection import Connection, Event
+from t5x_harness.workers.diagnosis import describe_status, innermost_frame, read_tail, without_frames
+from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError
+
+__all__ = ["ForkedRun", "Run", "check_arguments", "raised"]
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+
+# How long a stopped run may stay stopped before it counts as dead.
+STOP_SECONDS = 2.0
+# How long a run that is not busy may take to end like a program: joining threads, running atexit functions.
+GRACE_SECONDS = 5.0
+# How long the guard may take to kill and reap; it gives up by itself after a little less.
+CLEARING_SECONDS = 10.0
+# How long to wait for the stacks of a run that hangs, and how long a log must be quiet to be complete.
+STACK_SECONDS = 1.5
+QUIET_SECONDS = 0.1
+# Where the harness's frames of a run end and the user's begin.
+ENTRY_FILE = "t5x_harness/workers/run_process.py"
+
+
+class Run(abc.ABC):
+    """An object made by a factory, whose methods are called through JSON values; a context manager.
+
+    Attributes:
+      pid: process that holds the object.
+      log: file that the process' stdout and stderr go to.
+    """
+
+    pid: int
+    log: Path
+
+    @abc.abstractmethod
+    def call(
+        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
+    ) -> Any:
+        """Calls ``object.method(**kwargs)``.
+
+        The first call also waits for the factory, and raises what the factory raised.
+
+        Args:
+          method: name of the method.
+          timeout: limit in seconds of wall time; None for none.
+          on_progress: called, in this thread, with every event that the object reports.
+          **kwargs: the method's arguments, JSON values.
+
+        Returns:
+          What the method returned, after a trip through JSON.
+
+        Raises:
+          RunRaised: the method or the factory raised, or returned what JSON cannot carry.
+          RunDied: the process ended, or was stopped and stayed so.
+          RunTimedOut: the limit passed.
+          TypeError: an argument is no JSON value.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends the run and every process it started. May be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class ForkedRun(Run):
+    """A run in a process of its own, below a guard that leaves nothing of it behind."""
+
+    def __init__(self, connection: Connection, *, pid: int, log: Path, log_start: int, factory: str) -> None:
+        self.pid = pid
+        self.log = log
+        self._connection = connection
+        self._log_start = log_start
+        self._factory = factory
+        self._owner = os.getpid()
+        self._lock = threading.RLock()  # held during a call; a callback of the call may close the run
+        self._calls = 0
+        self._busy = True  # until it answers, it may still be in its factory
+        self._closing = False  # another thread asked for the end
+        self._over = ""  # why there will be no further reply; empty while there may be
+        self._stopped: tuple[str, float] | None = None  # the signal, and when it came
+        self._last_event: Mapping[str, Any] | None = None
+
+    def call(  # noqa: D102 - Run says it
+        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
+    ) -> Any:
+        check_arguments(method, kwargs)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._lock:
+            if self._over:
+                raise self._died(f"{method}() cannot be called: the run {self._over}")
+            self._calls += 1
+            self._last_event = None
+            try:
+                self._connection.send({"call": self._calls, "method": method, "kwargs": kwargs})
+                self._busy = True
+                reply = self._await_reply(method, deadline, timeout, on_progress)
+            except BaseException:
+                # Whatever left the call unfinished (a limit, Ctrl-C, a callback that raised), the child is in the
+                # middle of it and of no further use.
+                self._end("was ended in the middle of a call")
+                raise
+            self._busy = False
+        if "raised" in reply:
+            raise raised(reply, log_tail=self._tail())
+        return reply["value"]
+
+    def close(self) -> None:  # noqa: D102 - Run says it
+        if os.getpid() != self._owner:
+            self._connection.close()  # in a fork of the parent: the run is not ours to end
+            return
+        if not self._lock.acquire(blocking=False):
+            self._closing = True
+            self._connection.ask_for_end()  # another thread is in a call, which now ends
+            self._lock.acquire()
+        try:
+            if self._over:
+                return
+            if not self._busy and not self._stopped:
+                self._connection.send({"end": True})
+                self._wait_for_end(time.monotonic() + GRACE_SECONDS, "was closed", even_if_stopped=False)
+            self._end("was closed")
+        finally:
+            self._lock.release()
+
+    def _await_reply(
+        self, method: str, deadline: float | None, timeout: float | None, on_progress: OnProgress | None
+    ) -> Mapping[str, Any]:
+        hung_up: float | None = None
+        garbled = ""
+        while True:
+            stopped = self._stopped and self._stopped[1] + STOP_SECONDS
+            limits = [limit for limit in (deadline, stopped, hung_up) if limit is not None]
+            events = self._connection.poll(min(limits, default=None))
+            if any(event.source == "guard" and "ended" in (event.message or {"ended": None}) for event in events):
+                events += self._connection.drain()
+            ended: WorkerError | None = None
+            for event in events:
+                if event.source == "guard":
+                    ended = self._note(event, method) or ended
+                elif event.message is None:
+                    hung_up = time.monotonic() + STOP_SECONDS
+                    garbled = event.broken
+                elif "progress" in event.message:
+                    self._last_event = event.message["progress"]
+                    if on_progress:
+                        on_progress(event.message["progress"])
+                        if self._over:
+                            raise self._died(f"The run was closed by the progress callback of {method}()")
+                elif event.message.get("id") == self._calls:
+                    return event.message  # type: ignore[no-any-return]
+            if ended:
+                raise ended
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise self._timed_out(method, timeout)
+            if stopped and now >= stopped and self._stopped:
+                reason = f"was stopped by {self._stopped[0]} and did not continue within {STOP_SECONDS:g} s"
+                raise self._died(f"The run {reason}, in {method}(); it was killed")
+            if hung_up and now >= hung_up:
+                reason = f"sent what is no reply ({garbled})" if garbled else "closed its connection to the harness"
+                raise self._died(
+                    f"The run {reason}, in {method}(); it was killed. Does it close or write to file descriptors that "
+                    "it did not open?"
+                )
+
+    def _note(self, event: Event, method: str) -> WorkerError | None:
+        """Takes note of the guard's report; returns the error if the run is over."""
+        if event.message is None:
+            self._finish("lost its guard process")
+            return self._died(f"The run's guard process was killed, in {method}(); the run was killed with it")
+        self._note_stop(event.message)
+        if "ended" not in event.message:
+            return None
+        status = event.message["ended"]
+        how = "was closed" if self._closing or status is None else describe_status(status)
+        self._finish(how)
+        return self._died(f"The run {how}, in {method}()")
+
+    def _note_stop(self, message: Mapping[str, Any]) -> None:
+        if "stopped" in message:
+            self._stopped = (message["stopped"], time.monotonic()) if message["stopped"] else None
+
+    def _timed_out(self, method: str, timeout: float | None) -> RunTimedOut:
+        tail = self._tail()
+        dump = "" if self._over else self._stacks()
+        stack = innermost_frame(dump, entry_file=ENTRY_FILE)
+        parts = [f"{method}() took longer than its limit of {timeout:g} s; the run was killed"]
+        if self._stopped:
+            parts.append(f"it had been stopped by {self._stopped[0]}")
+        parts.append(f"last progress: {_in_words(self._last_event)}" if self._last_event else "it reported no progress")
+        if stack:
+            parts.append(f"it was at {stack}")
+        elif dump:
+            parts.append("it was in no method of its own; see the stacks in its log")
+        else:
+            parts.append("it gave no Python stack")
+        return RunTimedOut(
+            "; ".join(parts) + f" (log: {self.log})", stack=without_frames(dump, entry_file=ENTRY_FILE), log_tail=tail
+        )
+
+    def _stacks(self) -> str:
+        """Has the child write the Python stacks of its threads into its log; returns them."""
+        start = self._log_size()
+        self._connection.send("stacks", to="guard")
+        deadline = time.monotonic() + STACK_SECONDS
+        size, quiet_since = start, time.monotonic()
+        while (now := time.monotonic()) < deadline and (size == start or now < quiet_since + QUIET_SECONDS):
+            time.sleep(0.02)
+            if self._log_size() != size:
+                size, quiet_since = self._log_size(), time.monotonic()
+        written = read_tail(self.log, start=start, lines=1000)
+        first = min((i for i in (written.find("Thread 0x"), written.find("Current thread 0x")) if i >= 0), default=-1)
+        return "" if first < 0 else written[first:]
+
+    def _end(self, reason: str) -> None:
+        """Has everything killed, and waits until it is gone."""
+        if self._over:
+            return
+        self._connection.ask_for_end()
+        self._wait_for_end(time.monotonic() + CLEARING_SECONDS, reason)
+        self._finish(reason)
+
+    def _wait_for_end(self, deadline: float, reason: str, *, even_if_stopped: bool = True) -> None:
+        while not self._over and time.monotonic() < deadline and (even_if_stopped or not self._stopped):
+            for event in self._connection.poll(deadline):
+                if event.source == "guard" and (event.message is None or "ended" in event.message):
+                    self._finish(reason)
+                elif event.source == "guard":
+                    self._note_stop(event.message)
+
+    def _finish(self, reason: str) -> None:
+        if not self._over:
+            self._over = reason
+            self._connection.ask_for_end()
+            self._connection.close()
+
+    def _died(self, message: str) -> RunDied:
+        return RunDied(f"{message} (log: {self.log})", log_tail=self._tail())
+
+    def _tail(self) -> str:
+        return read_tail(self.log, start=self._log_start)
+
+    def _log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+
+def check_arguments(method: str, kwargs: Mapping[str, Any]) -> None:
+    """Refuses arguments that cannot be sent.
+
+    Raises:
+      TypeError: names the argument, the place in it and the type.
+    """
+    for name, value in kwargs.items():
+        if found := framing.not_json(value, name):
+            raise TypeError(f"{method}() cannot be called with {found}: only JSON values can be sent to a run")
+
+
+def raised(reply: Mapping[str, Any], *, log_tail: str) -> RunRaised:
+    """The error that a reply describes."""
+    where, kind, message = reply["raised"], reply["type"], reply["message"]
+    name = where if ":" in where else f"{where}()"
+    text = f"{name} raised {kind}" + (f": {message}" if message else "")
+    return RunRaised(text, type_name=kind, error=message, traceback=reply["traceback"], log_tail=log_tail)
+
+
+def _in_words(event: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in event.items())

@@ -1,0 +1,180 @@
+"""The child's side of a run: become a process of its own, make the object, answer calls until told to end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t5x_harness.workers import framing, processes
+from t5x_harness.workers.jax_options import apply_jax_environment
+
+__all__ = ["STACK_SIGNAL", "load_factory", "run", "type_name", "user_traceback"]
+
+# Asks the child for its stacks. A real-time signal, because programs have uses of their own for SIGUSR1 and SIGUSR2.
+STACK_SIGNAL = signal.SIGRTMAX - 2
+
+
+def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str]) -> None:
+    """Serves one run, in a process just forked. Never returns.
+
+    Args:
+      link: the connection to the parent; the only descriptor above 2 that the run may keep.
+      log: descriptor that takes the place of stdout and stderr.
+      guard: pid of the process that forked this one, without which it must not live.
+      imported: environment variables that the preloaded modules set while they were imported.
+    """
+    status = 1
+    try:
+        _detach(log, guard)
+        status = _serve(framing.Channel(link), imported)
+    except (EOFError, ConnectionError):
+        pass  # the parent is gone, and nobody is left to tell
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _flush()
+        os._exit(status)
+
+
+def _detach(log: int, guard: int) -> None:
+    processes.reset_signals()
+    os.setsid()
+    processes.die_with_parent(guard)
+    processes.name_process("t5x-run")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for old, new in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(old, new)
+    os.close(nothing)
+    os.close(log)
+    for stream in (sys.stdout, sys.stderr):
+        # What is printed must be in the log when the process dies, and must not fail on odd text.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    faulthandler.enable(file=2)
+    faulthandler.register(STACK_SIGNAL, file=2, all_threads=True)
+    gc.enable()
+
+
+def _serve(channel: framing.Channel, imported: Mapping[str, str]) -> int:
+    start = channel.receive()
+    target: Any = None
+    failure: dict[str, Any] | None = None
+    try:
+        _enter(start, imported)
+        target = load_factory(start["factory"])(start["argument"], lambda event: channel.send({"progress": event}))
+    except BaseException as error:
+        failure = describe(error, start["factory"])
+    while True:
+        request = channel.receive()
+        if "end" in request:
+            # As at the end of a program: what other threads still write is finished. The interpreter is not torn
+            # down, because native libraries that were loaded before the fork need not survive that.
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            return 0
+        reply = failure or _call(target, request["method"], request["kwargs"])
+        _flush()
+        reply["id"] = request["call"]
+        channel.send(reply)
+
+
+def _call(target: Any, method: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        value = getattr(target, method)(**kwargs)
+        return check_reply(value, method)
+    except BaseException as error:
+        return describe(error, method)
+
+
+def check_reply(value: Any, method: str) -> dict[str, Any]:
+    """Wraps what a method returned, or says why it cannot be sent."""
+    try:
+        framing.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        found = framing.not_json(value, f"{method}()") or str(error)
+        returned = type(value).__qualname__
+        return {
+            "raised": method,
+            "type": "TypeError",
+            "message": f"{method}() returned a {returned} that JSON cannot carry: {found}",
+            "traceback": "",
+        }
+    return {"value": value}
+
+
+def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update({**imported, **start["env"]})
+    time.tzset()
+    tempfile.tempdir = None  # so that TMPDIR is read again
+    os.chdir(start["cwd"])
+    sys.path[:0] = start["python_path"]
+    sys.argv = ["t5x-run"]
+    importlib.invalidate_caches()
+    apply_jax_environment(before, os.environ)
+    # Python's own generator is seeded anew in every fork; numpy's global one is not.
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+
+
+def load_factory(name: str) -> Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], None]], Any]:
+    """Imports ``package.module:callable``."""
+    module, _, attribute = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def describe(error: BaseException, where: str) -> dict[str, Any]:
+    """An exception as a reply."""
+    return {
+        "raised": where,
+        "type": type_name(error),
+        "message": _text(error),
+        "traceback": user_traceback(error, __file__),
+    }
+
+
+def user_traceback(error: BaseException, own_file: str) -> str:
+    """The traceback as text, without the first frames: those of ``own_file`` and of the import machinery."""
+    frames = error.__traceback__
+    while frames:
+        file = frames.tb_frame.f_code.co_filename
+        if file not in (own_file, importlib.__file__) and not file.startswith("<frozen importlib"):
+            break
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def type_name(error: BaseException) -> str:
+    """The exception's type as a traceback names it."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text cannot be had: {type_name(second)})"
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # replaced or closed by the user's code
+            stream.flush()
+    processes.flush_c_streams()

@@ -1,0 +1,55 @@
+"""A zygote without preloads, which is ready in a tenth of a second, and what the tests look for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.workers import Run, Zygote
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as shared:
+        yield shared
+
+
+@pytest.fixture
+def start(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Starts a Calculator, which is closed at the end of the test."""
+    runs = []
+
+    def start_run(factory: str = "run_objects:Calculator", **argument: object) -> Run:
+        run = zygote.start(factory, argument, log=tmp_path / "run.log", python_path=[str(HERE)])
+        runs.append(run)
+        return run
+
+    yield start_run
+    for run in runs:
+        run.close()
+
+
+@pytest.fixture
+def assert_gone() -> Callable[..., None]:
+    """Waits for processes to end; a zombie that only its new parent, process 1, has to reap has ended."""
+
+    def check(*pids: int) -> None:
+        deadline = time.monotonic() + 20
+        while alive := [pid for pid in pids if _lives(pid)]:
+            assert time.monotonic() < deadline, f"still alive: {alive}"
+            time.sleep(0.02)
+
+    return check
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

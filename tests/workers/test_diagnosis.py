@@ -1,0 +1,71 @@
+"""What is left of a dead process is told in words, and never fails to be told."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.workers.diagnosis import describe_status, innermost_frame, read_tail, without_frames
+
+DUMP = """\
+Thread 0x01 (most recent call first):
+  File "threading.py", line 5 in wait
+
+Current thread 0x02 (most recent call first):
+  File "model.py", line 3 in loss
+  File "model.py", line 9 in train
+  File "workers/run_process.py", line 1 in call
+  File "workers/zygote_process.py", line 1 in main
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "exited with status 0"),
+        (3 << 8, "exited with status 3"),
+        (signal.SIGKILL, "was killed by SIGKILL (out of memory?)"),
+        (signal.SIGSEGV | 0x80, "was killed by SIGSEGV (segfault)"),
+        (signal.SIGTERM, "was killed by SIGTERM"),
+        (signal.SIGRTMIN + 3, f"was killed by signal {signal.SIGRTMIN + 3}"),
+    ],
+)
+def test_a_status_is_put_into_words(status: int, words: str) -> None:
+    assert describe_status(status) == words
+
+
+def test_a_tail_is_whole_lines_from_the_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(f"{n} {'x' * 100}\n" for n in range(5000)))
+    lines = read_tail(log).splitlines()
+    assert [line.split()[0] for line in lines] == [str(n) for n in range(4960, 5000)]
+
+
+def test_a_tail_begins_where_it_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("old\nnew\n")
+    assert read_tail(log, start=4) == "new"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"x" * 200_000])
+def test_a_tail_can_be_read_of_anything(tmp_path: Path, content: bytes) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(content)
+    assert len(read_tail(log)) <= 1002
+
+
+def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
+    assert "the log cannot be read" in read_tail(tmp_path / "gone")
+
+
+def test_a_place_is_the_users_innermost_frame() -> None:
+    assert innermost_frame(DUMP, entry_file="workers/run_process.py") == 'File "model.py", line 3 in loss'
+    assert innermost_frame(DUMP, entry_file="elsewhere.py") == ""
+    assert innermost_frame("", entry_file="elsewhere.py") == ""
+
+
+def test_a_stack_has_no_frames_of_the_harness() -> None:
+    shown = without_frames(DUMP, entry_file="workers/run_process.py")
+    assert shown.splitlines() == DUMP.splitlines()[:-2]

@@ -1,0 +1,250 @@
+"""No process, descriptor or zombie outlives its run, whoever ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.workers import Run, RunDied, RunTimedOut, Zygote, processes
+
+HERE = str(Path(__file__).parent)
+Start = Callable[..., Run]
+AssertGone = Callable[..., None]
+STARTERS = ["start_child", "start_stubborn_child", "start_daemon", "start_fork"]
+
+
+def test_closing_a_run_ends_all_that_it_started(start: Start, assert_gone: AssertGone) -> None:
+    run = start()
+    started = [run.call(starter) for starter in STARTERS]
+    run.close()
+    run.close()
+    assert_gone(run.pid, *started)
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_a_run_that_dies_takes_all_that_it_started_along(start: Start, assert_gone: AssertGone, starter: str) -> None:
+    run = start()
+    started = run.call(starter)
+    with pytest.raises(RunDied, match="exited with status 1"):
+        run.call("exit", status=1)
+    assert_gone(run.pid, started)
+
+
+def test_a_limit_ends_all_that_a_run_started(start: Start, assert_gone: AssertGone) -> None:
+    run = start()
+    started = [run.call(starter) for starter in STARTERS]
+    with pytest.raises(RunTimedOut):
+        run.call("hang", timeout=0.2)
+    assert_gone(run.pid, *started)
+
+
+def test_a_stopped_run_can_be_closed(start: Start, assert_gone: AssertGone) -> None:
+    run = start()
+    started = run.call("start_child")
+    os.kill(run.pid, signal.SIGSTOP)
+    os.kill(started, signal.SIGSTOP)
+    run.close()
+    assert_gone(run.pid, started)
+
+
+def test_a_run_in_its_factory_is_closed_at_once(start: Start, assert_gone: AssertGone) -> None:
+    run = start("run_objects:slow", seconds=600)
+    run.close()
+    assert_gone(run.pid)
+
+
+def test_an_abandoned_run_ends(zygote: Zygote, tmp_path: Path, assert_gone: AssertGone) -> None:
+    run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+    started = run.call("start_daemon")
+    pid = run.pid
+    del run
+    assert_gone(pid, started)
+
+
+def test_closing_the_zygote_ends_its_runs(tmp_path: Path, assert_gone: AssertGone) -> None:
+    with Zygote() as zygote:
+        runs = [zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE]) for _ in range(3)]
+        started = [run.call("start_daemon") for run in runs]
+        pids = [run.pid for run in runs]
+        below = processes.descendants(zygote.pid or 0)
+        assert {*pids, *started} < set(below)
+    assert_gone(*pids, *started, *below)
+
+
+def test_a_killed_guard_leaves_nothing(start: Start, assert_gone: AssertGone) -> None:
+    run = start()
+    started = [run.call(starter) for starter in STARTERS]
+    guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(guard, signal.SIGKILL)
+    with pytest.raises(RunDied, match="The run's guard process was killed"):
+        run.call("hang")
+    assert_gone(run.pid, *started)
+
+
+def test_a_killed_zygote_harms_no_run_and_is_replaced(tmp_path: Path, assert_gone: AssertGone) -> None:
+    def start_run() -> Run:
+        return zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+
+    with Zygote() as zygote:
+        first = start_run()
+        first.call("echo")
+        killed = zygote.pid
+        assert killed
+        os.kill(killed, signal.SIGKILL)
+        assert_gone(killed)
+        assert first.call("echo", value=1) == 1
+        second = start_run()
+        assert second.call("echo", value=2) == 2
+        assert zygote.pid != killed
+    assert_gone(first.pid, second.pid)
+
+
+def test_many_runs_leak_neither_descriptors_nor_processes(tmp_path: Path, assert_gone: AssertGone) -> None:
+    with Zygote() as zygote:
+
+        def use(count: int) -> None:
+            for number in range(count):
+                with zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE]) as run:
+                    assert run.call("echo", value=number) == number
+                if number % 10 == 0:
+                    run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+                    with pytest.raises(RunDied):
+                        run.call("exit", status=1)
+
+        def held() -> tuple[int, int]:
+            assert_gone_below(zygote)
+            return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{zygote.pid}/fd"))
+
+        def assert_gone_below(zygote: Zygote) -> None:
+            # Reaped, not just dead: a zombie's folder in /proc is there until then.
+            below = processes.descendants(zygote.pid or 0)
+            while any(Path(f"/proc/{pid}").exists() for pid in below):
+                os.sched_yield()
+
+        use(1)
+        before = held()
+        use(50)
+        assert held() == before
+
+
+# A program that starts a run with offspring, says who they are and then waits, or gets into trouble.
+PROGRAM = """
+    import os, signal, sys, threading, time
+    from t5x_harness.workers import Zygote
+
+    here, log, how = sys.argv[1:]
+    zygote = Zygote()
+    run = zygote.start("run_objects:Calculator", {}, log=log, python_path=[here])
+    started = [run.call(s) for s in ("start_child", "start_daemon", "start_fork")]
+    if how == "forked":
+        if os.fork() == 0:
+            time.sleep(600)
+    print(zygote.pid, run.pid, *started, flush=True)
+    if how == "exit":
+        sys.exit(0)
+    with zygote, run:
+        run.call("hang")
+"""
+
+
+def _start_program(tmp_path: Path, how: str) -> tuple[subprocess.Popen[str], list[int]]:
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    process = subprocess.Popen(
+        [sys.executable, str(program), HERE, str(tmp_path / "log"), how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout
+    return process, [int(pid) for pid in process.stdout.readline().split()]
+
+
+@pytest.mark.parametrize("how", ["wait", "forked"])
+def test_a_killed_parent_leaves_nothing(tmp_path: Path, assert_gone: AssertGone, how: str) -> None:
+    """Also when a fork of the parent still holds all its sockets."""
+    process, pids = _start_program(tmp_path, how)
+    assert len(pids) == 5
+    process.kill()
+    process.wait()
+    assert_gone(*pids)
+    if how == "forked":
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, assert_gone: AssertGone) -> None:
+    process, pids = _start_program(tmp_path, "wait")
+    os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+    _, errors = process.communicate()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode == -signal.SIGINT
+    assert_gone(*pids)
+
+
+def test_a_parent_that_forgets_to_close_leaves_nothing(tmp_path: Path, assert_gone: AssertGone) -> None:
+    process, pids = _start_program(tmp_path, "exit")
+    process.communicate()
+    assert process.returncode == 0
+    assert_gone(*pids)
+
+
+def test_a_killed_parent_ends_a_zygote_that_still_imports(tmp_path: Path, assert_gone: AssertGone) -> None:
+    (tmp_path / "slow_import.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
+    code = """
+        import sys, time
+        from t5x_harness.workers import Zygote
+        zygote = Zygote(preload=["slow_import"], python_path=[sys.argv[1]])
+        zygote.warm()
+        time.sleep(0.5)
+        print(zygote.pid, flush=True)
+        time.sleep(600)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate()
+    assert_gone(pid)
+
+
+def test_a_fork_of_the_parent_cannot_end_its_runs(start: Start, zygote: Zygote) -> None:
+    run = start()
+    run.call("echo")
+    pid = os.fork()
+    if pid == 0:
+        run.close()
+        zygote.close()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert run.call("echo", value=1) == 1
+
+
+def test_a_killed_xdist_worker_leaves_nothing(pytester: pytest.Pytester, assert_gone: AssertGone) -> None:
+    pids = pytester.path / "pids"
+    pytester.makepyfile(
+        f"""
+        import os, signal
+        from pathlib import Path
+        from t5x_harness.workers import Zygote
+
+        def test_dies(tmp_path):
+            zygote = Zygote()
+            run = zygote.start("run_objects:Calculator", {{}}, log=tmp_path / "log", python_path=[{HERE!r}])
+            started = [run.call(s) for s in ("start_child", "start_daemon")]
+            Path({str(pids)!r}).write_text(" ".join(map(str, [zygote.pid, run.pid, *started])))
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    pytester.runpytest_subprocess("-n", "1", "-p", "no:t5x_harness", "--max-worker-restart=0")
+    assert_gone(*map(int, pids.read_text().split()))

@@ -1,0 +1,173 @@
+"""A run answers calls, in a process of its own that is like a fresh one."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.workers import Run, Zygote
+
+HERE = str(Path(__file__).parent)
+Start = Callable[..., Run]
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 0.1, "ü\ud800\0", [1, [2]], {"a": {"b": [None]}}], ids=repr)
+def test_values_come_back_as_they_went(start: Start, value: object) -> None:
+    assert start().call("echo", value=value) == value
+
+
+def test_nan_and_infinity_pass(start: Start) -> None:
+    came = start().call("echo", value=[float("nan"), float("-inf")])
+    assert math.isnan(came[0])
+    assert came[1] == -math.inf
+
+
+def test_the_factory_gets_its_argument(start: Start) -> None:
+    assert start(steps=8, name="x").call("given") == {"steps": 8, "name": "x"}
+
+
+def test_large_values_pass_both_ways(start: Start) -> None:
+    run = start()
+    assert len(run.call("blob", size=8_000_000)) == 8_000_000
+    sent = "y" * 8_000_000
+    assert run.call("echo", value=sent) == sent
+
+
+def test_a_large_argument_reaches_the_factory(start: Start) -> None:
+    assert start(text="z" * 3_000_000).call("given") == {"text": "z" * 3_000_000}
+
+
+def test_progress_arrives_in_order_before_the_result(start: Start) -> None:
+    events: list[object] = []
+    assert start().call("count", to=100, on_progress=events.append) == 100
+    assert events == [{"stage": "count", "step": step, "of": 100} for step in range(1, 101)]
+
+
+def test_the_factory_reports_to_the_first_call(start: Start) -> None:
+    events: list[object] = []
+    run = start("run_objects:slow", seconds=0)
+    run.call("echo", on_progress=events.append)
+    run.call("echo", on_progress=events.append)
+    assert events == [{"stage": "prepare"}]
+
+
+def test_runs_work_at_the_same_time(start: Start) -> None:
+    runs = [start(number=number) for number in range(5)]
+    assert len({run.pid for run in runs}) == 5
+    answers: dict[int, object] = {}
+
+    def ask(number: int) -> None:
+        answers[number] = runs[number].call("given")["number"]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {number: number for number in range(5)}
+
+
+def test_all_output_is_in_the_log_when_the_call_returns(start: Start) -> None:
+    run = start()
+    run.call("write", text="one")
+    lines = set(run.log.read_text().splitlines())
+    assert lines >= {"python one", "error one", "descriptor one", "native one"}
+
+
+def test_a_log_is_appended_to_and_its_folder_made(zygote: Zygote, tmp_path: Path) -> None:
+    log = tmp_path / "new" / "folder" / "run.log"
+    for text in ("first", "second"):
+        with zygote.start("run_objects:Calculator", {}, log=log, python_path=[HERE]) as run:
+            run.call("write", text=text)
+    assert "python first" in log.read_text()
+    assert "python second" in log.read_text()
+
+
+def test_folder_environment_and_path_are_the_runs_own(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygote.warm()
+    monkeypatch.setenv("SET_AFTER_THE_ZYGOTE", "1")
+    monkeypatch.setenv("TAKEN_OUT", "1")
+    with zygote.start(
+        "run_objects:Calculator",
+        {},
+        log=tmp_path / "run.log",
+        cwd=tmp_path,
+        env={"OWN": "2", "TAKEN_OUT": None},
+        python_path=[HERE],
+    ) as run:
+        found = run.call("surroundings")
+    assert found["pid"] == found["session"] == found["group"] == run.pid != os.getpid()
+    assert found["cwd"] == str(tmp_path)
+    assert found["path"][0] == HERE
+    assert found["stdin"] == "/dev/null"
+    assert found["env"]["SET_AFTER_THE_ZYGOTE"] == "1"
+    assert found["env"]["OWN"] == "2"
+    assert "TAKEN_OUT" not in found["env"]
+    assert "OWN" not in os.environ
+
+
+def test_a_run_has_no_descriptor_but_its_streams_and_its_connection(start: Start) -> None:
+    run, other = start(), start()
+    found = run.call("descriptors")
+    extra = [target for name, target in found.items() if int(name) > 2]
+    assert len(extra) == 1, found
+    assert extra[0].startswith("socket:")
+    assert found["1"] == found["2"] == str(run.log)
+    other.call("echo")
+
+
+def test_signals_are_those_of_a_fresh_process(zygote: Zygote, tmp_path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    try:
+        with (
+            Zygote() as blocked,
+            blocked.start("run_objects:Calculator", {}, log=tmp_path / "run.log", python_path=[HERE]) as run,
+        ):
+            assert run.call("signals") == {"blocked": 0, "handled": []}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_runs_do_not_share_random_numbers(start: Start) -> None:
+    assert len({start().call("random") for _ in range(3)}) == 3
+
+
+def test_background_work_is_finished_when_a_run_is_closed(start: Start, tmp_path: Path) -> None:
+    run = start()
+    run.call("write_later", path=str(tmp_path / "later"))
+    run.close()
+    assert (tmp_path / "later").read_text() == "written"
+
+
+@pytest.mark.parametrize("factory", ["run_objects", "run_objects:", ":Calculator", "run_objects.Calculator"])
+def test_a_factory_is_written_with_a_colon(start: Start, factory: str) -> None:
+    with pytest.raises(ValueError, match=r"a factory is written as package\.module:callable, not "):
+        start(factory)
+
+
+def test_arguments_must_be_json(start: Start) -> None:
+    with pytest.raises(TypeError, match=r"echo\(\) cannot be called with set at value\['a'\]\[1\]: only JSON values"):
+        start().call("echo", value={"a": [0, {1}]})
+    with pytest.raises(TypeError, match=r"run_objects:Calculator cannot be called with PosixPath at argument\['p'\]"):
+        start(p=Path("x"))
+
+
+def test_a_log_that_cannot_be_written_is_an_os_error(zygote: Zygote, tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        zygote.start("run_objects:Calculator", {}, log=tmp_path)
+
+
+def test_a_closed_zygote_says_so(tmp_path: Path) -> None:
+    zygote = Zygote()
+    zygote.close()
+    zygote.close()
+    with pytest.raises(RuntimeError, match="this zygote was closed"):
+        zygote.start("run_objects:Calculator", {}, log=tmp_path / "log")
