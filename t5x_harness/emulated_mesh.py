@@ -44,6 +44,10 @@ class VirtualDevice:
     slice_index: int = 0
     platform: str = "tpu"
 
+    def __repr__(self) -> str:
+        place = f"process_index={self.process_index}, coords={self.coords}, core_on_chip={self.core_on_chip}"
+        return f"VirtualTpuDevice(id={self.id}, {place})"
+
 
 class _JaxOnSlice:
     """The module ``jax`` as a process on host 0 of a slice sees it: its devices are the slice's, all else is JAX."""
@@ -130,7 +134,7 @@ class _View:
         given = inspect.signature(function).bind(*args, **kwargs).arguments
         try:
             mesh = function(*args, **kwargs)
-        except (AssertionError, ValueError) as error:
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
             raise self._refused(given, error) from error
         self._compare_with_plan(given, mesh)
         return mesh

@@ -156,10 +156,10 @@ def refusal(slice: Slice, num_partitions: int | None, why: str) -> MeshRefused:
     if fitting:
         shown = ", ".join(str(s) for s in fitting[:_SHOWN_SUBMESHES])
         more = f" and {len(fitting) - _SHOWN_SUBMESHES} more" if len(fitting) > _SHOWN_SUBMESHES else ""
-        mend = f"set model_parallel_submesh; submeshes of {num_partitions} devices that fit: {shown}{more}"
+        mend = f"set model_parallel_submesh to one of {_devices(num_partitions)}: {shown}{more}"
     else:
         sizes = sorted({math.prod(s) for s in fitting_submeshes(slice)})
-        mend = f"numbers of partitions that some submesh of {slice.name} has: {', '.join(str(n) for n in sizes)}"
+        mend = f"{slice.name} can be cut into submeshes of {_devices(*sizes)}"
     return MeshRefused(f"{why}; {mend}")
 
 
@@ -178,8 +178,10 @@ def _default_submesh(slice_: Slice, num_partitions: int | None) -> Submesh:
             8: (1, 1, 8, 1) if z >= 8 else (4, 2, 1, 1),
             16: _v4_submesh_of_16(x, z),
         }
+    if not num_partitions:
+        raise refusal(slice_, None, "neither num_partitions nor model_parallel_submesh is given")
     if num_partitions not in choices:
-        why = f"T5X has no default submesh of {num_partitions} partitions for {slice_.device_kind} ({slice_.name})"
+        why = f"T5X has no default submesh for num_partitions={num_partitions} on {slice_.device_kind} ({slice_.name})"
         raise refusal(slice_, num_partitions, why)
     return choices[num_partitions]
 
@@ -253,3 +255,8 @@ def _rows(slice_: Slice, submesh: Submesh) -> Iterator[tuple[int, ...]]:
 
 def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _devices(*numbers: int | None) -> str:
+    *first, last = [str(n) for n in numbers]
+    return f"{', '.join(first)} or {last} devices" if first else f"{last} device{'' if last == '1' else 's'}"

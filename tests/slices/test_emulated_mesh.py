@@ -1,0 +1,182 @@
+"""T5X builds the slice's mesh over this machine's CPU devices.
+
+Each case is a process of its own, as JAX creates one backend per process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+RECORDED = json.loads((Path(__file__).parent.parent / "reference" / "tpu_meshes.json").read_text())
+PRELUDE = """
+import json, sys
+from t5x_harness import t5x_runtime
+from t5x_harness.devices import force_cpu_devices
+from t5x_harness.mesh import install_mesh
+from t5x_harness.slices import get_slice
+t5x_runtime.activate(t5x_runtime.find_runtime("embedded"))
+
+def ids(mesh):
+    return [[d.id for d in row] for row in mesh.devices]
+"""
+
+
+def run(program: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(program)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
+    """One process goes through slices of the same size; the hook is there before the import, and replaced after it."""
+    names = ["v3-128", "v2-128"]
+    [line] = run(
+        f"""
+        install_mesh(get_slice("v3-128"))
+        force_cpu_devices(128)
+        from t5x import partitioning
+        meshes = {{}}
+        for name in {names}:
+            install_mesh(get_slice(name))
+            for number in (1, 2, 4, 8, 16):
+                mesh = partitioning.PjitPartitioner(num_partitions=number).mesh
+                assert {{d.platform for d in mesh.devices.flat}} == {{"cpu"}}
+                meshes[f"{{name}} {{number}}"] = ids(mesh)
+        print(json.dumps(meshes))
+        """
+    )
+    meshes = json.loads(line)
+    assert len(meshes) == 10
+    for case, devices in meshes.items():
+        name, number = case.split()
+        assert devices == RECORDED[name]["meshes"][number]["device_ids"]
+
+
+def test_t5x_refuses_on_cpu_what_it_refuses_on_the_slice_and_keeps_its_constraints() -> None:
+    """Submeshes, several slices, a wrong number of devices, and the sharding constraint that T5X drops on CPU."""
+    out = run(
+        """
+        force_cpu_devices(8)
+        from t5x import partitioning
+        plain = partitioning.default_mesh
+        assert ids(plain(2)) == [list(range(8))]  # what T5X does on CPU
+
+        install_mesh(get_slice("v3-8"))
+        assert ids(partitioning.default_mesh(8, (1, 1, 1, 2))) == [[0, 1], [4, 5], [2, 3], [6, 7]]
+        assert ids(partitioning.get_mesh((2, 1, 1, 2))) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        hybrid = partitioning.default_mesh(2, ici_mesh_shape=(1, 4, 2), dcn_mesh_shape=(1, 1, 1))
+        assert dict(hybrid.shape) == {"replica": 1, "data": 4, "model": 2}
+
+        def refusal(**arguments):
+            try:
+                partitioning.default_mesh(**arguments)
+            except Exception as error:
+                print(type(error).__name__, error)
+
+        refusal(num_partitions=16)
+        refusal(num_partitions=2, model_parallel_submesh=(2, 1))
+        refusal(num_partitions=2, ici_mesh_shape=(1, 4, 2), dcn_mesh_shape=(2, 1, 1))
+
+        import jax
+        from jax.sharding import PartitionSpec
+        constrain = lambda x: partitioning.with_sharding_constraint(x, PartitionSpec("data"))
+        with jax.set_mesh(partitioning.default_mesh(2)):
+            print("sharding_constraint" in str(jax.make_jaxpr(constrain)(jax.numpy.ones(8))))
+
+        install_mesh(get_slice("v3-32"))
+        refusal(num_partitions=2)
+        """
+    )
+    assert out[0] == (
+        "MeshRefused submesh (4, 2, 1, 2) does not divide v3-8's devices (2, 2, 1, 2);"
+        " v3-8 can be cut into submeshes of 1, 2, 4 or 8 devices"
+    )
+    assert out[1].startswith("MeshRefused submesh (2, 1) is not four numbers (x, y, z, cores), each at least 1;")
+    assert out[2].startswith(
+        "MeshRefused ici_mesh_shape (1, 4, 2) with dcn_mesh_shape (2, 1, 1) does not fit v3-8: 2x2 chips, 8 devices"
+    )
+    assert out[3] == "True"
+    assert out[4] == (
+        "DeviceCountMismatch slice v3-32 has 32 devices, but this process has 8 cpu devices: start it as"
+        " t5x-harness exec --slice v3-32 -- COMMAND, or call t5x_harness.devices.force_cpu_devices(32) before anything"
+        " uses JAX"
+    )
+
+
+FORK = """
+import jax, logging
+from jax.sharding import Mesh
+
+def get_mesh(model_parallel_submesh, input_devices=(), input_local_devices=(), tile_by_host_if_needed=True,
+             backend=None):
+    raise NotImplementedError
+
+def default_mesh(num_partitions, model_parallel_submesh=None, backend=None, ici_mesh_shape=None, dcn_mesh_shape=None):
+    import numpy
+    devices = numpy.array(jax.devices()).reshape(-1, num_partitions)
+    assert devices[0, 0].platform == "tpu" and devices[0, 0].device_kind == "TPU v5 lite"
+    assert (jax.device_count(), jax.local_device_count(), jax.process_count(), jax.process_index()) == (16, 4, 4, 0)
+    return Mesh(devices, ("data", "model"))
+
+def with_sharding_constraint(x, axis_resources):
+    return x
+"""
+
+
+def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "t5x").mkdir()
+    (tmp_path / "t5x" / "__init__.py").touch()
+    (tmp_path / "t5x" / "partitioning.py").write_text(FORK)
+    program = """
+    import logging, sys
+    from t5x_harness.devices import force_cpu_devices
+    from t5x_harness.mesh import install_mesh
+    from t5x_harness.slices import get_slice
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    force_cpu_devices(16)
+    install_mesh(get_slice("v5e-16"))
+    from t5x import partitioning
+    print([d.id for d in partitioning.default_mesh(2).devices[1]])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
+    )
+    assert done.stdout.splitlines() == [
+        "this T5X lays out v5e-16 as {'data': 8, 'model': 2}, where the plan says that it refuses;"
+        " its own layout is used",
+        "[2, 3]",
+    ], done.stderr
+
+
+def test_parameters_are_sharded_as_on_the_slice() -> None:
+    """A parameter split over `model` lies on the devices that the slice's mesh gives, half of it on each."""
+    [line] = run(
+        """
+        install_mesh(get_slice("v3-8"))
+        force_cpu_devices(8)
+        from t5x import partitioning
+        from jax.sharding import NamedSharding, PartitionSpec
+        import jax
+        mesh = partitioning.PjitPartitioner(num_partitions=2).mesh
+        kernel = jax.device_put(jax.numpy.ones((4, 6)), NamedSharding(mesh, PartitionSpec(None, "model")))
+        print(json.dumps({s.device.id: [s.data.shape, s.index[1].start] for s in kernel.addressable_shards}))
+        """
+    )
+    placed = json.loads(line)
+    assert {shape[1] for shape, _ in placed.values()} == {3}
+    assert {int(i) for i, (_, start) in placed.items() if start} == {1, 3, 5, 7}
