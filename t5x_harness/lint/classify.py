@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.lint.program import MAIN, GinProgram
-from t5x_harness.lint.reader import read
+from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.rule import closest
 from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.spec import Location, Mode, RunSpec
 
 __all__ = [
     "SANDBOXED_MACROS",
@@ -37,18 +36,21 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """What a gin file is.
+    """What a gin file, or several that are run together, is.
 
     Attributes:
       kind: a run config can be run as it is, a fragment is only included, and a broken file cannot be read far enough
         to tell.
-      mode: what a run config runs.
-      reason: why it is what it is, as a sentence without a full stop.
+      mode: what a run config runs; None for the others.
+      reason: why it is what it is, with the place of the fault in a broken file.
+      location: the line of the file that makes it a run config: its binding of T5X's function, or the include that
+        brings it; None for the others.
     """
 
     kind: Kind
     mode: Mode | None
     reason: str
+    location: Location | None = None
 
     @property
     def is_run_config(self) -> bool:
@@ -56,61 +58,61 @@ class Classification:
         return self.kind is Kind.RUN_CONFIG
 
 
-def classify(
-    path: str | Path,
-    *,
-    bindings: Sequence[str] = (),
-    search_paths: Sequence[str] = (),
-    python_path: Sequence[str] = (),
-    cwd: str | Path = ".",
-    t5x_parent: Path | None = None,
-) -> Classification:
-    """Classifies one gin file.
+def classify(config: RunSpec | str | Path, *, t5x_parent: str | Path | None = None) -> Classification:
+    """Says whether a gin file, or what a run is made of, is a run config.
 
     Args:
-      path: the file.
-      bindings: statements that every run gets on top, which may give values that the file leaves open.
-      search_paths: as ``--gin_search_paths``.
-      python_path: folders with the config's own modules.
-      cwd: the run's working directory.
-      t5x_parent: the folder that holds the package ``t5x`` in use.
+      config: a run, or a file that is to be run with nothing else.
+      t5x_parent: the folder that holds the package ``t5x`` in use, or that package; None looks for it.
+
+    Raises:
+      RuntimeError: the run asks for an installed T5X and there is none; only if ``t5x_parent`` is None.
     """
-    spec = RunSpec(
-        gin_files=(os.fspath(path),),
-        bindings=tuple(bindings),
-        search_paths=tuple(search_paths),
-        python_path=tuple(python_path),
-        cwd=os.fspath(cwd),
-    )
-    return classify_program(read(spec, t5x_parent=t5x_parent))
+    spec = config if isinstance(config, RunSpec) else RunSpec(gin_files=(os.fspath(config),))
+    return classify_program(program_of(spec, t5x_parent=t5x_parent))
 
 
 def classify_program(program: GinProgram) -> Classification:
     """Classifies what was read of one or more files."""
+    name = ", ".join(program.spec.gin_files) or "the run"
     mode = program.mode
     if not program.complete:
         if mode is not None:
-            return Classification(
-                Kind.RUN_CONFIG, mode, f"it binds {_short(program.entry)}, but cannot be read to the end"
-            )
-        return Classification(Kind.BROKEN, None, "it cannot be read to the end")
-    if mode is None:
-        others = [b.target for b in program.entries]
-        if others:
-            return Classification(
-                Kind.FRAGMENT, None, f"it binds {_short(others[0])}, which is none of train, evaluate and infer"
-            )
-        return Classification(Kind.FRAGMENT, None, "it binds none of train, evaluate and infer")
-    missing = [m.name for m in program.required_macros if m.name not in SANDBOXED_MACROS]
-    if missing:
-        return Classification(Kind.FRAGMENT, mode, f"it leaves {_listed(missing)} to another file or the command line")
-    undefined = [name for name, _ in program.undefined_macros if closest(name, program.macros) is None]
-    if undefined:
-        return Classification(Kind.FRAGMENT, mode, f"it uses {_listed(undefined)}, which another file has to define")
-    if unbound := unbound_parameters(program, Snapshot(_parent(program))):
-        names = [f"{_short(program.entry)}.{name}" for name in unbound]
-        return Classification(Kind.FRAGMENT, mode, f"it does not bind {_listed(names)}")
-    return Classification(Kind.RUN_CONFIG, mode, f"it binds {_short(program.entry)} and leaves nothing open")
+            reason = f"{name} binds {_short(program.entry)}, but cannot be read to the end"
+            return Classification(Kind.RUN_CONFIG, mode, reason, _start(program))
+        problem = next(p for p in program.problems if p.loses_statements)
+        where = "" if problem.named_by_user else f"{problem.location}: "
+        detail = f" ({problem.detail})" if problem.detail else ""
+        reason = f"{where}{problem.kind.value}: {problem.subject}{detail}, so {name} cannot be read to the end"
+        return Classification(Kind.BROKEN, None, reason)
+    if (lacking := _lacking(program)) is not None:
+        return Classification(Kind.FRAGMENT, None, f"{name} is no run config: {lacking}")
+    reason = f"{name} binds {_short(program.entry)} and leaves nothing open"
+    return Classification(Kind.RUN_CONFIG, mode, reason, _start(program))
+
+
+def _lacking(program: GinProgram) -> str | None:
+    """What a program that was read to the end lacks to be a run; None if nothing."""
+    if program.mode is None:
+        if program.entries:
+            return f"it binds {_short(program.entries[0].target)}, which is none of train, evaluate and infer"
+        return "it binds none of train, evaluate and infer"
+    if missing := [m.name for m in program.required_macros if m.name not in SANDBOXED_MACROS]:
+        return f"it leaves {', '.join(missing)} to another file or the command line"
+    if undefined := [name for name, _ in program.undefined_macros if closest(name, program.macros) is None]:
+        return f"it uses {', '.join(undefined)}, which another file has to define"
+    parent = Path(program.t5x_parent) if program.t5x_parent else None
+    if unbound := unbound_parameters(program, Snapshot(parent)):
+        return f"it does not bind {', '.join(f'{_short(program.entry)}.{name}' for name in unbound)}"
+    return None
+
+
+def _start(program: GinProgram) -> Location | None:
+    """The line of a file that the user named which makes it a run: the last one to bind the entry, or its include."""
+    binding = next((b for b in program.entries if b.target == program.entry), None)
+    if binding is None:
+        return None
+    return binding.location.included_from[0] if binding.location.included_from else binding.location
 
 
 def unbound_parameters(program: GinProgram, snapshot: Snapshot) -> tuple[str, ...]:
@@ -122,13 +124,5 @@ def unbound_parameters(program: GinProgram, snapshot: Snapshot) -> tuple[str, ..
     return tuple(name for name in configurable.required if program.lookup(entry, name) is None)
 
 
-def _parent(program: GinProgram) -> Path | None:
-    return Path(program.t5x_parent) if program.t5x_parent else None
-
-
 def _short(target: str | None) -> str:
     return (target or "").removeprefix(f"{MAIN}.")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

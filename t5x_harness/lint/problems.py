@@ -11,19 +11,19 @@ __all__ = ["Problem", "ProblemKind"]
 
 
 class ProblemKind(enum.Enum):
-    """What went wrong while reading."""
+    """What went wrong while reading, in words."""
 
-    SYNTAX = enum.auto()
-    MISSING_FILE = enum.auto()
-    NOT_A_PACKAGE = enum.auto()
-    UNREADABLE_FILE = enum.auto()
-    INCLUDE_CYCLE = enum.auto()
-    MISSING_MODULE = enum.auto()
-    LATE_REGISTRATION = enum.auto()
-    BAD_IMPORT = enum.auto()
-    SYMBOL_NOT_IMPORTED = enum.auto()
-    UNKNOWN_SELECTOR = enum.auto()
-    AMBIGUOUS_SELECTOR = enum.auto()
+    SYNTAX = "syntax error"
+    MISSING_FILE = "no such gin file"
+    NOT_A_PACKAGE = "folder without __init__.py"
+    UNREADABLE_FILE = "unreadable file"
+    INCLUDE_CYCLE = "includes go round in a circle"
+    MISSING_MODULE = "no such module"
+    LATE_REGISTRATION = "late dynamic registration"
+    BAD_IMPORT = "impossible import"
+    SYMBOL_NOT_IMPORTED = "symbol not imported"
+    UNKNOWN_SELECTOR = "no such configurable"
+    AMBIGUOUS_SELECTOR = "ambiguous name"
 
 
 _LOSES_STATEMENTS = frozenset(
@@ -43,7 +43,7 @@ class Problem:
 
     Attributes:
       kind: see :class:`ProblemKind`.
-      location: where.
+      location: where; line 0 stands for a file that the user named, for which no line asks.
       subject: the file, module, selector or line of text that is at fault.
       detail: more about it, such as the parser's own words.
       names: what helps to mend it: the places searched, the names that match.
@@ -54,6 +54,11 @@ class Problem:
     subject: str
     detail: str = ""
     names: tuple[str, ...] = ()
+
+    @property
+    def named_by_user(self) -> bool:
+        """Whether the user named the file at fault, so that there is no line to point at."""
+        return self.location.line == 0
 
     @property
     def loses_statements(self) -> bool:

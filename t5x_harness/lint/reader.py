@@ -70,7 +70,7 @@ class _Reader:
 
     def read(self) -> GinProgram:
         for name in self._spec.gin_files:
-            self._read_file(name, Location(name, 1), chain=(), open_files=())
+            self._read_file(name, Location(name, 0), chain=(), open_files=())
         scope = FileScope(self._registry)
         for number, text in enumerate(self._spec.bindings, start=1):
             statements, errors = parsing.parse(text)

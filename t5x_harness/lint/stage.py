@@ -5,41 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
 
 from t5x_harness.lint.classify import SANDBOXED_MACROS
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.reader import read
+from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.rule import Context, all_rules
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
-__all__ = ["lint", "lint_program", "program_of"]
+__all__ = ["lint", "lint_program"]
 
 
-def program_of(spec: RunSpec, *, t5x_parent: Path | None = None) -> GinProgram:
-    """Reads a run's gin files and bindings.
-
-    Args:
-      spec: the run.
-      t5x_parent: the folder that holds the package ``t5x``; None looks for the T5X that ``spec.runtime`` means.
-
-    Raises:
-      RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
-    """
-    if t5x_parent is None:
-        from t5x_harness.t5x_runtime import Preference, find_runtime
-
-        t5x_parent = Path(find_runtime(cast(Preference, spec.runtime)).location).parent
-    return read(spec, t5x_parent=t5x_parent)
-
-
-def lint(spec: RunSpec, *, t5x_parent: Path | None = None) -> StageResult:
+def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> StageResult:
     """Lints a run without importing T5X or anything that the config names.
 
     Args:
       spec: the run.
-      t5x_parent: the folder that holds the package ``t5x``; None looks for the T5X that ``spec.runtime`` means.
+      t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
+        ``spec.runtime`` means.
 
     Returns:
       The stage's result; ``exercised`` counts the statements that were read.

@@ -26,8 +26,7 @@ class MissingFile(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each file."""
         for problem in context.program.problems:
-            # A file named by the user has no line that asks for it.
-            at = problem.location if problem.location.file != problem.subject else None
+            at = None if problem.named_by_user else problem.location
             if problem.kind is ProblemKind.MISSING_FILE:
                 searched = f"; searched: {', '.join(problem.names)}" if problem.names else ""
                 yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _mend(context, problem))
@@ -51,7 +50,7 @@ def _mend(context: Context, problem: Problem) -> str:
         other = f"did you mean '{near}'? Or " if near else ""
         return f"{other}install T5X from its git repository if the file is one that the embedded runtime does not have"
     cwd = Path(context.program.spec.cwd).absolute()
-    if problem.location.file != target and (cwd / os.path.dirname(problem.location.file) / target).is_file():
+    if not problem.named_by_user and (cwd / os.path.dirname(problem.location.file) / target).is_file():
         folder = os.path.dirname(problem.location.file) or "."
         return f"it lies beside the file that includes it: pass --gin_search_paths={folder}"
     for searched in problem.names or (".",):

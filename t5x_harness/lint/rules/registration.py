@@ -105,13 +105,13 @@ class AliasOnCommandLine(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each such binding."""
-        for problem in _unknown(context.program):
-            if _is_alias(context.program, problem):
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.UNKNOWN_SELECTOR and _is_alias(context.program, problem):
                 alias, _, rest = problem.subject.partition(".")
                 yield self.finding(
                     f"no configurable matches {problem.subject}: {alias} is an alias inside gin files only",
                     problem.location,
-                    f"leave the alias out: --gin.{rest}....=...".replace("....", "."),
+                    f"leave the alias out: --gin.{rest}.PARAMETER=VALUE",
                     binding=problem.subject,
                 )
 

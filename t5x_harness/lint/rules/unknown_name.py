@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.program import ENTRIES, MAIN, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.rule import Context, Example, Rule, did_you_mean
+from t5x_harness.lint.rule import Context, Example, Rule, closest, did_you_mean
 from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Finding, Location
 
@@ -34,11 +34,13 @@ class UnknownParameter(Rule):
             if known is None or known.parameters is None or known.takes_any or binding.param in known.parameters:
                 continue
             if not context.snapshot.may_take(known.name, binding.param):
+                near = closest(binding.param, known.parameters)
+                right = str(binding).removesuffix(binding.param) + (near or "")
                 yield self.finding(
                     f"{binding.selector} has no parameter {binding.param}"
                     f"{did_you_mean(binding.param, known.parameters)}",
                     binding,
-                    f"it has {', '.join(known.parameters)}",
+                    f"write {right}" if near else f"it has {', '.join(known.parameters)}",
                 )
 
 

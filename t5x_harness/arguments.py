@@ -1,0 +1,187 @@
+"""The arguments that ``lint``, ``plan`` and ``run`` share, in T5X's own style, and the runs that they mean."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from t5x_harness.project import ProjectConfig, find_project
+from t5x_harness.spec import Mode, RunSpec
+
+__all__ = ["DEFAULT_SLICE", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
+
+DEFAULT_SLICE = "v3-8"
+
+
+class UsageError(ValueError):
+    """The arguments make no sense; the message says which and how to mend it."""
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the shared arguments to a parser."""
+    what = parser.add_argument_group("what to run")
+    what.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="a gin file, which is one run; or a folder, for every run config below it. With neither FILE nor "
+        "--gin_file: the runs of [tool.t5x_harness] in the nearest pyproject.toml",
+    )
+    what.add_argument(
+        "--gin_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="one of several gin files of one run, parsed in the given order as T5X does; may be repeated",
+    )
+    what.add_argument(
+        "--gin_bindings",
+        action="append",
+        default=[],
+        metavar="'NAME = VALUE'",
+        help="a gin binding, parsed after the files; --gin.NAME=VALUE is the same; may be repeated",
+    )
+    what.add_argument(
+        "--gin_search_paths",
+        action="append",
+        default=[],
+        metavar="DIR,DIR",
+        help="folders where gin files and includes are looked up, after the working directory and before T5X's own",
+    )
+    what.add_argument("--run_mode", choices=[m.value for m in Mode], help="what the config is for (default: see it)")
+    how = parser.add_argument_group("how to run it")
+    how.add_argument("--slice", metavar="NAME", help=f"TPU slice, as v3-8, v4-32 or v3:4x4 (default: {DEFAULT_SLICE})")
+    how.add_argument(
+        "--t5x-runtime",
+        choices=("auto", "installed", "embedded"),
+        default="auto",
+        help="which T5X: the installed one, the embedded one, or auto: the installed one if there is any "
+        "(default: auto)",
+    )
+    how.add_argument("--tfds_data_dir", metavar="DIR", help="where TFDS data lies, as for T5X")
+    how.add_argument("--full-size", action="store_true", help="run at the sizes that the config names, not shrunken")
+    how.add_argument(
+        "--model_dir", metavar="DIR", help="keep the run's output here (default: a temporary folder; one run only)"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--format", choices=("text", "json"), default="text", help="how to report (default: text)")
+    output.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
+
+
+def rewrite_gin(arguments: Sequence[str]) -> list[str]:
+    """Turns ``--gin.NAME=VALUE`` into ``--gin_bindings=NAME = VALUE``, as T5X does.
+
+    Raises:
+      UsageError: an argument has no ``=``, no name, or ``--gin.`` twice.
+    """
+    rewritten = []
+    for argument in arguments:
+        if argument.startswith("--gin."):
+            name, equals, value = argument.removeprefix("--gin.").partition("=")
+            if not equals or not name:
+                raise UsageError(f"{argument}: a gin binding has the form --gin.NAME=VALUE")
+            if name.startswith(("--gin.", "gin.")):
+                raise UsageError(f"{argument}: --gin. stands there twice, write --{name.removeprefix('--')}={value}")
+            rewritten.append(f"--gin_bindings={name} = {value}")
+        else:
+            rewritten.append(argument)
+    return rewritten
+
+
+def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
+    """The runs that parsed arguments mean.
+
+    Args:
+      arguments: parsed by a parser of :func:`add_run_arguments`.
+      cwd: the working directory; relative paths start there.
+
+    Raises:
+      UsageError: there is nothing to run, or the arguments contradict each other.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    if arguments.files and arguments.gin_file:
+        raise UsageError(
+            "FILE and --gin_file at once: each FILE is a run of its own, several --gin_file are one run; use either"
+        )
+    project = find_project(cwd)
+    specs: tuple[RunSpec, ...]
+    if arguments.gin_file:
+        specs = (_spec(arguments, project, cwd, arguments.gin_file),)
+    elif arguments.files:
+        specs = tuple(_spec_of_file(arguments, project, cwd, file) for file in _expanded(arguments, project, cwd))
+    else:
+        specs = tuple(_of_project(arguments, project, cwd))
+    if arguments.model_dir is not None and len(specs) > 1:
+        raise UsageError(
+            f"--model_dir {arguments.model_dir} for {len(specs)} runs: two runs cannot write into one folder; "
+            "run them one at a time"
+        )
+    return specs
+
+
+def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_files: Sequence[str]) -> RunSpec:
+    given = [folder for text in arguments.gin_search_paths for folder in text.split(",") if folder]
+    return RunSpec(
+        gin_files=tuple(gin_files),
+        bindings=(*project.bindings, *arguments.gin_bindings),
+        search_paths=(*given, *project.search_paths),
+        mode=Mode(arguments.run_mode) if arguments.run_mode else None,
+        slice=arguments.slice or project.slice or DEFAULT_SLICE,
+        runtime=arguments.t5x_runtime,
+        python_path=project.python_path,
+        tfds_data_dir=arguments.tfds_data_dir,
+        full_size=arguments.full_size,
+        model_dir=arguments.model_dir,
+        cwd=os.fspath(cwd),
+    )
+
+
+def _spec_of_file(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, file: str) -> RunSpec:
+    return _spec(arguments, project, cwd, [file])
+
+
+def _expanded(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[str]:
+    """The files that were named, with each folder replaced by the run configs below it."""
+    from t5x_harness.lint.classify import Kind, classify
+
+    for name in dict.fromkeys(arguments.files):
+        if not (cwd / name).is_dir():
+            yield name
+            continue
+        below = sorted(path for path in (cwd / name).rglob("*.gin") if path.is_file())
+        chosen = []
+        for path in below:
+            file = os.path.join(name, path.relative_to(cwd / name))
+            # What cannot be read is taken too: lint then says why.
+            if classify(_spec_of_file(arguments, project, cwd, file)).kind is not Kind.FRAGMENT:
+                chosen.append(file)
+        if not chosen:
+            seen = f"{len(below)} gin files that are only included" if below else "no gin file"
+            raise UsageError(f"{name}: no run config there, but {seen}")
+        yield from chosen
+
+
+def _of_project(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[RunSpec]:
+    """The declared runs and the files of the globs, started from the project's folder."""
+    if not project.runs and not project.gin_files:
+        raise UsageError(
+            "nothing to run: name a gin file, or declare runs in [tool.t5x_harness] of a pyproject.toml "
+            f"(looked in {cwd} and above)"
+        )
+    root = project.root
+    for declared in project.runs:
+        spec = _spec(arguments, project, root, declared.gin_files)
+        own = declared.overrides(project, tuple(arguments.gin_bindings), spec.slice)
+        own["search_paths"] = (*spec.search_paths[: -len(project.search_paths) or None], *own["search_paths"])
+        own["mode"] = spec.mode or own["mode"]
+        own["slice"] = arguments.slice or own["slice"]
+        yield dataclasses.replace(spec, **own)
+    files = project.files()
+    if not files and not project.runs:
+        raise UsageError(f"nothing to run: gin_files = {list(project.gin_files)} match no file below {root}")
+    for file in files:
+        yield _spec_of_file(arguments, project, root, str(file.relative_to(root)))

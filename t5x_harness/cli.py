@@ -1,0 +1,255 @@
+"""The command ``t5x-harness``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from t5x_harness import __version__
+from t5x_harness.arguments import UsageError, add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.project import ProjectError
+from t5x_harness.report.report import Report
+from t5x_harness.spec import RunResult, RunSpec, Stage
+
+__all__ = ["main"]
+
+FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+_RUN_COMMANDS = ("lint", "plan", "run")
+_MODULES: Mapping[str, str] = {"exec": "t5x_harness.exec_command", "doctor": "t5x_harness.doctor"}
+_SUMMARIES: Mapping[str, str] = {
+    "lint": "read configs without running them, within a second",
+    "plan": "resolve configs and print shapes, mesh, memory and steps",
+    "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
+    "exec": "run any command with t5x importable and a slice's devices",
+    "doctor": "check this Python environment for clashes, each with its mend",
+}
+_EPILOGS: Mapping[str, str] = {
+    "lint": """\
+examples:
+  t5x-harness lint configs/finetune.gin
+  t5x-harness lint configs/                       every run config below a folder
+  t5x-harness lint --gin_file=model.gin --gin_file=t5x/configs/runs/pretrain.gin --gin.TRAIN_STEPS=100
+  t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" --json
+
+exit status: 0 no error, 1 errors were found, 2 wrong usage
+""",
+    "plan": """\
+examples:
+  t5x-harness plan configs/finetune.gin --slice=v3-32
+  t5x-harness plan configs/finetune.gin --slice=v4:2x2x2 --full-size
+
+exit status: 0 the config resolves and shards, 1 it does not, 2 wrong usage
+""",
+    "run": """\
+examples:
+  t5x-harness run configs/finetune.gin
+  t5x-harness run configs/finetune.gin --gin.BATCH_SIZE=16 --slice=v3-32
+  t5x-harness run --gin_file=t5x/examples/t5/t5_1_1/tiny.gin --gin_file=my_run.gin --run_mode=train
+  t5x-harness run                                 the runs that pyproject.toml declares
+
+A config is shrunk to a few small steps (see --full-size); the report lists every change.
+exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
+""",
+    "exec": """\
+examples:
+  t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin
+  t5x-harness exec --slice=v3-32 -- python my_script.py
+""",
+    "doctor": "",
+}
+_DESCRIPTION = "Tests T5X configs on an emulated TPU slice, without a TPU."
+_FIRST_STEPS = """\
+first steps:
+  t5x-harness lint my_config.gin       seconds: what is wrong with the text
+  t5x-harness run my_config.gin        a minute: trains, checkpoints, evaluates and infers it in small
+  t5x-harness COMMAND --help           everything about one command
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+      arguments: without the program's name; those of this process by default.
+
+    Returns:
+      The exit status: 0 fine, 1 something was found or failed, 2 wrong usage, 130 interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((a for a in given if not a.startswith("-")), None)
+    try:
+        parser, module = _parser(command if command in _SUMMARIES else None)
+        parsed = parser.parse_args(rewrite_gin(given) if command in _RUN_COMMANDS else given)
+        if parsed.command is None:
+            parser.print_help()
+            return USAGE
+        if module is not None:
+            run: Callable[[argparse.Namespace], int] = module.run
+            return run(parsed)
+        return _lint(parsed) if parsed.command == "lint" else _run(parsed)
+    except (UsageError, ProjectError) as error:
+        return _usage(str(error))
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else USAGE
+    except KeyboardInterrupt:
+        print("t5x-harness: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FOUND
+
+
+def _parser(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
+    """The parser, with the arguments of ``command`` only: modules of the others are not imported."""
+    parser = argparse.ArgumentParser(
+        prog="t5x-harness",
+        description=_DESCRIPTION,
+        epilog=_FIRST_STEPS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"t5x-harness {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    module: ModuleType | None = None
+    for name, summary in _SUMMARIES.items():
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=_EPILOGS[name],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if name != command:
+            continue
+        if name in _MODULES:
+            module = importlib.import_module(_MODULES[name])
+            module.add_arguments(sub)
+        else:
+            add_run_arguments(sub)
+            if name != "lint":
+                _add_worker_arguments(sub)
+    return parser, module
+
+
+def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    worker = parser.add_argument_group("the process that runs it")
+    worker.add_argument(
+        "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
+    )
+    worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"a time limit is a positive number of seconds, not {text}")
+    return seconds
+
+
+def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
+    """The runs, with everything checked that makes no sense to start with.
+
+    Raises:
+      UsageError: nothing to run, a file that is not there, no such slice, a folder that cannot be written.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    from t5x_harness.pipeline import ensure_model_dirs
+    from t5x_harness.slices import SliceError, get_slice
+    from t5x_harness.t5x_runtime import RuntimeChoiceError
+
+    try:
+        specs = specs_of(arguments, Path.cwd())
+        for name in dict.fromkeys(spec.slice for spec in specs):
+            get_slice(name)
+        _require_files(specs)
+        ensure_model_dirs(specs)
+    except (SliceError, RuntimeChoiceError) as error:
+        raise UsageError(str(error)) from None
+    except (ValueError, OSError) as error:
+        if isinstance(error, UsageError | ProjectError):
+            raise
+        raise UsageError(str(error)) from None
+    return specs
+
+
+def _require_files(specs: Sequence[RunSpec]) -> None:
+    """Refuses files that nobody can find before anything else is read."""
+    from t5x_harness.lint.reading import missing_gin_files
+
+    for spec in specs:
+        for missing in missing_gin_files(spec):
+            raise UsageError(missing)
+
+
+def _lint(arguments: argparse.Namespace) -> int:
+    from t5x_harness.pipeline import Pipeline
+
+    results = []
+    for spec in _checked_specs(arguments):
+        pipeline = Pipeline(spec, zygote=None, workspace=None)
+        pipeline.stage(Stage.LINT)
+        results.append(pipeline.result())
+    return _write(Report(tuple(results)), arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from t5x_harness.pipeline import RunOptions, run_specs
+    from t5x_harness.workers import ProgressPrinter
+
+    specs = _checked_specs(arguments)
+    until = Stage.PLAN if arguments.command == "plan" else None
+    workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
+    options = RunOptions(workspace, until, arguments.timeout, arguments.in_process)
+    results: list[RunResult] = []
+    printers: list[ProgressPrinter] = []
+
+    def progress(spec: RunSpec) -> ProgressPrinter:
+        printers.append(ProgressPrinter(sys.stderr, label=spec.name))
+        return printers[-1]
+
+    keep = True
+    try:
+        for result in run_specs(specs, options, on_progress=progress):
+            printers[-1].close()
+            results.append(result)
+        report = Report(tuple(results))
+        keep = not report.passed
+        return _write(report, arguments)
+    finally:
+        for printer in printers:
+            printer.close()
+        if not keep:
+            shutil.rmtree(workspace, ignore_errors=True)
+        elif results:
+            print(f"logs and outputs are kept in {workspace}", file=sys.stderr)
+
+
+def _write(report: Report, arguments: argparse.Namespace) -> int:
+    if arguments.format == "json":
+        from t5x_harness.report.json import render as render_json
+
+        sys.stdout.write(render_json(report))
+    else:
+        from t5x_harness.report.terminal import render
+
+        color = arguments.color == "always" or (
+            arguments.color == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        )
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
+        sys.stdout.write(render(report, width=width, color=color, facts=arguments.command == "plan"))
+    sys.stdout.flush()
+    return FINE if report.passed else FOUND
+
+
+def _usage(message: str) -> int:
+    print(f"t5x-harness: {message}", file=sys.stderr)
+    return USAGE

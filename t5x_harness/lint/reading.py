@@ -1,0 +1,50 @@
+"""Reads a run with the T5X that it means."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import cast
+
+from t5x_harness.lint.program import GinProgram
+from t5x_harness.lint.reader import read
+from t5x_harness.spec import RunSpec
+
+__all__ = ["missing_gin_files", "program_of"]
+
+
+def program_of(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> GinProgram:
+    """Reads a run's gin files and bindings.
+
+    Args:
+      spec: the run.
+      t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
+        ``spec.runtime`` means.
+
+    Raises:
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
+    """
+    if t5x_parent is None:
+        from t5x_harness.t5x_runtime import Preference, find_runtime
+
+        t5x_parent = find_runtime(cast(Preference, spec.runtime)).location
+    folder = Path(t5x_parent)
+    if folder.name == "t5x" and not (folder / "t5x").is_dir():
+        folder = folder.parent
+    return read(spec, t5x_parent=folder)
+
+
+def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
+    """The gin files that the user named and T5X would not find or read, each with the reason and the mend.
+
+    Args:
+      spec: the run; its includes and bindings are not looked at.
+      t5x_parent: as for :func:`program_of`.
+    """
+    from t5x_harness.lint.rule import Context
+    from t5x_harness.lint.rules.missing_file import MissingFile
+    from t5x_harness.lint.snapshot import Snapshot
+
+    program = program_of(dataclasses.replace(spec, bindings=()), t5x_parent=t5x_parent)
+    context = Context(program, Snapshot(Path(program.t5x_parent) if program.t5x_parent else None))
+    return tuple(f"{f.message}; {f.fix}" for f in MissingFile().check(context) if f.location is None)

@@ -1,0 +1,271 @@
+"""A run from end to end: lint here, everything else in a worker, each stage once and only if those before it passed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.lint.reading import program_of
+from t5x_harness.lint.stage import lint_program
+from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+
+if TYPE_CHECKING:
+    from t5x_harness.backends.local import LocalBackend
+    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.t5x_runtime import Runtime
+    from t5x_harness.workers import InProcess, Zygote
+
+__all__ = ["Pipeline", "RunOptions", "ensure_model_dirs", "run_specs", "stages_of", "worker_for"]
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+
+_BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+_OF_MODE: Mapping[Mode, tuple[Stage, ...]] = {
+    Mode.TRAIN: (*_BEFORE, Stage.TRAIN, Stage.EVAL, Stage.INFER),
+    Mode.EVAL: (*_BEFORE, Stage.EVAL),
+    Mode.INFER: (*_BEFORE, Stage.INFER),
+}
+
+
+def stages_of(mode: Mode | None) -> tuple[Stage, ...]:
+    """The stages of a run of this mode, in order; only lint for a config whose mode cannot be seen."""
+    return _OF_MODE[mode] if mode is not None else (Stage.LINT,)
+
+
+class Pipeline:
+    """One run; a context manager that ends the run's process.
+
+    Args:
+      spec: what to run; its mode is seen from the config if it is None.
+      zygote: starts the run's process, as :class:`t5x_harness.workers.Zygote` does; lint alone needs none.
+      workspace: a folder for the run's own files; lint alone needs none.
+      timeout: seconds that one stage may take; None for no limit.
+      on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``.
+      t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        *,
+        zygote: Zygote | InProcess | None,
+        workspace: Path | None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        t5x_parent: str | Path | None = None,
+    ) -> None:
+        self._spec = spec
+        self._zygote = zygote
+        self._workspace = workspace
+        self._timeout = timeout
+        self._on_progress = on_progress
+        self._t5x_parent = t5x_parent
+        self._program: GinProgram | None = None
+        self._backend: LocalBackend | None = None
+        self._results: dict[Stage, StageResult] = {}
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def spec(self) -> RunSpec:
+        """What is run, with the mode filled in where the config shows it."""
+        if self._spec.mode is None:
+            self._spec = dataclasses.replace(self._spec, mode=self._read().mode)
+        return self._spec
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that apply, in order."""
+        return stages_of(self.spec.mode)
+
+    def stage(self, stage: Stage) -> StageResult:
+        """The result of one stage, run now if it was not yet, after the stages that it needs.
+
+        Raises:
+          ValueError: the run has no such stage.
+        """
+        if stage not in self.stages:
+            raise ValueError(f"a {self.spec.mode or 'config'} run has no stage {stage}: {', '.join(self.stages)}")
+        if stage not in self._results:
+            failed = next((s for s in self._needed(stage) if self.stage(s).outcome is not Outcome.PASSED), None)
+            self._results[stage] = self._run(stage) if failed is None else self._left_out(stage, failed)
+        return self._results[stage]
+
+    def result(self) -> RunResult:
+        """What came of the stages that were asked for so far."""
+        stages = tuple(self._results[s] for s in self.stages if s in self._results)
+        if self._backend is None:
+            return RunResult(self.spec, stages)
+        return dataclasses.replace(self._backend.result(), spec=self.spec, stages=stages)
+
+    def close(self) -> None:
+        """Ends the run's process."""
+        if self._backend is not None:
+            self._backend.close()
+
+    def _needed(self, stage: Stage) -> Iterator[Stage]:
+        """The stages that have to pass before this one; evaluation and inference do not need each other."""
+        for earlier in self.stages[: self.stages.index(stage)]:
+            if earlier is not Stage.EVAL:
+                yield earlier
+
+    def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
+        cause = next((s for s in (*self._needed(failed), failed) if self._results[s].outcome is Outcome.FAILED), failed)
+        return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
+
+    def _run(self, stage: Stage) -> StageResult:
+        if stage is Stage.LINT:
+            start = time.perf_counter()
+            return lint_program(self._read(), start=start)
+        from t5x_harness.workers.errors import WorkerError
+
+        start = time.perf_counter()
+        try:
+            return self._local().stage(stage)
+        except WorkerError as error:
+            finding = Finding("RUN01", Severity.ERROR, stage, str(error), fix="see the end of the log")
+            return StageResult(
+                stage,
+                Outcome.FAILED,
+                findings=(finding,),
+                seconds=time.perf_counter() - start,
+                log_tail=error.log_tail,
+            )
+
+    def _local(self) -> LocalBackend:
+        if self._backend is None:
+            if self._zygote is None or self._workspace is None:
+                raise ValueError("a pipeline without a worker and a workspace can only lint")
+            from t5x_harness.backends.local import LocalBackend
+
+            self._backend = LocalBackend(
+                self.spec,
+                zygote=self._zygote,
+                workspace=self._workspace,
+                timeout=self._timeout,
+                on_progress=self._on_progress,
+            )
+        return self._backend
+
+    def _read(self) -> GinProgram:
+        if self._program is None:
+            self._program = program_of(self._spec, t5x_parent=self._t5x_parent)
+        return self._program
+
+
+def worker_for(runtime: Runtime) -> Zygote:
+    """A zygote whose runs import this T5X; it starts with the first run, or with ``warm()``."""
+    from t5x_harness.import_hooks import RUNTIME_VARIABLE
+    from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+
+    bootstrap = str(Path(__file__).parent / "bootstrap")
+    paths = [bootstrap, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != bootstrap)]
+    return Zygote(
+        preload=("t5x_harness.execute.preload",),
+        env={
+            "PYTHONPATH": os.pathsep.join(paths),
+            RUNTIME_VARIABLE: runtime.kind,
+            **compile_cache_environment(default_cache_folder(os.environ)),
+        },
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """How runs are made.
+
+    Attributes:
+      workspace: a folder for the runs' own files; each run gets a folder in it.
+      until: the last stage to run; None for all.
+      timeout: seconds that one stage may take.
+      in_process: run in this process, for a debugger.
+    """
+
+    workspace: Path
+    until: Stage | None = None
+    timeout: float | None = None
+    in_process: bool = False
+
+
+def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
+    """Checks that every ``model_dir`` can be written, by one run only, before anything is started.
+
+    Raises:
+      ValueError: two runs name one folder.
+      OSError: a folder cannot be written.
+    """
+    taken: dict[Path, RunSpec] = {}
+    for spec in specs:
+        if spec.model_dir is None or "://" in spec.model_dir:
+            continue
+        folder = Path(spec.cwd, spec.model_dir).resolve()
+        if folder in taken:
+            raise ValueError(
+                f"{taken[folder].name} and {spec.name} would both write into {spec.model_dir}: "
+                "give each run its own --model_dir, or leave it out"
+            )
+        taken[folder] = spec
+        existing = next(p for p in (folder, *folder.parents) if p.exists())
+        if not existing.is_dir():
+            raise NotADirectoryError(f"--model_dir {spec.model_dir}: {existing} is a file")
+        if not os.access(existing, os.W_OK | os.X_OK):
+            raise PermissionError(f"--model_dir {spec.model_dir}: no permission to write into {existing}")
+
+
+def run_specs(
+    specs: Sequence[RunSpec],
+    options: RunOptions,
+    *,
+    on_progress: Callable[[RunSpec], OnProgress] | None = None,
+) -> Iterator[RunResult]:
+    """Runs one config after the other and yields each result as it is there.
+
+    The worker imports while the first config is linted; no process is left behind, however the caller ends.
+
+    Args:
+      specs: what to run.
+      options: how.
+      on_progress: makes the receiver of a run's progress events.
+
+    Raises:
+      ValueError, OSError: see :func:`ensure_model_dirs`; nothing was started.
+      RuntimeError: a run asks for an installed T5X and there is none.
+    """
+    ensure_model_dirs(specs)
+    from t5x_harness.t5x_runtime import find_runtime
+    from t5x_harness.workers import InProcess
+
+    workers: dict[str, Zygote | InProcess] = {}
+    try:
+        for number, spec in enumerate(specs, start=1):
+            runtime = find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
+            if spec.runtime not in workers:
+                workers[spec.runtime] = worker = InProcess() if options.in_process else worker_for(runtime)
+                if not isinstance(worker, InProcess):
+                    worker.warm()
+            workspace = options.workspace / f"{number:02d}-{spec.name}"
+            workspace.mkdir(parents=True, exist_ok=True)
+            with Pipeline(
+                spec,
+                zygote=workers[spec.runtime],
+                workspace=workspace,
+                timeout=options.timeout,
+                on_progress=on_progress(spec) if on_progress is not None else None,
+                t5x_parent=runtime.location,
+            ) as pipeline:
+                for stage in pipeline.stages:
+                    pipeline.stage(stage)
+                    if stage is options.until:
+                        break
+                yield pipeline.result()
+    finally:
+        for started in workers.values():
+            started.close()

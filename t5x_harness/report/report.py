@@ -1,0 +1,81 @@
+"""The value that every writer writes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage
+
+__all__ = ["Report", "RunRow"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRow:
+    """One run, with the name to show for it: its own, numbered where several runs share one."""
+
+    name: str
+    result: RunResult
+
+    @property
+    def mesh(self) -> str:
+        """The mesh as the plan stage established it; empty if the run did not come so far."""
+        facts = (fact for stage in self.result.stages if stage.stage is Stage.PLAN for fact in stage.facts)
+        return next((value for name, value in facts if name == "mesh"), "")
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all stages."""
+        return sum(stage.seconds for stage in self.result.stages)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What all stages found, each thing once."""
+        return tuple(dict.fromkeys(f for stage in self.result.stages for f in stage.findings))
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """What no stage could judge, each thing once."""
+        return tuple(dict.fromkeys(text for stage in self.result.stages for text in stage.not_checked))
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The results of one call of the harness, in the order of the runs."""
+
+    results: tuple[RunResult, ...]
+
+    @property
+    def rows(self) -> tuple[RunRow, ...]:
+        """The runs with names that tell them apart."""
+        names = [result.spec.name for result in self.results]
+        shown = []
+        for index, name in enumerate(names):
+            number = names[: index + 1].count(name)
+            shown.append(f"{name} ({number})" if names.count(name) > 1 else name)
+        return tuple(RunRow(name, result) for name, result in zip(shown, self.results, strict=True))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that any of the runs has, in order."""
+        present = {stage.stage for result in self.results for stage in result.stages}
+        return tuple(stage for stage in Stage if stage in present)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there was something to run and all of it passed."""
+        return bool(self.results) and all(result.passed for result in self.results)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings of one severity there are over all runs."""
+        return sum(f.severity is severity for row in self.rows for f in row.findings)
+
+    def count_runs(self, outcome: Outcome) -> int:
+        """How many runs passed, failed, or (with nothing to run) were not run."""
+        return sum(run_outcome(result) is outcome for result in self.results)
+
+
+def run_outcome(result: RunResult) -> Outcome:
+    """How a run ended: failed if a stage failed, not run if no stage was."""
+    if not result.stages:
+        return Outcome.NOT_RUN
+    return Outcome.PASSED if result.passed else Outcome.FAILED

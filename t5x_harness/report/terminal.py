@@ -1,0 +1,137 @@
+"""The report as text for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from t5x_harness.report.report import Report, RunRow
+from t5x_harness.report.style import Style
+from t5x_harness.report.table import duration, table
+from t5x_harness.spec import Change, Finding, Outcome, Severity, StageResult
+
+__all__ = ["finding_lines", "render", "stage_failure"]
+
+_TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_LOG_LINES = 20
+_LEAST_WIDTH = 60
+
+
+def render(report: Report, *, width: int = 100, color: bool = False, facts: bool = False) -> str:
+    """The whole report: a table, the findings, what was changed and made up, what was not checked, and a last line.
+
+    Args:
+      report: the runs.
+      width: columns to fill.
+      color: whether to use terminal colours.
+      facts: whether to print what each stage established, too.
+    """
+    style, width = Style(color), max(width, _LEAST_WIDTH)
+    lines = table(report, width=width, style=style)
+    for row in report.rows:
+        section = list(_details(row, width=width, style=style, facts=facts))
+        if section:
+            lines += ["", style.bold(row.name) if len(report.rows) > 1 else "", *section]
+    lines = [line for i, line in enumerate(lines) if line or (i and lines[i - 1])]
+    return "\n".join([*lines, "", _last_line(report, style)]) + "\n"
+
+
+def stage_failure(result: StageResult, *, width: int = 100, color: bool = False) -> str:
+    """Why one stage did not pass: its findings, and the end of the log if there is one.
+
+    Args:
+      result: a stage that failed or was not run.
+      width: columns to fill.
+      color: whether to use terminal colours.
+    """
+    style = Style(color)
+    lines = [line for f in result.findings for line in finding_lines(f, width=width, style=style)]
+    if result.outcome is Outcome.NOT_RUN or not lines:
+        lines += result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",)
+    return "\n".join([*lines, *_log(result)])
+
+
+def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
+    """One finding: place, code and message; the include chain; the mend."""
+    place = f"{finding.location}: " if finding.location else ""
+    severity = style.tone(_TONES[finding.severity], finding.severity.value)
+    head = _wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")
+    head[0] = head[0].replace(f"{finding.severity} {finding.code}", f"{severity} {style.bold(finding.code)}", 1)
+    lines = head
+    if finding.location and finding.location.included_from:
+        # Innermost first, as the chain is followed back to the file that the user named.
+        chain = ", from ".join(str(at) for at in reversed(finding.location.included_from))
+        lines += _wrap(f"included from {chain}", width, "    ", "      ")
+    if finding.fix:
+        lines += _wrap(f"fix: {finding.fix}", width, "    ", "      ")
+    return lines
+
+
+def _details(row: RunRow, *, width: int, style: Style, facts: bool) -> Iterator[str]:
+    if facts:
+        for stage in row.result.stages:
+            for name, value in stage.facts:
+                yield from _wrap(f"{stage.stage}: {name}: {value}", width, "  ", "      ")
+    for finding in row.findings:
+        yield from finding_lines(finding, width=width, style=style)
+    for stage in row.result.stages:
+        if stage.outcome is Outcome.FAILED:
+            yield from _log(stage)
+    if row.result.changes:
+        yield from _listed("changed for this run", [_change(c) for c in row.result.changes], width)
+    if row.result.standins:
+        yield from _listed("made up, as it cannot be reached here", row.result.standins, width)
+    if row.not_checked:
+        yield from _listed("not checked", row.not_checked, width)
+    if not row.result.passed and row.result.log:
+        yield f"log: {row.result.log}"
+
+
+def _change(change: Change) -> str:
+    return f"{change.binding} = {change.after} (was {change.before}; {change.why})"
+
+
+def _log(stage: StageResult) -> Iterator[str]:
+    tail = stage.log_tail.rstrip().splitlines()[-_LOG_LINES:]
+    if tail:
+        yield f"the last {len(tail)} lines of the log of {stage.stage}:" if len(tail) > 1 else "the log's last line:"
+        yield from (f"  | {line}" for line in tail)
+
+
+def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
+    """A titled list that stays short: one item in the title's line, more below it."""
+    if len(items) == 1:
+        yield from _wrap(f"{title}: {items[0]}", width, "", "    ")
+        return
+    yield f"{title}:"
+    for item in items:
+        yield from _wrap(item, width, "  ", "    ")
+
+
+def _last_line(report: Report, style: Style) -> str:
+    passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
+    parts = [f"{failed} failed"] if failed else []
+    parts += [f"{passed} passed"] if passed else []
+    for severity in (Severity.ERROR, Severity.WARNING):
+        if number := report.count(severity):
+            parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
+    if not report.results:
+        parts = ["nothing was run"]
+    seconds = sum(row.seconds for row in report.rows)
+    return style.tone("green" if report.passed else "red", f"{', '.join(parts)} in {duration(seconds)}")
+
+
+def _wrap(text: str, width: int, first: str, rest: str) -> list[str]:
+    """Wraps between words only: a path that is cut cannot be clicked."""
+    lines: Iterable[str] = text.splitlines() or [""]
+    wrapped: list[str] = []
+    for line in lines:
+        wrapped += textwrap.wrap(
+            line,
+            width,
+            initial_indent=rest if wrapped else first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return wrapped
