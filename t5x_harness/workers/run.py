@@ -22,6 +22,8 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 
 # How long a stopped run may stay stopped before it counts as dead.
 STOP_SECONDS = 2.0
+# How long what has already arrived is read after the limit of a call.
+LATE_SECONDS = 0.2
 # How long a run that is not busy may take to end like a program: joining threads, running atexit functions.
 GRACE_SECONDS = 5.0
 # How long the guard may take to kill and reap; it gives up by itself after a little less.
@@ -142,6 +144,7 @@ class ForkedRun(Run):
     def _await_reply(
         self, method: str, deadline: float | None, timeout: float | None, on_progress: OnProgress | None
     ) -> Mapping[str, Any]:
+        late: float | None = None
         hung_up: float | None = None
         garbled = ""
         while True:
@@ -169,7 +172,10 @@ class ForkedRun(Run):
                 raise ended
             now = time.monotonic()
             if deadline is not None and now >= deadline:
-                raise self._timed_out(method, timeout)
+                # What came while a callback took its time came in time; but no flood of events may go on for ever.
+                late = now if late is None else late
+                if not events or now >= late + LATE_SECONDS:
+                    raise self._timed_out(method, timeout)
             if stopped and now >= stopped and self._stopped:
                 reason = f"was stopped by {self._stopped[0]} and did not continue within {STOP_SECONDS:g} s"
                 raise self._died(f"The run {reason}, in {method}(); it was killed")

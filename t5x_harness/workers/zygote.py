@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+import t5x_harness
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection
 from t5x_harness.workers.diagnosis import describe_status, read_tail
@@ -33,13 +34,12 @@ FORK_SECONDS = 60.0
 # A little more than the zygote waits for its guards.
 END_SECONDS = 12.0
 
-# The interpreter starts with the site's own path; the package's folder is added only where it is not installed.
+# The zygote must run the same code as its parent, which may use a source tree that only it has on its path.
 BOOT = """\
-import sys
-try:
-    import t5x_harness.workers.zygote_process
-except ModuleNotFoundError:
-    sys.path.append({folder!r})
+import importlib.util, os, sys
+found = importlib.util.find_spec("t5x_harness")
+if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
+    sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
 from t5x_harness.workers.zygote_process import main
 main({control}, {lifeline}, {parent})
 """
@@ -171,7 +171,7 @@ class Zygote:
         lifeline, self._lifeline = os.pipe()
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         boot = BOOT.format(
-            folder=str(Path(__file__).resolve().parents[2]),
+            origin=str(Path(t5x_harness.__file__).resolve()),
             control=theirs.fileno(),
             lifeline=lifeline,
             parent=os.getpid(),

@@ -49,7 +49,7 @@ def test_surroundings_are_in_force_during_a_call_only(run: Run, tmp_path: Path) 
 
 def test_exceptions_pass_as_they_are(run: Run) -> None:
     before = os.getcwd()
-    with pytest.raises(ValueError, match="^no such split$"):
+    with pytest.raises(ValueError, match=r"^no such split$"):
         run.call("fail", message="no such split")
     assert os.getcwd() == before
     broken = InProcess().start("run_objects:broken", {"thing": "x"}, log=Path("log"), python_path=[HERE])

@@ -184,6 +184,11 @@ def test_a_reply_that_came_in_time_counts(start: Start) -> None:
     assert run.call("count", to=1, timeout=0.3, on_progress=sleep_past_the_limit) == 1
 
 
+def test_a_flood_of_progress_meets_its_limit(start: Start) -> None:
+    with pytest.raises(RunTimedOut, match="last progress: stage flood"):
+        start().call("flood", timeout=0.3)
+
+
 def test_only_the_end_of_a_big_log_is_read(start: Start) -> None:
     run = start()
     run.call("write_lines", count=50_000)
