@@ -1,0 +1,71 @@
+"""Reads back what a run wrote: TensorBoard scalars, JSON lines, checkpoints, the operative config."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.backend.event_processing import event_file_loader
+from tensorboard.util import tensor_util
+
+from t5x_harness.execute.checkpoint_source import checkpoint_steps
+from t5x_harness.spec import Checkpoint
+
+__all__ = ["checkpoints_in", "json_lines", "not_finite", "scalars_in"]
+
+
+def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
+    """Every scalar below a folder, by TensorBoard folder and tag, then step.
+
+    Args:
+      folder: such as a run's model_dir.
+      prefix: put in front of the names, such as ``eval/``.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for file in sorted(folder.rglob("events.out.tfevents*")):
+        where = file.parent.relative_to(folder).as_posix()
+        name = prefix + (f"{where}/" if where != "." else "")
+        for event in event_file_loader.EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                number = _number(value)
+                if number is not None:
+                    found.setdefault(f"{name}{value.tag}", {})[event.step] = number
+    return found
+
+
+def _number(value: Any) -> float | None:
+    """A summary value as a number; None where it is text, an image or a histogram."""
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    if value.HasField("tensor"):
+        array = tensor_util.make_ndarray(value.tensor)
+        if array.ndim == 0 and array.dtype.kind in "fiub":
+            return float(array)
+    return None
+
+
+def not_finite(scalars: Mapping[str, Mapping[int, float]], tag: str) -> list[int]:
+    """The steps at which a scalar is NaN or infinite."""
+    return [step for step, value in sorted(scalars.get(tag, {}).items()) if not math.isfinite(value)]
+
+
+def checkpoints_in(model_dir: Path) -> list[Checkpoint]:
+    """The checkpoints of a run, by step."""
+    found = []
+    for step in checkpoint_steps(str(model_dir)):
+        path = model_dir / f"checkpoint_{step}"
+        size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+        found.append(Checkpoint(step, str(path), size))
+    return found
+
+
+def json_lines(folder: Path, pattern: str = "*.jsonl*") -> list[dict[str, Any]]:
+    """The objects in every JSON lines file of a folder and those below it, metrics and markers left out."""
+    found = []
+    for file in sorted(folder.rglob(pattern)):
+        if file.is_file() and "-metrics." not in file.name and not file.name.endswith(".COMPLETED"):
+            found += [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return found

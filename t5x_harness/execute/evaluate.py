@@ -1,0 +1,169 @@
+"""The eval stage: T5X's ``evaluate`` on a checkpoint, or the teacher-forced loss where a task has no metrics."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gin
+import jax
+import seqio
+from t5x import eval as eval_module
+from t5x import utils
+
+from t5x_harness.execute.artifacts import scalars_in
+from t5x_harness.execute.datasets import DataRole
+from t5x_harness.execute.gin_config import GinConfig
+from t5x_harness.execute.stage_report import StageReport
+from t5x_harness.execute.state_shapes import StateShapes
+from t5x_harness.spec import Severity
+
+__all__ = ["evaluate_checkpoint", "evaluate_config", "teacher_forced"]
+
+LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
+
+
+def evaluate_config(config: GinConfig, role: DataRole, report: StageReport) -> None:
+    """Runs an eval config through its own gin.
+
+    Args:
+      config: the shrunken config, its output folder bound.
+      role: its dataset.
+      report: gets the metrics and the number of examples.
+
+    Raises:
+      Exception: what T5X raises.
+    """
+    watch = _Watch()
+    evaluator = config.build("inference_evaluator_cls") or seqio.Evaluator
+    gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset)
+    watch.tell(report)
+
+
+def evaluate_checkpoint(
+    config: GinConfig, model: Any, role: DataRole, partitioner: Any, checkpoint: Path, output: Path, report: StageReport
+) -> None:
+    """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
+
+    Args:
+      config: the train config.
+      model: its model.
+      role: the dataset to evaluate on.
+      partitioner: its partitioner.
+      checkpoint: the checkpoint's folder.
+      output: folder for the results.
+      report: gets the metrics and the number of examples.
+
+    Raises:
+      Exception: what T5X raises.
+    """
+    watch = _Watch()
+    evaluator = config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
+    eval_module.evaluate(
+        model=model,
+        dataset_cfg=role.dataset,
+        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=str(checkpoint), mode="specific"),
+        partitioner=partitioner,
+        output_dir=str(output),
+        inference_evaluator_cls=watch(evaluator),
+    )
+    report.fact("checkpoint", checkpoint.name)
+    watch.tell(report)
+
+
+def teacher_forced(
+    config: GinConfig,
+    model: Any,
+    role: DataRole,
+    partitioner: Any,
+    shapes: StateShapes,
+    checkpoint: Path,
+    output: Path,
+    report: StageReport,
+    batches: int,
+) -> None:
+    """Evaluates the loss of a restored checkpoint on a few batches: all there is for tasks without metrics.
+
+    Raises:
+      Exception: what T5X raises.
+    """
+    restored, _ = utils.create_checkpoint_manager_and_restore(
+        shapes.initializer,
+        partitioner,
+        utils.RestoreCheckpointConfig(path=str(checkpoint), mode="specific", strict=False),
+        str(checkpoint),
+        None,
+        use_orbax=True,
+    )
+    layout = partitioner.get_data_layout(role.dataset.batch_size)
+    datasets = utils.get_training_eval_datasets(
+        role.dataset, layout.shard_id, layout.num_shards, batches, model.FEATURE_CONVERTER_CLS
+    )
+    trainer = config.build("trainer_cls")(
+        model=model,
+        train_state=restored,
+        partitioner=partitioner,
+        train_state_axes=shapes.initializer.train_state_axes,
+        eval_names=list(datasets),
+        summary_dir=str(output),
+        rng=jax.random.PRNGKey(0),
+    )
+    trainer.eval({name: dataset.as_numpy_iterator() for name, dataset in datasets.items()})
+    trainer.close()
+    report.fact("checkpoint", checkpoint.name)
+    report.fact("evaluated by", f"the teacher-forced loss: {role.source} has no metric_fns")
+    for tag, steps in scalars_in(output).items():
+        if tag.endswith("/loss"):
+            value = list(steps.values())[-1]
+            report.fact(tag.removeprefix("training_eval/"), f"{value:.4g}")
+            report.exercised += batches * role.dataset.batch_size
+            if not math.isfinite(value):
+                report.find("RUN04", Severity.ERROR, f"{tag} is {value}", fix="look for NaN in the restored parameters")
+
+
+class _Watch:
+    """Sees the evaluators that T5X makes: how many examples they hold and what they measure."""
+
+    def __init__(self) -> None:
+        self._evaluators: list[seqio.Evaluator] = []
+        self._metrics: list[Any] = []
+
+    def __call__(self, evaluator_cls: Callable[..., seqio.Evaluator]) -> Callable[..., seqio.Evaluator]:
+        def make(*args: Any, **kwargs: Any) -> seqio.Evaluator:
+            evaluator = evaluator_cls(*args, **kwargs)
+            inner = evaluator.evaluate
+
+            def watched(*inputs: Any, **options: Any) -> Any:
+                metrics, outputs = inner(*inputs, **options)
+                self._metrics.append(metrics)
+                return metrics, outputs
+
+            evaluator.evaluate = watched
+            self._evaluators.append(evaluator)
+            return evaluator
+
+        return make
+
+    def tell(self, report: StageReport) -> None:
+        """Puts the metrics and the number of examples into a report."""
+        for evaluator in self._evaluators:
+            for task in evaluator.eval_tasks:
+                number = int(evaluator.cached_task_datasets[task.name].cardinality())
+                report.exercised += number
+                report.fact("evaluated", f"{number} examples of {task.name}")
+        for future in self._metrics:
+            for task, metrics in (future.result() or {}).items():
+                shown = ", ".join(f"{name} {value}" for name, value in _numbers(metrics))
+                report.fact(f"{task} metrics", shown or "none is a number")
+
+
+def _numbers(metrics: Any) -> list[tuple[str, str]]:
+    found = []
+    for name, value in (metrics or {}).items():
+        number = getattr(value, "value", value)
+        if isinstance(number, int | float):
+            found.append((name, f"{number:.4g}"))
+    return found

@@ -1,0 +1,272 @@
+"""A run's gin config, parsed the way T5X's binaries parse it, with the place of every binding.
+
+Gin keeps its parsed values in the process and forgets where they came from; the lint room's reader knows where every
+statement stands but executes nothing.  :class:`GinConfig` joins the two.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gin
+from gin import config as gin_internals  # the one place that reads gin's table of bindings: gin has no public walk
+
+from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.lint.reader import read
+from t5x_harness.spec import Location, Mode, RunSpec
+
+__all__ = ["ENTRY_POINTS", "REQUIRED", "BindingKey", "GinConfig", "parse"]
+
+ENTRY_POINTS: dict[Mode, tuple[str, str]] = {
+    Mode.TRAIN: ("t5x.train", "train"),
+    Mode.EVAL: ("t5x.eval", "evaluate"),
+    Mode.INFER: ("t5x.infer", "infer"),
+}
+"""For each mode the module that T5X runs as ``__main__`` and the function in it that the config binds."""
+
+REQUIRED = "%gin.REQUIRED"
+
+_MACRO = "gin.macro"
+
+
+@dataclasses.dataclass(frozen=True)
+class BindingKey:
+    """The full name of a binding: ``scope/selector.parameter``; a macro is ``selector`` ``gin.macro``."""
+
+    scope: str
+    selector: str
+    parameter: str
+
+    @classmethod
+    def of_macro(cls, name: str) -> BindingKey:
+        """The key of ``NAME = value``."""
+        return cls(name, _MACRO, "value")
+
+    @property
+    def is_macro(self) -> bool:
+        """Whether this is ``NAME = value``."""
+        return self.selector == _MACRO
+
+    def __str__(self) -> str:
+        if self.is_macro:
+            return self.scope
+        scope = f"{self.scope}/" if self.scope else ""
+        return f"{scope}{self.selector}.{self.parameter}"
+
+    @property
+    def short(self) -> str:
+        """As a user writes it: ``train/utils.DatasetConfig.batch_size``, ``train_script.train.total_steps``."""
+        if self.is_macro:
+            return self.scope
+        scope = f"{self.scope}/" if self.scope else ""
+        return f"{scope}{'.'.join(self.selector.split('.')[-2:])}.{self.parameter}"
+
+
+class GinConfig:
+    """The parsed config of one run; changing it changes gin's state in this process.
+
+    Attributes:
+      mode: which of T5X's entry points the config is for.
+      program: the statements with their places.
+    """
+
+    def __init__(self, mode: Mode, program: GinProgram) -> None:
+        self.mode = mode
+        self.program = program
+
+    @property
+    def entry(self) -> str:
+        """Gin's name of the entry point: ``__main__.train``."""
+        return f"__main__.{ENTRY_POINTS[self.mode][1]}"
+
+    def items(self) -> Iterator[tuple[BindingKey, Any]]:
+        """Every binding with its value, references unresolved."""
+        for (scope, selector), parameters in list(gin_internals._CONFIG.items()):
+            for parameter, value in list(parameters.items()):
+                yield BindingKey(scope, selector, parameter), value
+
+    def value(self, key: BindingKey) -> Any:
+        """The value bound under exactly this name, references unresolved; None if there is none."""
+        return gin_internals._CONFIG.get((key.scope, key.selector), {}).get(key.parameter)
+
+    def is_bound(self, key: BindingKey) -> bool:
+        """Whether exactly this name is bound."""
+        return key.parameter in gin_internals._CONFIG.get((key.scope, key.selector), {})
+
+    def owner(self, key: BindingKey) -> BindingKey:
+        """Follows ``x = %A``, ``A = %B`` to the binding that holds the literal: what to change to change ``x``."""
+        seen = {key}
+        while (macro := self.macro_of(self.value(key))) is not None:
+            following = BindingKey.of_macro(macro)
+            if following in seen or not self.is_bound(following):
+                break
+            seen.add(following)
+            key = following
+        return key
+
+    def owner_of(self, parameter: str) -> BindingKey:
+        """The binding that holds the literal of one of the entry point's parameters."""
+        return self.owner(BindingKey("", self.entry, parameter))
+
+    @staticmethod
+    def macro_of(value: Any) -> str | None:
+        """The macro's name where a value is ``%NAME`` and nothing else."""
+        if isinstance(value, gin_internals.ConfigurableReference) and value.selector == _MACRO and value.evaluate:
+            return "/".join(value.scopes)
+        return None
+
+    def is_required(self, value: Any) -> bool:
+        """Whether a value is ``%gin.REQUIRED``: somebody still has to give it."""
+        return value is gin.REQUIRED or (
+            isinstance(value, gin_internals.ConfigurableReference) and repr(value) == REQUIRED
+        )
+
+    @staticmethod
+    def references(value: Any) -> Iterator[str]:
+        """The full names of the configurables that a value refers to (macros: their names with a leading ``%``)."""
+        if isinstance(value, gin_internals.ConfigurableReference):
+            name = "/".join(value.scopes)
+            yield f"%{name}" if value.selector == _MACRO else value.selector
+        elif isinstance(value, dict):
+            for part in (*value.keys(), *value.values()):
+                yield from GinConfig.references(part)
+        elif isinstance(value, (list, tuple)):
+            for part in value:
+                yield from GinConfig.references(part)
+
+    def entry_bindings(self) -> dict[str, Any]:
+        """The entry point's bound parameters, references unresolved."""
+        return dict(gin.get_bindings(self.entry, resolve_references=False))
+
+    def build(self, parameter: str) -> Any:
+        """The entry point's argument as T5X would get it; None where it is not bound.
+
+        Raises:
+          Exception: whatever building it raises, with gin's account of where.
+        """
+        return copy.deepcopy(self.entry_bindings().get(parameter))
+
+    def scope_of(self, parameter: str) -> str | None:
+        """The scope of the reference bound to one of the entry point's parameters: ``train`` for the train data."""
+        value = self.entry_bindings().get(parameter)
+        if isinstance(value, gin_internals.ConfigurableReference):
+            if value.selector == _MACRO:
+                value = self.value(self.owner(BindingKey.of_macro("/".join(value.scopes))))
+            if isinstance(value, gin_internals.ConfigurableReference):
+                return "/".join(value.scopes)
+        return None
+
+    def find(self, parameter: str, configurable: str | None = None, scope: str = "") -> BindingKey | None:
+        """The binding that a configurable called in ``scope`` takes a parameter from.
+
+        Args:
+          parameter: the parameter's name.
+          configurable: the last part of the configurable's name, such as ``DatasetConfig``; None for any.
+          scope: the innermost scope that holds; weaker ones are tried after it.
+        """
+        parts = scope.split("/") if scope else []
+        chain = ["/".join(parts[:i]) for i in range(len(parts), -1, -1)]
+        found = [k for k, _ in self.items() if k.parameter == parameter and not k.is_macro]
+        if configurable:
+            found = [k for k in found if k.selector.split(".")[-1] == configurable]
+        return next((k for s in chain for k in found if k.scope == s), None)
+
+    def bind(self, key: BindingKey, value: Any) -> None:
+        """Replaces a value."""
+        with gin.unlock_config():
+            gin.bind_parameter((key.scope, key.selector, key.parameter), value)
+
+    def location(self, key: BindingKey | None) -> Location | None:
+        """Where the statement that won stands; None for one from the command line or unknown to the reader."""
+        statement = self._statement(key) if key else None
+        return None if statement is None or statement.location.file == BINDINGS else statement.location
+
+    def origin(self, key: BindingKey | None) -> str:
+        """Where a value comes from, in words, for messages: ``base.gin:12`` or ``a binding given with the run``."""
+        statement = self._statement(key) if key else None
+        if statement is None:
+            return "the default"
+        return "a binding given with the run" if statement.location.file == BINDINGS else str(statement.location)
+
+    def _statement(self, key: BindingKey) -> Binding | MacroBinding | None:
+        winner = self.program.final.get((key.scope, key.selector, key.parameter))
+        if winner is not None or key.is_macro:
+            return winner
+        # A file may know a configurable by another module path than the one gin registered it under.
+        last = key.selector.split(".")[-1]
+        for statement in reversed(self.program.final_bindings):
+            same = (statement.scope, statement.param) == (key.scope, key.parameter)
+            if same and statement.target.split(".")[-1] == last:
+                return statement
+        return None
+
+    @staticmethod
+    def finalize() -> None:
+        """Ends the parsing as T5X does: gin checks that macros and references lead somewhere, and locks the config.
+
+        Raises:
+          ValueError: gin's complaint.
+        """
+        gin.finalize()
+
+    def missing(self) -> list[BindingKey]:
+        """Bindings that are still ``%gin.REQUIRED``, those that something reads."""
+        read = {name for _, value in self.items() for name in self.references(value)}
+        return [
+            key
+            for key, value in self.items()
+            if self.is_required(value) and (not key.is_macro or f"%{key.scope}" in read)
+        ]
+
+
+def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
+    """Parses a run's files and bindings into this process' gin state, up to :meth:`GinConfig.finalize`.
+
+    ``import __main__ as train_script`` in a config means the binary that T5X was started with; here it is the
+    runtime's module for the mode, for as long as the parsing lasts.
+
+    Args:
+      spec: files, bindings and search paths; T5X's own folder is searched after them.
+      t5x_parent: the folder that holds the runtime's package ``t5x``.
+
+    Raises:
+      Exception: what gin or an imported module raises, with gin's account of where.
+    """
+    import importlib
+
+    from t5x import gin_utils
+
+    program = read(spec, t5x_parent=t5x_parent)
+    mode = spec.mode or program.mode or Mode.TRAIN
+    module_name, function_name = ENTRY_POINTS[mode]
+    binary = importlib.import_module(module_name)
+    gin.clear_config()
+    gin.register(getattr(binary, function_name), module="__main__")
+    with _as_main(binary):
+        gin_utils.parse_gin_flags(
+            [*(spec.search_paths or (".",)), str(t5x_parent)],
+            list(spec.gin_files),
+            list(spec.bindings),
+            finalize_config=False,
+        )
+    return GinConfig(mode, program)
+
+
+class _as_main:
+    """Puts a module in the place of ``__main__``."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._before = sys.modules["__main__"]
+
+    def __enter__(self) -> None:
+        sys.modules["__main__"] = self._module
+
+    def __exit__(self, *_: object) -> None:
+        sys.modules["__main__"] = self._before

@@ -1,0 +1,100 @@
+"""The infer stage: T5X's ``infer`` on a checkpoint, then a look at the JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gin
+import seqio
+from t5x import infer as infer_module
+from t5x import utils
+
+from t5x_harness.execute.artifacts import json_lines
+from t5x_harness.execute.datasets import DataRole
+from t5x_harness.execute.gin_config import GinConfig
+from t5x_harness.execute.stage_report import StageReport
+from t5x_harness.spec import Severity
+
+__all__ = ["infer_checkpoint", "infer_config"]
+
+
+def infer_config(
+    config: GinConfig, role: DataRole, tasks: Sequence[seqio.Task], output: Path, report: StageReport
+) -> None:
+    """Runs an infer config through its own gin.
+
+    Args:
+      config: the shrunken config, its output folder bound.
+      role: its dataset.
+      tasks: the tasks behind it.
+      output: the output folder.
+      report: gets the number of predictions.
+
+    Raises:
+      Exception: what T5X raises.
+    """
+    gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
+    mode = config.value(config.owner_of("mode")) or "predict"
+    shards = (config.value(config.owner_of("shard_id")) or 0, config.value(config.owner_of("num_shards")) or 1)
+    extension = config.value(config.owner_of("file_extension")) or "jsonl"
+    _look(output, tasks, str(mode), shards, str(extension), report)
+
+
+def infer_checkpoint(
+    model: Any,
+    role: DataRole,
+    tasks: Sequence[seqio.Task],
+    partitioner: Any,
+    checkpoint: Path,
+    output: Path,
+    report: StageReport,
+) -> None:
+    """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
+
+    A model whose data has no inputs is asked for scores: there is nothing to predict from.
+
+    Raises:
+      Exception: what T5X raises.
+    """
+    mode = "predict" if "inputs" in getattr(model.FEATURE_CONVERTER_CLS, "TASK_FEATURES", {"inputs": 0}) else "score"
+    infer_module.infer(
+        mode=mode,
+        model=model,
+        dataset_cfg=role.dataset,
+        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=str(checkpoint), mode="specific"),
+        partitioner=partitioner,
+        output_dir=str(output),
+        checkpoint_period=1,
+        checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
+    )
+    report.fact("checkpoint", checkpoint.name)
+    report.not_checked.append("going on with interrupted inference: it starts and ends here")
+    _look(output, tasks, mode, (0, 1), "jsonl", report)
+
+
+def _look(
+    output: Path,
+    tasks: Sequence[seqio.Task],
+    mode: str,
+    shard: tuple[int, int],
+    extension: str,
+    report: StageReport,
+) -> None:
+    """Counts the predictions of each task and checks that T5X marked them complete."""
+    for task in tasks:
+        name = f"{task.name}-{mode}.{extension}-{shard[0]:05}-of-{shard[1]:05}"
+        file = output / name
+        if not (output / f"{name}.COMPLETED").exists() or not file.exists():
+            report.find(
+                "INF03",
+                Severity.ERROR,
+                f"inference left no {name} with its .COMPLETED marker",
+                fix="see the run's log",
+            )
+            continue
+        lines = json_lines(output, name)
+        report.exercised += len(lines)
+        keys = ", ".join(sorted(lines[0])) if lines else "nothing"
+        report.fact(f"{task.name} {mode}", f"{len(lines)} lines with {keys}")

@@ -1,0 +1,185 @@
+"""From the resolved full-size run to the one that is executed: shrunk, with a checkpoint to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import seqio
+
+from t5x_harness.execute import sizes
+from t5x_harness.execute.checkpoint_source import StartPoint, stored_shapes
+from t5x_harness.execute.checkpoint_standin import write_standin
+from t5x_harness.execute.checks import Resolved, lengths_of
+from t5x_harness.execute.datasets import DataRole, roles_of, vocabulary_ids
+from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.execute.plan import Plan
+from t5x_harness.execute.sandbox import UNSET_CHECKPOINT
+from t5x_harness.execute.shrink import Shrinker, as_gin
+from t5x_harness.execute.stage_report import StageReport
+from t5x_harness.execute.state_shapes import StateShapes, model_inputs, state_shapes
+from t5x_harness.spec import Change, Mode, RunSpec
+
+__all__ = ["Prepared", "prepare"]
+
+_PRETRAINED_STEP = 1_000_000
+"""Where T5's public checkpoints stand; the step of a stand-in whose path names none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """The run as it is executed.
+
+    Attributes:
+      config: the parsed config, shrunk.
+      model: built from it.
+      partitioner: built from it.
+      roles: its datasets.
+      resolved: the full-size run, for its tasks.
+      shapes: the shrunken train state.
+      first_step: the step that training starts from.
+      steps: the steps to train.
+      examples: what evaluation and inference read of each task; None for all.
+    """
+
+    config: GinConfig
+    model: Any
+    partitioner: Any
+    roles: Sequence[DataRole]
+    resolved: Resolved
+    shapes: StateShapes
+    first_step: int
+    steps: int
+    examples: int | None
+
+    def role(self, parameter: str) -> DataRole:
+        """The dataset bound to one of the entry point's parameters."""
+        return next(r for r in self.roles if r.parameter == parameter)
+
+    def tasks(self, role: DataRole) -> Sequence[seqio.Task]:
+        """The tasks of a dataset that have its split."""
+        split = role.dataset.split.split("[")[0]
+        return [t for t in self.resolved.tasks[role.parameter] if split in t.splits or "+" in role.dataset.split]
+
+    @property
+    def all_tasks(self) -> list[seqio.Task]:
+        """Every task of the run."""
+        return [task for tasks in self.resolved.tasks.values() for task in tasks]
+
+    def has_metrics(self, role: DataRole) -> bool:
+        """Whether anything of a dataset is evaluated by its predictions."""
+        return any(task.metric_fns for task in self.tasks(role))
+
+    @property
+    def evaluated(self) -> DataRole:
+        """What a train config's checkpoint is evaluated on: its infer_eval data, else train_eval, else train."""
+        by_name = {r.name: r for r in self.roles if self.tasks(r)}
+        role = by_name.get("infer_eval")
+        if role is None or not self.has_metrics(role):
+            role = by_name.get("train_eval") or by_name["train"]
+        return role if not self.has_metrics(role) else self._for_predictions(role)
+
+    @property
+    def inferred(self) -> DataRole:
+        """What a train config's checkpoint predicts: the same data, unpacked and with lengths."""
+        by_name = {r.name: r for r in self.roles if self.tasks(r)}
+        return self._for_predictions(by_name.get("infer_eval") or by_name.get("train_eval") or by_name["train"])
+
+    def _for_predictions(self, role: DataRole) -> DataRole:
+        lengths = role.dataset.task_feature_lengths or self.role("train_dataset_cfg").dataset.task_feature_lengths
+        dataset = dataclasses.replace(role.dataset, task_feature_lengths=lengths, pack=False, shuffle=False)
+        return dataclasses.replace(role, dataset=dataset)
+
+
+def prepare(full: Resolved, plan: Plan, spec: RunSpec, workspace: Path, report: StageReport) -> Prepared:
+    """Shrinks a config and makes its starting checkpoint.
+
+    Args:
+      full: the resolved run at full size; its config is changed.
+      plan: its plan.
+      spec: what to run.
+      workspace: the run's folder; stand-ins go there.
+      report: of the first stage that executes; gets the changes.
+
+    Raises:
+      Exception: the shrunken model cannot be built.
+    """
+    config = full.config
+    axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"])
+    first = _first_step(config, plan.start)
+    shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model))
+    if not spec.full_size:
+        shrinker.shrink()
+        report.changes += shrinker.changes
+    model = config.build("model") if shrinker.changes else full.model
+    roles = roles_of(config)
+    partitioner = config.build("partitioner")
+    role = next(r for r in roles if isinstance(r.dataset.batch_size, int))
+    lengths = lengths_of(role, full.samples, full.tasks[role.parameter])
+    training = config.mode is Mode.TRAIN
+    inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
+    shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
+    if plan.start.path:
+        _start_from(plan.start, first, config, shapes, partitioner, workspace, report)
+    examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
+    if examples:
+        report.changes.append(Change("examples of each task that eval and infer read", "all", str(examples), "shrink"))
+    total = config.value(config.owner_of("total_steps")) if training else 0
+    relative = config.value(config.owner_of("relative_steps")) if training else 0
+    steps = relative or (total - first if isinstance(total, int) else 0)
+    return Prepared(config, model, partitioner, roles, full, shapes, first, steps, examples)
+
+
+def _first_step(config: GinConfig, start: StartPoint) -> int:
+    """The step of the checkpoint to start from; for one that names none, the usual one if training goes beyond it."""
+    if start.path is None:
+        return 0
+    if start.step is not None:
+        return start.step
+    total = config.value(config.owner_of("total_steps")) if config.mode is Mode.TRAIN else None
+    if isinstance(total, int) and total <= _PRETRAINED_STEP:
+        return 0
+    return _PRETRAINED_STEP
+
+
+def _start_from(
+    start: StartPoint,
+    step: int,
+    config: GinConfig,
+    shapes: StateShapes,
+    partitioner: Any,
+    workspace: Path,
+    report: StageReport,
+) -> None:
+    """Binds a stand-in for a checkpoint that cannot be read here or that the shrunken model does not fit."""
+    assert start.path
+    if start.reachable:
+        stored = stored_shapes(_latest(start)) or {}
+        if all(stored.get(leaf.path) == leaf.shape for leaf in shapes.parameters) or start.transforms:
+            report.fact("starts from", start.path)
+            return
+    legacy = config.value(BindingKey("", config.entry, "use_orbax")) is False
+    written = write_standin(workspace / "standin", step, shapes, partitioner, use_orbax=not legacy)
+    path = str(written if start.mode == "specific" else written.parent)
+    if start.key is None:
+        return
+    value = path if isinstance(config.value(start.key), str) else [path]
+    before = start.path
+    config.bind(start.key, value)
+    if Path(before).name != UNSET_CHECKPOINT:
+        report.changes.append(Change(start.key.short, as_gin(before), as_gin(value), "standin"))
+    report.not_checked.append(
+        f"the checkpoint {before}: a made-up one of the {'shrunken ' if start.reachable else ''}model's shapes at step "
+        f"{step} stands in for it"
+        if Path(before).name != UNSET_CHECKPOINT
+        else f"the checkpoint: the config leaves its path open, and a made-up one at step {step} stands in for it"
+    )
+    report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
+
+
+def _latest(start: StartPoint) -> str:
+    if start.mode == "specific" or start.step is None:
+        return str(start.path)
+    return str(Path(str(start.path)) / f"checkpoint_{start.step}")

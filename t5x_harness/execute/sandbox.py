@@ -1,0 +1,54 @@
+"""Moves what a run writes into the run's own folder, and fills in the paths that are given only when a job starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from t5x_harness.execute.checkpoint_source import checkpoint_steps
+from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.execute.shrink import as_gin
+from t5x_harness.spec import Change, Mode
+
+__all__ = ["UNSET_CHECKPOINT", "earlier_checkpoint", "output_binding", "sandbox"]
+
+UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
+"""The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
+
+
+def output_binding(config: GinConfig) -> BindingKey:
+    """The entry point's parameter for the folder that it writes into."""
+    return BindingKey("", config.entry, "model_dir" if config.mode is Mode.TRAIN else "output_dir")
+
+
+def sandbox(config: GinConfig, model_dir: Path, workspace: Path) -> list[Change]:
+    """Binds the output folder, and gives required paths a value.
+
+    Args:
+      config: the parsed config.
+      model_dir: where the run shall write.
+      workspace: the run's folder.
+
+    Returns:
+      What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.
+    """
+    changes = []
+    output = config.owner(output_binding(config))
+    if config.is_bound(output) or output == output_binding(config):
+        before = config.value(output)
+        config.bind(output, str(model_dir))
+        changes.append(Change(output.short, as_gin(before), as_gin(str(model_dir)), "sandbox"))
+    path = config.find("path", "RestoreCheckpointConfig")
+    owner = config.owner(path) if path else None
+    if owner and config.is_required(config.value(owner)):
+        value = str(workspace / "standin" / UNSET_CHECKPOINT)
+        changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), "standin"))
+        config.bind(owner, value)
+    return changes
+
+
+def earlier_checkpoint(config: GinConfig) -> str | None:
+    """A checkpoint in the config's own output folder: T5X would go on from it, whatever the config says."""
+    value = config.value(config.owner(output_binding(config)))
+    steps = checkpoint_steps(value) if config.mode is Mode.TRAIN and isinstance(value, str) else []
+    return os.path.join(value, f"checkpoint_{steps[-1]}") if steps else None

@@ -1,0 +1,269 @@
+"""A run in its process: the object whose methods are the stages, sharing what they build.
+
+:func:`open_session` is what a worker calls.  Each stage returns a :class:`~t5x_harness.spec.StageResult` as JSON and
+never raises for what the user's config or code does wrong: that becomes findings, and the traceback goes to the log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.devices import force_cpu_devices
+from t5x_harness.mesh import install_mesh
+from t5x_harness.slices import get_slice
+from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
+from t5x_harness.t5x_runtime import Runtime, activate, find_runtime
+
+__all__ = ["Session", "open_session"]
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
+    """Makes the session of a run in this process; devices and runtime are fixed from here on.
+
+    Args:
+      argument: ``spec`` (a RunSpec as JSON), ``workspace`` (a folder for this run), and optionally ``runtime`` (a
+        Runtime as a mapping; found by the spec's choice otherwise) and ``log`` (path of the log, for messages).
+      progress: called with ``{"stage", "step", "of"}`` while a stage works.
+
+    Raises:
+      RuntimeChoiceError: the runtime that is asked for cannot be used here.
+      DevicesTooLate: this process already has other devices.
+      SliceError: there is no such slice.
+    """
+    spec = RunSpec.from_json(argument["spec"])
+    described = argument.get("runtime")
+    runtime = Runtime(**described) if described else find_runtime(spec.runtime)  # type: ignore[arg-type]
+    activate(runtime)
+    slice_ = get_slice(spec.slice)
+    force_cpu_devices(slice_.num_devices)
+    install_mesh(slice_)
+    return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
+
+
+class Session:
+    """The stages of one run, in order; what an earlier one built is used by the later ones.
+
+    A stage calls for the ones before it, so that each can be asked for alone; their results are theirs, and a stage
+    that stands on a failed one fails with the reason.
+    """
+
+    def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
+        from t5x_harness.execute.stage_report import StageReport
+
+        self._spec = spec
+        self._workspace = workspace
+        self._runtime = runtime
+        self._log = log
+        self._progress = progress
+        self._slice = get_slice(spec.slice)
+        self._report_cls = StageReport
+        self._model_dir = Path(spec.model_dir).absolute() if spec.model_dir else workspace / "model"
+        self._config: Any = None
+        self._resolved: Any = None
+        self._plan: Any = None
+        self._small: Any = None  # the run as it is executed
+        self._prepared_changes: list[Change] = []
+        self._trained: Any = None
+
+    def resolve(self) -> dict[str, Any]:
+        """Parses the config, builds what it names and samples its data."""
+        return self._stage(Stage.RESOLVE, self._resolve)
+
+    def plan(self) -> dict[str, Any]:
+        """Plans the run at full size, in shapes only."""
+        return self._stage(Stage.PLAN, self._plan_full_size)
+
+    def train(self) -> dict[str, Any]:
+        """Trains the shrunken config."""
+        return self._stage(Stage.TRAIN, self._train)
+
+    def eval(self) -> dict[str, Any]:
+        """Evaluates: an eval config by itself, a train config's last checkpoint otherwise."""
+        return self._stage(Stage.EVAL, self._eval)
+
+    def infer(self) -> dict[str, Any]:
+        """Infers: an infer config by itself, with a train config's last checkpoint otherwise."""
+        return self._stage(Stage.INFER, self._infer)
+
+    def mode(self) -> str:
+        """What the config binds: ``train``, ``eval`` or ``infer``, read without importing anything of the user's."""
+        from t5x_harness.lint.reader import read
+
+        program = read(self._spec, t5x_parent=self._t5x_parent)
+        return (self._spec.mode or program.mode or Mode.TRAIN).value
+
+    def artifacts(self) -> dict[str, Any]:
+        """What the run wrote, as the parts of a RunResult that come from its folder."""
+        from t5x_harness.execute.artifacts import checkpoints_in, json_lines, scalars_in
+
+        metrics = scalars_in(self._model_dir) if self._model_dir.is_dir() else {}
+        predictions = []
+        for part in ("eval", "infer"):
+            folder = self._workspace / part
+            if folder.is_dir():
+                metrics |= scalars_in(folder, f"{part}/")
+                predictions += json_lines(folder)
+        if not predictions and self._model_dir.is_dir():
+            predictions = json_lines(self._model_dir)
+        config = self._model_dir / "config.gin"
+        return {
+            "steps": self._trained.step if self._trained else 0,
+            "metrics": {tag: {str(step): value for step, value in steps.items()} for tag, steps in metrics.items()},
+            "checkpoints": [dataclasses.asdict(c) for c in checkpoints_in(self._model_dir)],
+            "predictions": predictions,
+            "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
+            "model_dir": str(self._model_dir),
+            "runtime": str(self._runtime),
+        }
+
+    @property
+    def _t5x_parent(self) -> Path:
+        return Path(self._runtime.location).parent
+
+    def _stage(self, stage: Stage, work: Callable[[Any], None]) -> dict[str, Any]:
+        """Runs one stage; everything that the user's config and code may raise becomes a finding."""
+        from t5x_harness.execute.errors import explain, log_traceback
+
+        report = self._report_cls(stage)
+        self._progress({"stage": stage.value, "step": 0, "of": 0})
+        try:
+            work(report)
+        except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
+            log_traceback(error)
+            program = None if self._config else self._read_program()
+            finding = explain(error, stage, self._config, program)
+            report.findings.append(self._with_log(finding))
+        return report.result().to_json()
+
+    def _with_log(self, finding: Finding) -> Finding:
+        if not self._log or finding.code != "RUN01":
+            return finding
+        return dataclasses.replace(finding, fix=f"see the traceback in {self._log}")
+
+    def _read_program(self) -> Any:
+        from t5x_harness.lint.reader import read
+
+        return read(self._spec, t5x_parent=self._t5x_parent)
+
+    def _resolve(self, report: Any) -> None:
+        from t5x_harness.execute import gin_config, sandbox
+        from t5x_harness.execute.resolve import resolve
+
+        if self._resolved is not None:
+            return
+        self._workspace.mkdir(parents=True, exist_ok=True)
+        self._set_up_seqio()
+        config = gin_config.parse(self._spec, self._t5x_parent)
+        self._config = config
+        earlier = sandbox.earlier_checkpoint(config)
+        if earlier:
+            owner = config.owner(sandbox.output_binding(config))
+            report.find(
+                "CKP03",
+                Severity.WARNING,
+                f"{earlier} exists: T5X goes on from it and reads no other checkpoint (here the run gets a folder of "
+                "its own)",
+                location=config.location(owner),
+                fix="use a new folder for a new run",
+                binding=owner.short,
+            )
+        self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace)
+        self._resolved = resolve(config, report)
+
+    def _set_up_seqio(self) -> None:
+        import seqio
+
+        if self._spec.tfds_data_dir:
+            seqio.set_tfds_data_dir_override(self._spec.tfds_data_dir)
+
+    def _plan_full_size(self, report: Any) -> None:
+        from t5x_harness.execute.plan import plan
+
+        self._need(self._resolved, self._resolve)
+        self._plan = plan(self._resolved, self._slice, report)
+
+    def _need(self, found: Any, stage: Callable[[Any], None]) -> None:
+        """Runs an earlier stage that nobody asked for; its findings stay its own."""
+        if found is None:
+            stage(self._report_cls(Stage.RESOLVE))
+
+    def _prepare(self, report: Any) -> Any:
+        """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be."""
+        from t5x_harness.execute.prepare import prepare
+
+        if self._small is None:
+            self._need(self._resolved, self._resolve)
+            if self._plan is None:
+                self._plan_full_size(self._report_cls(Stage.PLAN))
+            if self._plan is None:
+                raise RuntimeError("the slice has no mesh for this config; see the plan stage")
+            report.changes += self._prepared_changes
+            self._small = prepare(self._resolved, self._plan, self._spec, self._workspace, report)
+        return self._small
+
+    def _train(self, report: Any) -> None:
+        from t5x_harness.execute.datasets import few_examples
+        from t5x_harness.execute.train import train
+
+        small = self._prepare(report)
+        with few_examples(small.all_tasks, small.examples):
+            self._trained = train(
+                small.config,
+                self._model_dir,
+                small.first_step,
+                report,
+                lambda step: self._progress({"stage": "train", "step": step, "of": small.steps}),
+            )
+
+    def _eval(self, report: Any) -> None:
+        from t5x_harness.execute import evaluate
+        from t5x_harness.execute.datasets import few_examples
+
+        small = self._prepare(report)
+        with few_examples(small.all_tasks, small.examples):
+            if small.config.mode is Mode.EVAL:
+                evaluate.evaluate_config(small.config, small.role("dataset_cfg"), report)
+                return
+            checkpoint = self._checkpoint()
+            role = small.evaluated
+            output = self._workspace / "eval"
+            if small.has_metrics(role):
+                evaluate.evaluate_checkpoint(
+                    small.config, small.model, role, small.partitioner, checkpoint, output, report
+                )
+            else:
+                evaluate.teacher_forced(
+                    small.config, small.model, role, small.partitioner, small.shapes, checkpoint, output, report, 1
+                )
+
+    def _infer(self, report: Any) -> None:
+        from t5x_harness.execute import infer
+        from t5x_harness.execute.datasets import few_examples
+
+        small = self._prepare(report)
+        with few_examples(small.all_tasks, small.examples):
+            if small.config.mode is Mode.INFER:
+                role = small.role("dataset_cfg")
+                infer.infer_config(small.config, role, small.tasks(role), self._model_dir, report)
+                return
+            role = small.inferred
+            infer.infer_checkpoint(
+                small.model,
+                role,
+                small.tasks(role),
+                small.partitioner,
+                self._checkpoint(),
+                self._workspace / "infer",
+                report,
+            )
+
+    def _checkpoint(self) -> Path:
+        if self._trained is None or self._trained.checkpoint is None:
+            raise RuntimeError("training left no checkpoint to go on from")
+        path: Path = self._trained.checkpoint
+        return path

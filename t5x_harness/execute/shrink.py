@@ -1,0 +1,187 @@
+"""Makes a parsed config small: the least that still exercises mesh, packing, checkpoint, restore, eval and infer.
+
+The rules rebind values in gin's own tables after parsing, at the binding that holds the literal: where ``total_steps``
+is ``%TRAIN_STEPS`` the macro changes, so that a schedule that reads it shrinks with it.  What changed is returned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from t5x_harness.execute import sizes
+from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.spec import Change, Mode
+
+__all__ = ["Shrinker", "as_gin"]
+
+# The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
+_HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})
+_KV_HEADS = frozenset({"num_kv_heads", "num_key_value_heads", "n_kv_heads"})
+_HEAD_DIM = frozenset({"head_dim", "d_kv", "kv_dim", "key_dim"})
+_WIDTH = frozenset({"emb_dim", "embed_dim", "embedding_dim", "d_model", "hidden_size", "model_dim"})
+_MLP = frozenset({"mlp_dim", "d_ff", "intermediate_dim", "intermediate_size", "ffn_dim", "mlp_size"})
+_LAYERS = frozenset({"num_layers", "n_layers", "num_encoder_layers", "num_decoder_layers", "num_hidden_layers"})
+
+_FEW_HEADS = 8
+_HEAD_TARGET = 8
+_WIDTH_TARGET = 32
+_MLP_TARGET = 64
+
+
+def as_gin(value: Any) -> str:
+    """A value as gin text."""
+    return repr(value)
+
+
+@dataclasses.dataclass
+class Shrinker:
+    """Applies the rules to one config.
+
+    Attributes:
+      config: what to shrink.
+      axes: the mesh of the slice.
+      first_step: the step of the checkpoint that the run starts from.
+      vocabulary: ids that the run's vocabularies can produce; None if unknown.
+      changes: what was changed so far.
+      reshapes_model: whether a change alters the shapes of the model's parameters.
+    """
+
+    config: GinConfig
+    axes: sizes.Axes
+    first_step: int = 0
+    vocabulary: int | None = None
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    reshapes_model: bool = False
+
+    def shrink(self) -> None:
+        """Applies every rule."""
+        self._model()
+        self._lengths()
+        self._batches()
+        if self.config.mode is Mode.TRAIN:
+            self._steps()
+
+    def rebind(self, key: BindingKey, value: Any, why: str = "shrink") -> bool:
+        """Changes the literal behind a binding and notes it; no change if the value is the same."""
+        owner = self.config.owner(key)
+        before = self.config.value(owner)
+        if type(before) is type(value) and before == value:
+            return False
+        self.config.bind(owner, value)
+        self.changes.append(Change(owner.short, as_gin(before), as_gin(value), why))
+        return True
+
+    def _integers(self, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:
+        """The literal integers bound under one of some names, as a parameter or as a macro, each once."""
+        seen = set()
+        for key, _ in self.config.items():
+            name = key.scope.split("/")[-1] if key.is_macro else key.parameter
+            owner = self.config.owner(key)
+            value = self.config.value(owner)
+            if name.lower() in names and owner not in seen and isinstance(value, int) and not isinstance(value, bool):
+                seen.add(owner)
+                yield owner, value
+
+    def _model(self) -> None:
+        kv_heads = max((n for _, n in self._integers(_KV_HEADS)), default=1)
+        heads = {
+            n: n if n <= _FEW_HEADS else sizes.small_heads(n, self.axes, kv_heads) for _, n in self._integers(_HEADS)
+        }
+        head_dims = {n: sizes.small_width(n, _HEAD_TARGET, sizes.Axes(1, 1)) for _, n in self._integers(_HEAD_DIM)}
+        joined = {h * d: heads[h] * head_dims[d] for h in heads for d in head_dims}
+        for key, n in list(self._integers(_HEADS)):
+            self._reshape(key, heads[n])
+        for key, n in list(self._integers(_HEAD_DIM)):
+            self._reshape(key, head_dims[n])
+        for names, target in ((_WIDTH, _WIDTH_TARGET), (_MLP, _MLP_TARGET)):
+            for key, n in list(self._integers(names)):
+                # Models that derive the head size from the width need the heads to divide it still.
+                divides = math.lcm(*(small for h, small in heads.items() if n % h == 0)) if names is _WIDTH else 1
+                small = sizes.small_width(n, target, self.axes, divides)
+                exact = joined.get(n) if names is _WIDTH else None
+                fits = exact is not None and exact % self.axes.dividing(n) == 0
+                self._reshape(key, exact if fits and exact is not None else small)
+        for key, n in list(self._integers(_LAYERS)):
+            self._reshape(key, min(n, sizes.LAYERS))
+        if self.vocabulary is not None:
+            for key, n in list(self._integers(frozenset({"vocab_size", "num_embeddings"}))):
+                self._reshape(key, sizes.small_vocabulary(n, self.vocabulary, self.axes))
+
+    def _reshape(self, key: BindingKey, value: int) -> None:
+        before = self.config.value(self.config.owner(key))
+        if value < before and self.rebind(key, value):
+            self.reshapes_model = True
+
+    def _lengths(self) -> None:
+        for key, _ in list(self.config.items()):
+            lengths = self.config.value(self.config.owner(key))
+            plain = isinstance(lengths, dict) and all(type(n) is int for n in lengths.values())
+            if key.parameter == "task_feature_lengths" and plain:
+                self.rebind(key, sizes.small_lengths(lengths))
+
+    def _batches(self) -> None:
+        microbatches = self.config.find("num_microbatches")
+        parts = self.config.value(self.config.owner(microbatches)) if microbatches else None
+        if microbatches and isinstance(parts, int) and parts > 2 and parts % 2 == 0:
+            self.rebind(microbatches, 2)
+            parts = 2
+        for key, _ in list(self.config.items()):
+            batch = self.config.value(self.config.owner(key))
+            if key.parameter == "batch_size" and type(batch) is int:
+                self.rebind(key, sizes.small_batch(batch, self.axes, parts if isinstance(parts, int) and parts else 1))
+
+    def _steps(self) -> None:
+        entry = self.config.entry
+        total = BindingKey("", entry, "total_steps")
+        relative = BindingKey("", entry, "relative_steps")
+        before = self.config.value(self.config.owner(total))
+        wanted = self.config.value(self.config.owner(relative)) if self.config.is_bound(relative) else None
+        if isinstance(wanted, int) and wanted:
+            steps = min(wanted, sizes.STEPS)
+            self.rebind(relative, steps)
+        elif isinstance(before, int):
+            steps = min(before - self.first_step, sizes.STEPS)
+            macro = self.config.owner(total)
+            if self.rebind(total, self.first_step + steps):
+                self._schedules(macro, before, self.first_step + steps)
+        else:
+            return
+        half = max(1, steps // 2)
+        for key, value in (
+            (BindingKey("", entry, "eval_period"), half),
+            (self.config.find("period", "SaveCheckpointConfig"), half),
+            (BindingKey("", entry, "gc_period"), half),
+            (BindingKey("", entry, "eval_steps"), 2),
+        ):
+            self._at_most(key, value)
+        self.rebind(BindingKey("", entry, "stats_period"), 1)
+        listed = self.config.find("checkpoint_steps", "SaveCheckpointConfig")
+        if listed and self.config.value(self.config.owner(listed)):
+            self.rebind(listed, [self.first_step + half, self.first_step + steps])
+
+    def _at_most(self, key: BindingKey | None, most: int) -> None:
+        value = self.config.value(self.config.owner(key)) if key else None
+        if key and isinstance(value, int) and value > most:
+            self.rebind(key, most)
+
+    def _schedules(self, macro: BindingKey, before: int, after: int) -> None:
+        """Scales the steps of every schedule that reads the train steps, so that its parts keep their order."""
+        if not macro.is_macro:
+            return
+        readers = {
+            (key.scope, key.selector)
+            for key, value in self.config.items()
+            if f"%{macro.scope}" in self.config.references(value)
+            and not key.is_macro
+            and key.selector != self.config.entry
+        }
+        for key, _ in list(self.config.items()):
+            owner = self.config.owner(key)
+            value = self.config.value(owner)
+            if (key.scope, key.selector) not in readers or owner == macro or "steps" not in key.parameter:
+                continue
+            if type(value) is int:
+                self.rebind(key, sizes.steps_in_proportion(value, before, after))

@@ -1,0 +1,108 @@
+"""How small each number of a config may become and still stand for the original: arithmetic only.
+
+Every function keeps what the mesh and T5X check: what divided the original divides the result, and a value at or below
+its target stays as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+__all__ = [
+    "LAYERS",
+    "LONGEST",
+    "STEPS",
+    "Axes",
+    "small_batch",
+    "small_heads",
+    "small_lengths",
+    "small_vocabulary",
+    "small_width",
+    "steps_in_proportion",
+]
+
+LAYERS = 2
+"""The first layer and one that is not the first: position biases and parameter names differ between them."""
+
+LONGEST = 64
+"""Tokens of the longest feature."""
+
+SHORTEST = 16
+"""Tokens that any feature keeps: below, span corruption has no room for its sentinels."""
+
+STEPS = 4
+"""Train steps: two periods of two, so that a checkpoint and an eval happen in the middle and at the end."""
+
+LARGE_VOCABULARY = 65_536
+
+
+@dataclasses.dataclass(frozen=True)
+class Axes:
+    """Devices along the mesh's axes."""
+
+    data: int
+    model: int
+
+    def dividing(self, value: int) -> int:
+        """The largest product of axes that divides a value: what a smaller value must stay divisible by."""
+        return next(n for n in (self.data * self.model, max(self.data, self.model), self.model, 1) if value % n == 0)
+
+
+def _multiple_of(factor: int, at_least: int) -> int:
+    return factor * max(1, math.ceil(at_least / factor))
+
+
+def small_heads(heads: int, axes: Axes, kv_heads: int = 1) -> int:
+    """Attention heads: at least 2, divisible by the model axis and the key-value heads if the original was."""
+    factor = math.lcm(axes.model if heads % axes.model == 0 else 1, kv_heads if heads % kv_heads == 0 else 1)
+    return min(heads, _multiple_of(factor, 2))
+
+
+def small_width(width: int, target: int, axes: Axes, multiple_of: int = 1) -> int:
+    """A model dimension near ``target``, divisible by what divided the original.
+
+    Args:
+      width: the original.
+      target: what to aim at, in elements.
+      axes: the mesh; two-dimensional parameter sharding cuts widths by the data axis too.
+      multiple_of: what else must divide the result, where it relates to another width.
+    """
+    factor = math.lcm(axes.dividing(width), multiple_of)
+    return min(width, _multiple_of(factor, target))
+
+
+def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
+    """Feature lengths scaled together, so that the longest is 64 tokens and none falls below 16."""
+    longest = max(lengths.values(), default=0)
+    if longest <= LONGEST:
+        return dict(lengths)
+    factor = LONGEST / longest
+    return {name: min(n, max(SHORTEST, math.ceil(n * factor))) for name, n in lengths.items()}
+
+
+def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
+    """The least batch that every data position and every microbatch gets a part of, as in the original."""
+    if batch % axes.data or batch % microbatches:
+        return batch  # the plan refuses it; a smaller one must not hide that
+    each_full = (batch // microbatches) % axes.data == 0
+    return min(batch, axes.data * microbatches if each_full else math.lcm(axes.data, microbatches))
+
+
+def small_vocabulary(size: int, real: int, axes: Axes) -> int:
+    """The embedding's rows: the original unless it is large and the real vocabulary needs far fewer.
+
+    Args:
+      size: rows of the original.
+      real: ids that the vocabularies can produce.
+      axes: the mesh.
+    """
+    if size <= LARGE_VOCABULARY:
+        return size
+    return min(size, _multiple_of(math.lcm(128, axes.dividing(size)), real))
+
+
+def steps_in_proportion(value: int, before: int, after: int) -> int:
+    """A schedule's number of steps, scaled as the train steps were; at least 1 if it was."""
+    return value if value <= 0 or before <= 0 else max(1, value * after // before)

@@ -1,0 +1,67 @@
+"""What a stage collects while it works, before it becomes a :class:`~t5x_harness.spec.StageResult`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from t5x_harness.spec import Change, Finding, Location, Outcome, Severity, Stage, StageResult
+
+__all__ = ["StageReport"]
+
+
+@dataclasses.dataclass
+class StageReport:
+    """The growing result of one stage; see :class:`~t5x_harness.spec.StageResult` for the parts."""
+
+    stage: Stage
+    facts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+    not_checked: list[str] = dataclasses.field(default_factory=list)
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    exercised: int = 0
+    started: float = dataclasses.field(default_factory=time.monotonic)
+
+    def fact(self, name: str, value: object) -> None:
+        """Notes something established, in the order to show it."""
+        self.facts.append((name, str(value)))
+
+    def find(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        *,
+        location: Location | None = None,
+        fix: str | None = None,
+        binding: str | None = None,
+    ) -> None:
+        """Adds a finding of this stage; the same one twice counts once."""
+        finding = Finding(code, severity, self.stage, message, location, fix, binding)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error was found."""
+        return any(f.severity is Severity.ERROR for f in self.findings)
+
+    def result(self) -> StageResult:
+        """The stage's result; a stage without an error that did no work fails, as it proved nothing."""
+        if not self.failed and self.exercised == 0:
+            self.find(
+                "RUN02",
+                Severity.ERROR,
+                f"{self.stage} did no work, so nothing is proved",
+                fix="give the stage steps or examples to work on",
+            )
+        return StageResult(
+            stage=self.stage,
+            outcome=Outcome.FAILED if self.failed else Outcome.PASSED,
+            findings=tuple(self.findings),
+            facts=tuple(self.facts),
+            not_checked=tuple(self.not_checked),
+            changes=tuple(self.changes),
+            exercised=self.exercised,
+            seconds=round(time.monotonic() - self.started, 3),
+        )

@@ -1,0 +1,151 @@
+"""The shapes and shardings of a run's train state, without an array: what plan and the stand-in checkpoints work on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from flax import traverse_util
+from t5x import utils
+
+__all__ = ["Leaf", "StateShapes", "model_inputs", "state_shapes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One array of the train state.
+
+    Attributes:
+      path: its name in a checkpoint, such as ``target/encoder/layers_0/mlp/wi/kernel``.
+      shape: dimensions.
+      dtype: element type.
+      spec: for each dimension the mesh axes that cut it; shorter than the shape where the rest is whole.
+      names: logical axis names, as long as they are known.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    spec: tuple[Any, ...]
+    names: tuple[str | None, ...]
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    def cuts(self, mesh: Mapping[str, int]) -> Iterator[tuple[int, int, int, str]]:
+        """Every cut dimension: index, size, parts, and the mesh axes' names."""
+        for index, (size, axes) in enumerate(zip(self.shape, self.spec, strict=False)):
+            names = axes if isinstance(axes, tuple) else (axes,) if axes else ()
+            parts = math.prod(mesh[name] for name in names)
+            if parts > 1:
+                yield index, size, parts, " x ".join(names)
+
+    def device_bytes(self, mesh: Mapping[str, int]) -> int:
+        """Bytes on each device."""
+        elements = list(self.shape)
+        for index, size, parts, _ in self.cuts(mesh):
+            elements[index] = math.ceil(size / parts)
+        return math.prod(elements) * self.dtype.itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class StateShapes:
+    """A train state as shapes.
+
+    Attributes:
+      initializer: T5X's TrainStateInitializer, which made it.
+      leaves: its arrays.
+    """
+
+    initializer: Any
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def parameters(self) -> tuple[Leaf, ...]:
+        """The arrays of the model."""
+        return tuple(leaf for leaf in self.leaves if leaf.path.startswith("target/"))
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of the model's arrays."""
+        return sum(leaf.size for leaf in self.parameters)
+
+    def device_bytes(self, mesh: Mapping[str, int]) -> int:
+        """Bytes of the whole state on each device."""
+        return sum(leaf.device_bytes(mesh) for leaf in self.leaves)
+
+
+def model_inputs(
+    model: Any, lengths: Mapping[str, int], batch: int, pack: bool
+) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    """The shapes and types of the model's inputs, from its feature converter.
+
+    Raises:
+      Exception: the converter does not take these lengths.
+    """
+    converter = model.FEATURE_CONVERTER_CLS(pack=pack)
+    features = converter.MODEL_FEATURES
+    wanted = converter.get_model_feature_lengths(lengths)
+    packing = getattr(converter, "PACKING_FEATURE_DTYPES", None) or {}
+    shapes = {name: (batch, length) for name, length in wanted.items()}
+    types = {}
+    for name in wanted:
+        dtype = getattr(features.get(name), "dtype", None) or packing.get(name) or "int32"
+        types[name] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    return shapes, types
+
+
+def state_shapes(
+    model: Any,
+    partitioner: Any,
+    inputs: tuple[Mapping[str, tuple[int, ...]], Mapping[str, Any]],
+    *,
+    with_optimizer: bool,
+    initializer_cls: Any = None,
+) -> StateShapes:
+    """Traces the model's initialisation for shapes only.
+
+    Args:
+      model: T5X's model.
+      partitioner: T5X's partitioner on the slice's mesh.
+      inputs: what :func:`model_inputs` gives.
+      with_optimizer: whether the optimizer's state belongs to it, as in training.
+      initializer_cls: the config's own TrainStateInitializer, if it has one.
+    """
+    initializer = (initializer_cls or utils.TrainStateInitializer)(
+        optimizer_def=model.optimizer_def if with_optimizer else None,
+        init_fn=model.get_initial_variables,
+        input_shapes=inputs[0],
+        input_types=inputs[1],
+        partitioner=partitioner,
+    )
+    shapes = initializer.global_train_state_shape
+    axes = _flat(initializer.train_state_axes)
+    names = _flat(partitioner.get_logical_axes(shapes))
+    leaves = []
+    for path, value in _flat(shapes).items():
+        if hasattr(value, "shape"):
+            logical = names.get(path)
+            leaves.append(
+                Leaf(path, tuple(value.shape), np.dtype(value.dtype), tuple(axes.get(path) or ()), tuple(logical or ()))
+            )
+    return StateShapes(initializer, tuple(leaves))
+
+
+def _flat(state: Any) -> dict[str, Any]:
+    """A train state's checkpoint names and values."""
+    tree = state.state_dict()
+    flat: dict[str, Any] = traverse_util.flatten_dict(
+        jax.tree.map(lambda x: x, dict(tree), is_leaf=_is_leaf), keep_empty_nodes=False, sep="/"
+    )
+    return flat
+
+
+def _is_leaf(value: Any) -> bool:
+    return value is None or isinstance(value, jax.sharding.PartitionSpec)

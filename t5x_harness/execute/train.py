@@ -1,0 +1,189 @@
+"""The train stage: T5X's own ``train`` on the shrunken config, then a look at what it left."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gin
+import jax
+import numpy as np
+from flax import traverse_util
+from t5x import checkpoints
+from t5x import train as train_module
+
+from t5x_harness.execute.artifacts import checkpoints_in, not_finite, scalars_in
+from t5x_harness.execute.gin_config import GinConfig
+from t5x_harness.execute.stage_report import StageReport
+from t5x_harness.spec import Severity
+
+__all__ = ["Trained", "train"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What training left.
+
+    Attributes:
+      step: the last step.
+      checkpoint: the folder of the last checkpoint; None if none was written.
+      scalars: by TensorBoard folder and tag, then step.
+    """
+
+    step: int
+    checkpoint: Path | None
+    scalars: dict[str, dict[int, float]]
+
+
+def train(
+    config: GinConfig,
+    model_dir: Path,
+    first_step: int,
+    report: StageReport,
+    on_step: Callable[[int], None],
+) -> Trained:
+    """Trains, and checks that the losses are finite and the last checkpoint holds the final state.
+
+    Args:
+      config: the shrunken config, its output folder bound.
+      model_dir: that folder.
+      first_step: the step that training starts from.
+      report: gets facts, findings and the number of steps done.
+      on_step: called with the number of steps done after each.
+
+    Raises:
+      Exception: what T5X raises.
+    """
+    counter = _Counter(on_step)
+    entry = gin.get_configurable(train_module.train)
+    trainer_cls = config.build("trainer_cls")
+    watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
+    step, state = entry(**watched)
+    jax.block_until_ready(jax.tree.leaves(state))
+    step = int(step)
+    report.exercised = max(0, step - first_step)
+    scalars = scalars_in(model_dir)
+    _losses(scalars, first_step, step, report)
+    written = checkpoints_in(model_dir)
+    report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
+    if not written:
+        report.not_checked.append("saving and restoring: the config writes no checkpoint")
+        return Trained(step, None, scalars)
+    last = written[-1]
+    if last.step != step:
+        report.find(
+            "RUN03",
+            Severity.ERROR,
+            f"the last checkpoint is of step {last.step}, and training ended at step {step}",
+            fix="let the checkpoint period or checkpoint_steps end at the last step",
+        )
+    else:
+        _restores(config, state, model_dir, step, report)
+    return Trained(step, Path(last.path), scalars)
+
+
+class _Counter:
+    """Counts the batches that a trainer takes: one for each train step."""
+
+    def __init__(self, on_step: Callable[[int], None]) -> None:
+        self._on_step = on_step
+        self._steps = itertools.count(1)
+
+    def watch(self, trainer_cls: Any) -> Callable[..., Any]:
+        """The same trainer, whose train loop is seen through the batches it draws."""
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            trainer = trainer_cls(*args, **kwargs)
+            inner = trainer.train
+
+            def watched(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
+                return inner(_Watched(batch_iter, self._taken), *rest, **options)
+
+            trainer.train = watched
+            return trainer
+
+        return make
+
+    def _taken(self) -> None:
+        self._on_step(next(self._steps))
+
+
+class _Watched:
+    """An iterator that tells when a batch is taken and is otherwise the one it wraps."""
+
+    def __init__(self, inner: Iterator[Any], taken: Callable[[], None]) -> None:
+        self._inner = inner
+        self._taken = taken
+
+    def __iter__(self) -> _Watched:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._inner)
+        self._taken()
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report: StageReport) -> None:
+    losses = scalars.get("train/loss", {})
+    if not losses:
+        report.not_checked.append("the loss: training wrote no train/loss")
+        return
+    report.fact("loss", f"{losses[min(losses)]:.4g} at step {min(losses)}, {losses[max(losses)]:.4g} at {max(losses)}")
+    for tag in [t for t in scalars if t.endswith("/loss")]:
+        if bad := not_finite(scalars, tag):
+            report.find(
+                "RUN04",
+                Severity.ERROR,
+                f"{tag} is {scalars[tag][bad[0]]} at step {bad[0]}",
+                fix="lower the learning rate, or look for a division by zero in the model",
+            )
+    evals = sorted(t.split("/")[1] for t in scalars if t.startswith("training_eval/") and t.endswith("/loss"))
+    report.fact("teacher-forced eval", ", ".join(evals) or "none")
+
+
+def _restores(config: GinConfig, state: Any, model_dir: Path, step: int, report: StageReport) -> None:
+    """Restores the last checkpoint with the runtime's own manager and compares it leaf by leaf."""
+    partitioner = config.build("partitioner")
+    save = config.build("checkpoint_cfg").save
+    manager = checkpoints.OrbaxCheckpointManagerInterface(str(model_dir), state, partitioner, save_dtype=save.dtype)
+    restored = _leaves(manager.restore(step=step))
+    manager.close()
+    expected = _leaves(state)
+    if save.state_transformation_fns:
+        report.not_checked.append("the saved state leaf by leaf: the config transforms it while saving")
+        return
+    different = sorted(set(expected) ^ set(restored)) or [
+        path for path, value in expected.items() if not _same(value, restored[path], save.dtype)
+    ]
+    if different:
+        report.find(
+            "RUN05",
+            Severity.ERROR,
+            f"{different[0]}{f' and {len(different) - 1} more arrays' if different[1:] else ''} of checkpoint_{step} "
+            "restored differs from the state that training returned",
+            fix="look at the config's own checkpointer or state transformations",
+        )
+    else:
+        report.fact("restored", f"checkpoint_{step}: {len(expected)} arrays equal to the final state")
+
+
+def _leaves(state: Any) -> dict[str, Any]:
+    flat: dict[str, Any] = traverse_util.flatten_dict(dict(state.state_dict()), sep="/")
+    return {path: value for path, value in flat.items() if hasattr(value, "shape")}
+
+
+def _same(ours: Any, stored: Any, dtype: str | None) -> bool:
+    """Whether a stored array is ours, at the precision that it was saved in."""
+    a, b = np.asarray(ours), np.asarray(stored)
+    if a.shape != b.shape:
+        return False
+    if dtype and jax.numpy.issubdtype(a.dtype, np.floating):
+        a, b = (np.asarray(jax.numpy.asarray(x, dtype)) for x in (a, b))
+    return bool(np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)))
