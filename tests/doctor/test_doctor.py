@@ -1,0 +1,237 @@
+"""The doctor finds each clash, gives its mend, and is quiet about what is well."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5x_harness.doctor import Check, Environment, Finding, Installed, diagnose
+from t5x_harness.doctor.clashes import RIVALS
+from t5x_harness.doctor.command import as_json, as_table
+from t5x_harness.doctor.environment import required
+from t5x_harness.spec import Severity
+from t5x_harness.t5x_runtime import Runtime
+
+EMBEDDED = Runtime("embedded", "0.1.0", "/lib/t5x_harness/embedded/t5x", "no T5X is installed")
+INSTALLED = Runtime("installed", "0.0.0, commit cc342d419ec3", "/src/t5x/t5x", "editable install")
+
+# A set that works: what the recorded behaviour was made with, and what lies underneath.
+CLEAN = {
+    "jax": ("0.10.2", ["jaxlib<=0.10.2,>=0.10.2", "numpy>=2.0", "jax-cuda>=1; extra == 'cuda'"]),
+    "jaxlib": ("0.10.2", ["numpy>=2.0"]),
+    "flax": ("0.12.8", ["jax>=0.10.0"]),
+    "optax": ("0.2.8", ["jax>=0.5"]),
+    "orbax-checkpoint": ("0.12.8", []),
+    "clu": ("0.0.12", []),
+    "seqio": ("0.0.20", ["tensorflow-text", "jax"]),
+    "tensorflow-datasets": ("4.9.10", []),
+    "tensorflow": ("2.21.0", ["protobuf<8,>=6.31", "numpy>=1.26"]),
+    "tensorflow-text": ("2.21.1", ["tensorflow<2.22,>=2.21"]),
+    "sentencepiece": ("0.2.1", []),
+    "sacrebleu": ("2.6.0", []),
+    "numpy": ("2.4.6", []),
+    "protobuf": ("7.36.2", []),
+    "t5": ("0.9.4", ["seqio-nightly", "tfds-nightly", "tensorflow-text"]),
+}
+Metadata = dict[str, tuple[str, list[str]]]
+
+
+def write(folder: Path, metadata: Metadata) -> None:
+    """Writes distributions' metadata into a folder, as an installer does."""
+    for name, (version, requires) in metadata.items():
+        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        lines = [f"Requires-Dist: {r}" for r in requires]
+        (info / "METADATA").write_text(
+            "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines])
+        )
+
+
+def environment(metadata: Metadata, runtime: Runtime = EMBEDDED) -> Environment:
+    """The same, without a file system."""
+    found = tuple(Installed(name, version, "/lib", tuple(r)) for name, (version, r) in metadata.items())
+    recorded = Environment.read([], EMBEDDED, {}).recorded
+    return Environment(found, runtime, recorded=recorded)
+
+
+def findings(environment_: Environment) -> dict[str, tuple[Finding, ...]]:
+    return {d.code: d.findings for d in diagnose(environment_) if d.findings}
+
+
+def only(environment_: Environment, code: str) -> Finding:
+    found = findings(environment_)
+    assert list(found) == [code], found
+    [finding] = found[code]
+    return finding
+
+
+def test_a_set_that_works_is_quiet(tmp_path: Path) -> None:
+    write(tmp_path, CLEAN)
+    read = Environment.read([str(tmp_path)], EMBEDDED, {})
+    assert {d.name for d in read.distributions} == set(CLEAN)
+    assert findings(read) == {}
+    assert {d.status for d in diagnose(read)} == {"ok"}
+
+
+@pytest.mark.parametrize(("kept", "rival"), RIVALS)
+def test_both_of_a_pair_are_found_with_who_asked_for_the_rival(tmp_path: Path, kept: str, rival: str) -> None:
+    write(tmp_path, {**CLEAN, rival: (CLEAN[kept][0], [])})
+    finding = only(Environment.read([str(tmp_path)], EMBEDDED, {}), "ENV01")
+    assert finding.severity == "error"
+    assert finding.message.startswith(f"{kept} {CLEAN[kept][0]} and {rival} {CLEAN[kept][0]} are both installed")
+    assert finding.fix.startswith(
+        f"python -m pip uninstall -y {rival} {kept} && python -m pip install --no-deps '{kept}"
+    )
+    if rival.endswith("nightly"):
+        assert f"(t5 0.9.4 requires {rival})" in finding.message
+        assert "pip install --no-deps t5==0.9.4" in finding.fix
+
+
+def test_the_mend_names_the_version_of_the_record() -> None:
+    fix = only(environment({**CLEAN, "seqio-nightly": ("0.0.18.dev1", [])}), "ENV01").fix
+    assert "python -m pip install --no-deps 'seqio==0.0.20'" in fix
+
+
+def test_a_rival_alone_is_a_warning() -> None:
+    alone = {n: v for n, v in CLEAN.items() if n != "tensorflow"} | {"tensorflow-cpu": ("2.21.0", [])}
+    finding = only(environment(alone), "ENV01")
+    assert finding.severity == "warning"
+    assert finding.message.startswith("tensorflow-cpu 2.21.0 stands in for tensorflow;")
+
+
+def test_the_placeholder_is_known_by_its_contents(tmp_path: Path) -> None:
+    write(tmp_path / "placeholder", {**CLEAN, "t5x": ("0.0.0", [])})
+    finding = only(Environment.read([str(tmp_path / "placeholder")], EMBEDDED, {}), "ENV05")
+    assert finding.message == f"t5x 0.0.0 in {tmp_path}/placeholder is PyPI's placeholder and holds no T5X"
+    assert finding.fix.startswith("python -m pip uninstall -y t5x;")
+
+    # T5X itself has the same version.
+    write(tmp_path / "real", {**CLEAN, "t5x": ("0.0.0", [])})
+    (tmp_path / "real" / "t5x").mkdir()
+    assert findings(Environment.read([str(tmp_path / "real")], INSTALLED, {})) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "asking", "asked"),
+    [
+        ("jaxlib", "0.9.0", "jax 0.10.2", "jaxlib<=0.10.2,>=0.10.2"),
+        ("protobuf", "5.29.0", "tensorflow 2.21.0", "protobuf<8,>=6.31"),
+        ("numpy", "1.26.4", "jax 0.10.2", "numpy>=2.0"),
+    ],
+)
+def test_versions_that_refuse_each_other_are_found(changed: str, version: str, asking: str, asked: str) -> None:
+    found = findings(environment({**CLEAN, changed: (version, CLEAN[changed][1])}))
+    assert list(found) == ["ENV03"]
+    assert found["ENV03"][0] == Finding(
+        Severity.ERROR, f"{asking} requires {asked}, but {version} is installed", f"python -m pip install '{asked}'"
+    )
+
+
+def test_versions_off_the_record_are_errors_for_the_embedded_t5x_only() -> None:
+    off = {**CLEAN, "seqio": ("0.0.18", [])}
+    embedded, installed = only(environment(off), "ENV04"), only(environment(off, INSTALLED), "ENV04")
+    assert (embedded.severity, installed.severity) == ("error", "warning")
+    assert embedded.message == (
+        "seqio 0.0.18 is installed, but the recorded behaviour was made with seqio==0.0.20,"
+        " and the embedded T5X is written for that"
+    )
+    assert installed.message.endswith("numbers may differ from the record")
+    assert embedded.fix == installed.fix == "python -m pip install 'seqio==0.0.20'"
+
+
+def test_what_is_missing_is_named_and_nothing_at_all_is_a_warning() -> None:
+    without = only(environment({n: v for n, v in CLEAN.items() if n != "sacrebleu"}), "ENV04")
+    assert (without.severity, without.message) == ("error", "sacrebleu is not installed, and runs need it")
+    bare = only(environment({"pytest": ("9.0.0", [])}), "ENV04")
+    assert (bare.severity, bare.fix) == ("warning", "python -m pip install 't5x-harness[t5x]'")
+
+
+def test_a_distribution_recorded_twice_is_found(tmp_path: Path) -> None:
+    write(tmp_path, CLEAN)
+    write(tmp_path, {"flax": ("0.12.9", [])})
+    finding = only(Environment.read([str(tmp_path)], EMBEDDED, {}), "ENV02")
+    assert finding.message.startswith(f"flax is recorded with versions 0.12.8, 0.12.9 in {tmp_path}")
+
+
+def test_the_same_distribution_in_two_folders_counts_once(tmp_path: Path) -> None:
+    """A later folder of the import path is shadowed by an earlier one, as it is for imports."""
+    write(tmp_path / "first", CLEAN)
+    write(tmp_path / "second", {"jaxlib": ("0.4.1", [])})
+    assert findings(Environment.read([str(tmp_path / "first"), str(tmp_path / "second")], EMBEDDED, {})) == {}
+
+
+def test_an_old_jax_cannot_force_devices() -> None:
+    old = {**CLEAN, "jax": ("0.4.30", []), "flax": ("0.12.8", []), "optax": ("0.2.8", [])}
+    found = findings(environment(old, INSTALLED))
+    assert found["ENV07"][0].message.startswith("jax 0.4.30 cannot be given a number of CPU devices")
+
+
+def test_variables_that_runs_replace_are_said() -> None:
+    changed = dataclasses.replace(environment(CLEAN), variables={"JAX_PLATFORMS": "tpu"})
+    [devices] = [d for d in diagnose(changed) if d.code == "ENV07"]
+    assert devices.summary.endswith("runs replace JAX_PLATFORMS=tpu")
+
+
+@given(st.sets(st.sampled_from([rival for _, rival in RIVALS])), st.sets(st.sampled_from(sorted(CLEAN))), st.booleans())
+def test_each_clash_is_found_and_nothing_else(rivals: set[str], removed: set[str], placeholder: bool) -> None:
+    metadata = {n: v for n, v in CLEAN.items() if n not in removed} | {r: ("1.0", []) for r in rivals}
+    base = environment(metadata, INSTALLED)
+    looked_at = dataclasses.replace(base, placeholders=(Installed("t5x", "0.0.0", "/lib"),) if placeholder else ())
+    found = findings(looked_at)
+    assert len(found.get("ENV01", ())) == len(rivals)
+    assert {f.severity for f in found.get("ENV01", ())} == {
+        "warning" if kept in removed else "error" for kept, rival in RIVALS if rival in rivals
+    }
+    assert ("ENV05" in found) == placeholder
+    needed = {r.name for r in required(looked_at.recorded, "t5x")}
+    stand_ins = {kept for kept, rival in RIVALS if rival in rivals}
+    missing = {f.message.partition(" ")[0] for f in found.get("ENV04", ()) if "is not installed" in f.message}
+    if len(needed & removed - stand_ins) < len(needed):
+        assert missing == needed & removed - stand_ins
+    assert "ENV03" not in found
+    assert all(f.fix.startswith("python -m pip ") for fs in found.values() for f in fs)
+
+
+def test_table_and_json_say_the_same() -> None:
+    diagnoses = diagnose(environment({**CLEAN, "seqio-nightly": ("0.0.19", []), "sacrebleu": ("1.0", [])}))
+    table, value = as_table(diagnoses), json.loads(as_json(diagnoses))
+    assert value["ok"] is False
+    assert [c["code"] for c in value["checks"]] == [c.code for c in Check.all()]
+    for check in value["checks"]:
+        assert f"{check['status']:8}{check['code']}" in table
+        for finding in check["findings"]:
+            assert f"{finding['severity']}: {finding['message']}\n        mend: {finding['fix']}" in table
+    assert table.endswith("2 errors, 0 warnings")
+
+
+def test_two_checks_cannot_share_a_code() -> None:
+    with pytest.raises(TypeError, match="has code ENV01, which OverwrittenPackages has already"):
+        type("Another", (Check,), {"code": "ENV01", "title": "x"})
+
+
+MAIN = (
+    "import argparse, sys; from t5x_harness import doctor;"
+    "parser = argparse.ArgumentParser(); doctor.add_arguments(parser);"
+    "status = doctor.run(parser.parse_args());"
+    "assert not [m for m in ('jax', 'numpy', 'tensorflow', 't5x') if m in sys.modules];"
+    "sys.exit(status)"
+)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_the_command_examines_its_own_environment_without_importing_it(tmp_path: Path, form: str) -> None:
+    write(tmp_path, {"seqio": ("0.0.20", []), "seqio-nightly": ("0.0.19", [])})
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "--format", form],
+        check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "seqio 0.0.20 and seqio-nightly 0.0.19 are both installed" in done.stdout
+    assert "T5X in use" in done.stdout

@@ -1,0 +1,160 @@
+"""`t5x-harness exec -- COMMAND` runs any command with the harness's t5x, devices and mesh."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.exec_command import exec_environment
+from t5x_harness.slices import get_slice
+from t5x_harness.t5x_runtime import find_runtime
+
+MAIN = (
+    "import argparse, sys; from t5x_harness import exec_command;"
+    "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
+    "sys.exit(exec_command.run(parser.parse_args()))"
+)
+EXEC = (sys.executable, "-c", MAIN)
+
+
+def run_exec(
+    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*EXEC, *arguments], check=False, capture_output=True, text=True, cwd=cwd, env=env, timeout=120
+    )
+
+
+def test_python_finds_t5x_and_the_devices(machine) -> None:
+    program = "import os, t5x, jax; print(t5x.__file__, jax.device_count(), jax.devices()[0].platform)"
+    done = machine.run(program, before=(*EXEC, "--slice", "v4-8", "--"))
+    file, count, platform = done.stdout.split()
+    assert file.endswith("embedded/t5x/__init__.py")
+    assert (count, platform) == ("4", "cpu")
+
+
+def test_an_installed_t5x_wins_there_too_also_in_processes_of_processes(machine) -> None:
+    package = machine.package("work/t5x", label="editable")
+    machine.editable("site", package)
+    program = f"""
+    import subprocess, sys
+    inner = "import site; site.addsitedir({str(machine.root / "site")!r}); import t5x; print(t5x.LABEL)"
+    subprocess.run([sys.executable, "-c", inner], check=True)
+    """
+    assert machine.run(program, before=(*EXEC, "--"), cwd="work").stdout.strip() == "editable"
+
+
+def test_embedded_wins_over_a_checkout_when_asked_for(machine) -> None:
+    machine.package("checkout", label="checkout")
+    program = "import t5x; print(getattr(t5x, 'LABEL', 'embedded'))"
+    asked = machine.run(program, path=("checkout",), before=(*EXEC, "--t5x-runtime", "embedded", "--"))
+    assert asked.stdout.strip() == "embedded"
+    assert machine.run(program, path=("checkout",), before=(*EXEC, "--")).stdout.strip() == "checkout"
+
+
+def test_importing_partitioning_installs_the_mesh_of_the_slice(machine) -> None:
+    """The module is its own but for the functions that see the slice; its loader is untouched."""
+    package = machine.package("checkout", label="checkout")
+    (package / "partitioning.py").write_text(
+        "import jax\n"
+        "def default_mesh(n, submesh=None): return [d.device_kind for d in jax.devices()]\n"
+        "def get_mesh(*a): pass\n"
+        "def with_sharding_constraint(x, axis_resources): return jax.devices()[0].platform\n"
+    )
+    program = """
+    from t5x import partitioning
+    import jax
+    print(partitioning.with_sharding_constraint(1, 2), jax.devices()[0].platform)
+    print(type(partitioning.__loader__).__name__, type(partitioning.__spec__.loader).__name__)
+    """
+    out = machine.run(program, path=("checkout",), before=(*EXEC, "--")).stdout.split()
+    assert out == ["tpu", "cpu", "SourceFileLoader", "SourceFileLoader"]
+
+
+def test_a_shadowed_sitecustomize_runs_and_is_what_programs_import(machine) -> None:
+    (machine.root / "theirs").mkdir()
+    (machine.root / "theirs" / "sitecustomize.py").write_text("MARK = 'theirs'\nprint('ran')\n")
+    program = "import sitecustomize, t5x; print(sitecustomize.MARK, sitecustomize.__file__)"
+    done = machine.run(program, path=("theirs",), before=(*EXEC, "--"))
+    assert done.stdout.split() == ["ran", "ran", "theirs", str(machine.root / "theirs" / "sitecustomize.py")]
+
+
+def test_a_broken_sitecustomize_of_the_user_does_not_cost_the_harness(machine) -> None:
+    (machine.root / "theirs").mkdir()
+    (machine.root / "theirs" / "sitecustomize.py").write_text("raise KeyError('broken')\n")
+    done = machine.run("import t5x; print(t5x.__file__)", path=("theirs",), before=(*EXEC, "--"))
+    assert "embedded" in done.stdout
+    assert "KeyError: 'broken'" in done.stderr
+
+
+def test_a_python_without_the_harness_gets_it_from_its_folder(tmp_path: Path) -> None:
+    """-S stands for another environment: no site-packages, so no t5x_harness but the one exec came from."""
+    environment = exec_environment(get_slice("v3-8"), find_runtime("embedded"))
+    program = "import sitecustomize; import t5x; print(t5x.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        check=False, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.strip().endswith("embedded/t5x/__init__.py"), done.stderr
+
+
+def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:
+    program = (
+        "import sys; print(*sorted(m for m in sys.modules"
+        " if m.partition('.')[0] in ('t5x_harness', 'dataclasses', 'jax', 'numpy', 't5x', 'argparse', 'json')))"
+    )
+    plain = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    under = run_exec("--", sys.executable, "-c", program)
+    assert set(under.stdout.split()) - set(plain) == {"t5x_harness", "t5x_harness.import_hooks"}
+
+
+def test_the_command_replaces_exec_and_its_status_is_passed_on() -> None:
+    assert run_exec("--", "sh", "-c", "exit 7").returncode == 7
+    assert run_exec("--", "sh", "-c", "kill -TERM $$").returncode == -15
+    assert (
+        run_exec("--", "sh", "-c", 'printf "%s|" "$@"', "x", "a b", "--slice", "$HOME").stdout == "a b|--slice|$HOME|"
+    )
+
+
+def test_flags_and_folders_of_the_user_are_kept() -> None:
+    base = {
+        "PYTHONPATH": f"{os.sep}mine{os.pathsep}{os.sep}yours",
+        "XLA_FLAGS": "--xla_dump_to=/x --xla_force_host_platform_device_count=3",
+        "JAX_PLATFORMS": "tpu",
+        "HOME": "/home/me",
+    }
+    first = exec_environment(get_slice("v3-8"), find_runtime("embedded"), "auto", base)
+    again = exec_environment(get_slice("v3-32"), find_runtime("embedded"), "embedded", first)
+    assert first["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine", "/yours"]
+    assert again["PYTHONPATH"] == first["PYTHONPATH"]
+    assert first["XLA_FLAGS"].split()[:2] == ["--xla_dump_to=/x", "--xla_force_host_platform_device_count=8"]
+    assert sorted(again["XLA_FLAGS"].split()) == sorted(first["XLA_FLAGS"].replace("count=8", "count=32").split())
+    assert [e["JAX_PLATFORMS"] for e in (first, again)] == ["cpu", "cpu"]
+    assert [e["T5X_HARNESS_RUNTIME"] for e in (first, again)] == ["auto", "embedded"]
+    assert [e["T5X_HARNESS_SLICE"] for e in (first, again)] == ["v3-8", "v3-32"]
+    assert first["HOME"] == "/home/me"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--", "no-such-command-here"], 127, "no-such-command-here: command not found"),
+        (["--", "./plain.txt"], 126, "./plain.txt: cannot be run: Permission denied"),
+        (["--", "./plain.txt/below"], 127, "./plain.txt/below: command not found"),
+        ([], 2, "no command: give one after --, such as t5x-harness exec -- python -m t5x.main …"),
+        (["--slice", "v3-9", "--", "true"], 2, "'v3-9' is no TPU slice: nearest names: v3-8, v3-32"),
+        (["--t5x-runtime", "installed", "--", "true"], 2, "no installed T5X was found: looked for a package t5x"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_and_a_shells_status(
+    tmp_path: Path, arguments: list[str], status: int, message: str
+) -> None:
+    (tmp_path / "plain.txt").write_text("x")
+    done = run_exec(*arguments, cwd=tmp_path)
+    assert done.returncode == status
+    assert done.stderr.startswith(f"t5x-harness exec: {message}")
+    assert done.stderr.count("\n") == 1
