@@ -63,6 +63,7 @@ class Environment:
         paths: Sequence[str] | None = None,
         runtime: Runtime | None = None,
         variables: Mapping[str, str] | None = None,
+        recorded: Sequence[str] | None = None,
     ) -> Environment:
         """Reads the environment of this process.
 
@@ -70,6 +71,7 @@ class Environment:
           paths: folders with the distributions' metadata; the import path by default.
           runtime: the T5X in use; looked for by default.
           variables: the process's own by default.
+          recorded: the bounds of the record; those of the installed harness by default.
         """
         found = list(importlib.metadata.distributions(path=list(sys.path if paths is None else paths)))
         known = [(_installed(dist), dist) for dist in found if dist.metadata["Name"]]
@@ -77,7 +79,7 @@ class Environment:
             distributions=tuple(installed for installed, _ in known),
             runtime=runtime or find_runtime("auto"),
             placeholders=tuple(i for i, dist in known if i.name == "t5x" and not brings_t5x(dist)),
-            recorded=_recorded(),
+            recorded=_recorded() if recorded is None else tuple(recorded),
             variables=dict(os.environ if variables is None else variables),
         )
 

@@ -11,6 +11,7 @@ from t5x_harness.spec import Severity
 
 __all__ = ["IncompatibleVersions", "OutsideTheRecord"]
 
+_INSTALL_ALL = "python -m pip install 't5x-harness[t5x]'"
 # What runs under T5X and is not named by the extra, because another of the stack chooses its version.
 _UNDERNEATH = ("chex", "jaxlib", "ml-dtypes", "numpy", "protobuf", "tensorstore")
 
@@ -56,18 +57,21 @@ class OutsideTheRecord(Check):
                 Finding(
                     Severity.WARNING,
                     "t5x-harness runs from a folder without its metadata",
-                    "python -m pip install 't5x-harness[t5x]'",
+                    _INSTALL_ALL,
                 ),
             )
         missing = [b for b in bounds if not self._present(environment, b.name)]
         if len(missing) == len(bounds):
             return self.diagnosis(
                 "nothing of the extra t5x is installed: lint works, runs do not",
-                Finding(Severity.WARNING, "runs need the extra t5x", "python -m pip install 't5x-harness[t5x]'"),
+                Finding(Severity.WARNING, "runs need the extra t5x", _INSTALL_ALL),
             )
-        findings = [
-            Finding(Severity.ERROR, f"{b.name} is not installed, and runs need it", _install(b)) for b in missing
-        ] + [f for b in bounds if (f := _outside(environment, b))]
+        findings = [f for b in bounds if (f := _outside(environment, b))]
+        if missing:
+            names = ", ".join(b.name for b in missing)
+            verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+            fix = _install(missing[0]) if len(missing) == 1 else _INSTALL_ALL
+            findings.insert(0, Finding(Severity.ERROR, f"{names} {verb} not installed, and runs need {them}", fix))
         return self.diagnosis(f"{len(bounds)} bounds of the extra t5x", *findings)
 
     def _present(self, environment: Environment, name: str) -> bool:

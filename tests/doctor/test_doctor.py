@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,14 @@ CLEAN = {
     "protobuf": ("7.36.2", []),
     "t5": ("0.9.4", ["seqio-nightly", "tfds-nightly", "tensorflow-text"]),
 }
+RECORDED = tuple(
+    f"{requirement}; extra == 't5x'"
+    for requirement in (
+        "jax<0.11,>=0.10.2", "flax<0.13,>=0.12.8", "optax<0.3,>=0.2.8", "orbax-checkpoint<0.13,>=0.12.8",
+        "clu<0.1,>=0.0.12", "seqio==0.0.20", "tensorflow-datasets<5,>=4.9.10", "tensorflow<2.22,>=2.21",
+        "tensorflow-text<2.22,>=2.21", "sentencepiece<0.3,>=0.2.1", "sacrebleu<3,>=2.6",
+    )
+)  # fmt: skip
 Metadata = dict[str, tuple[str, list[str]]]
 
 
@@ -57,8 +66,12 @@ def write(folder: Path, metadata: Metadata) -> None:
 def environment(metadata: Metadata, runtime: Runtime = EMBEDDED) -> Environment:
     """The same, without a file system."""
     found = tuple(Installed(name, version, "/lib", tuple(r)) for name, (version, r) in metadata.items())
-    recorded = Environment.read([], EMBEDDED, {}).recorded
-    return Environment(found, runtime, recorded=recorded)
+    return Environment(found, runtime, recorded=RECORDED)
+
+
+def read(*folders: Path, runtime: Runtime = EMBEDDED) -> Environment:
+    """The environment that folders on the import path make."""
+    return Environment.read([str(f) for f in folders], runtime, {}, RECORDED)
 
 
 def findings(environment_: Environment) -> dict[str, tuple[Finding, ...]]:
@@ -74,16 +87,16 @@ def only(environment_: Environment, code: str) -> Finding:
 
 def test_a_set_that_works_is_quiet(tmp_path: Path) -> None:
     write(tmp_path, CLEAN)
-    read = Environment.read([str(tmp_path)], EMBEDDED, {})
-    assert {d.name for d in read.distributions} == set(CLEAN)
-    assert findings(read) == {}
-    assert {d.status for d in diagnose(read)} == {"ok"}
+    clean = read(tmp_path)
+    assert {d.name for d in clean.distributions} == set(CLEAN)
+    assert findings(clean) == {}
+    assert {d.status for d in diagnose(clean)} == {"ok"}
 
 
 @pytest.mark.parametrize(("kept", "rival"), RIVALS)
 def test_both_of_a_pair_are_found_with_who_asked_for_the_rival(tmp_path: Path, kept: str, rival: str) -> None:
     write(tmp_path, {**CLEAN, rival: (CLEAN[kept][0], [])})
-    finding = only(Environment.read([str(tmp_path)], EMBEDDED, {}), "ENV01")
+    finding = only(read(tmp_path), "ENV01")
     assert finding.severity == "error"
     assert finding.message.startswith(f"{kept} {CLEAN[kept][0]} and {rival} {CLEAN[kept][0]} are both installed")
     assert finding.fix.startswith(
@@ -108,14 +121,14 @@ def test_a_rival_alone_is_a_warning() -> None:
 
 def test_the_placeholder_is_known_by_its_contents(tmp_path: Path) -> None:
     write(tmp_path / "placeholder", {**CLEAN, "t5x": ("0.0.0", [])})
-    finding = only(Environment.read([str(tmp_path / "placeholder")], EMBEDDED, {}), "ENV05")
+    finding = only(read(tmp_path / "placeholder"), "ENV05")
     assert finding.message == f"t5x 0.0.0 in {tmp_path}/placeholder is PyPI's placeholder and holds no T5X"
     assert finding.fix.startswith("python -m pip uninstall -y t5x;")
 
     # T5X itself has the same version.
     write(tmp_path / "real", {**CLEAN, "t5x": ("0.0.0", [])})
     (tmp_path / "real" / "t5x").mkdir()
-    assert findings(Environment.read([str(tmp_path / "real")], INSTALLED, {})) == {}
+    assert findings(read(tmp_path / "real", runtime=INSTALLED)) == {}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +162,12 @@ def test_versions_off_the_record_are_errors_for_the_embedded_t5x_only() -> None:
 def test_what_is_missing_is_named_and_nothing_at_all_is_a_warning() -> None:
     without = only(environment({n: v for n, v in CLEAN.items() if n != "sacrebleu"}), "ENV04")
     assert (without.severity, without.message) == ("error", "sacrebleu is not installed, and runs need it")
+    clean = {n: v for n, v in CLEAN.items() if n not in ("flax", "sacrebleu")}
+    two = only(environment(clean), "ENV04")
+    assert (two.message, two.fix) == (
+        "flax, sacrebleu are not installed, and runs need them",
+        "python -m pip install 't5x-harness[t5x]'",
+    )
     bare = only(environment({"pytest": ("9.0.0", [])}), "ENV04")
     assert (bare.severity, bare.fix) == ("warning", "python -m pip install 't5x-harness[t5x]'")
 
@@ -156,7 +175,7 @@ def test_what_is_missing_is_named_and_nothing_at_all_is_a_warning() -> None:
 def test_a_distribution_recorded_twice_is_found(tmp_path: Path) -> None:
     write(tmp_path, CLEAN)
     write(tmp_path, {"flax": ("0.12.9", [])})
-    finding = only(Environment.read([str(tmp_path)], EMBEDDED, {}), "ENV02")
+    finding = only(read(tmp_path), "ENV02")
     assert finding.message.startswith(f"flax is recorded with versions 0.12.8, 0.12.9 in {tmp_path}")
 
 
@@ -164,7 +183,7 @@ def test_the_same_distribution_in_two_folders_counts_once(tmp_path: Path) -> Non
     """A later folder of the import path is shadowed by an earlier one, as it is for imports."""
     write(tmp_path / "first", CLEAN)
     write(tmp_path / "second", {"jaxlib": ("0.4.1", [])})
-    assert findings(Environment.read([str(tmp_path / "first"), str(tmp_path / "second")], EMBEDDED, {})) == {}
+    assert findings(read(tmp_path / "first", tmp_path / "second")) == {}
 
 
 def test_an_old_jax_cannot_force_devices() -> None:
@@ -192,7 +211,8 @@ def test_each_clash_is_found_and_nothing_else(rivals: set[str], removed: set[str
     assert ("ENV05" in found) == placeholder
     needed = {r.name for r in required(looked_at.recorded, "t5x")}
     stand_ins = {kept for kept, rival in RIVALS if rival in rivals}
-    missing = {f.message.partition(" ")[0] for f in found.get("ENV04", ()) if "is not installed" in f.message}
+    told = [f.message for f in found.get("ENV04", ()) if "not installed" in f.message]
+    missing = {name for message in told for name in re.split(r" (?:is|are) not installed", message)[0].split(", ")}
     if len(needed & removed - stand_ins) < len(needed):
         assert missing == needed & removed - stand_ins
     assert "ENV03" not in found
@@ -209,6 +229,12 @@ def test_table_and_json_say_the_same() -> None:
         for finding in check["findings"]:
             assert f"{finding['severity']}: {finding['message']}\n        mend: {finding['fix']}" in table
     assert table.endswith("2 errors, 0 warnings")
+
+
+def test_the_bounds_of_the_record_are_those_of_the_harness_itself() -> None:
+    bounds = {r.name: str(r.specifier) for r in required(Environment.read([], EMBEDDED, {}).recorded, "t5x")}
+    assert bounds["seqio"] == "==0.0.20"
+    assert {"jax", "flax", "orbax-checkpoint", "tensorflow"} <= set(bounds)
 
 
 def test_two_checks_cannot_share_a_code() -> None:
