@@ -101,10 +101,17 @@ class Pipeline:
 
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far."""
-        stages = tuple(self._results[s] for s in self.stages if s in self._results)
+        stages = tuple(self._shown(self._results[s]) for s in self.stages if s in self._results)
         if self._backend is None:
             return RunResult(self.spec, stages)
         return dataclasses.replace(self._backend.result(), spec=self.spec, stages=stages)
+
+    def _shown(self, result: StageResult) -> StageResult:
+        """A stage as the whole run knows it: what lint could not judge without importing, resolve has judged."""
+        resolve = self._results.get(Stage.RESOLVE)
+        if result.stage is Stage.LINT and resolve is not None and resolve.outcome is Outcome.PASSED:
+            return dataclasses.replace(result, not_checked=())
+        return result
 
     def close(self) -> None:
         """Ends the run's process."""

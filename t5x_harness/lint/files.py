@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.modules import FoundModule, ModuleFinder
 
-__all__ = ["FileFinder", "FoundFile", "NotAPackage", "NotFound"]
+__all__ = ["FileFinder", "FoundFile", "NotAPackage", "NotFound", "is_file"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +29,15 @@ class NotFound:
 
 @dataclasses.dataclass(frozen=True)
 class NotAPackage:
-    """Gin stops at a folder on the Python path without ``__init__.py`` before it comes to the right folder."""
+    """Gin stops at a folder on the Python path without ``__init__.py`` before it comes to the file.
+
+    Attributes:
+      folder: where it stops.
+      file: the file that it would have come to.
+    """
 
     folder: str
+    file: str
 
 
 class FileFinder:
@@ -55,16 +61,19 @@ class FileFinder:
     def find(self, target: str) -> FoundFile | NotFound | NotAPackage:
         """Looks up one file; the first match wins."""
         prefixes = ("",) if os.path.isabs(target) else self._prefixes
+        stop: Path | None = None
         for prefix in prefixes:
             joined = os.path.join(prefix, target)
             path = self._cwd / joined
-            if _is_file(path):
-                return self._found(path)
-            resource = self._resource(joined)
-            if isinstance(resource, NotAPackage):
-                return resource
-            if resource is not None:
-                return self._found(resource)
+            file = path if is_file(path) else None
+            if file is None and (package := self._package(joined)) is not None:
+                if package.is_namespace:
+                    stop = stop or package.folders[0]
+                else:
+                    file = _resource(package, joined)
+            if file is not None:
+                found = self._found(file)
+                return found if stop is None else NotAPackage(self.shown(stop), found.shown)
         return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not os.path.isabs(target) else ())
 
     def _found(self, path: Path) -> FoundFile:
@@ -75,25 +84,25 @@ class FileFinder:
         """A path as users should read it: relative to the working directory where it lies below that."""
         return str(path.relative_to(self._cwd)) if path.is_relative_to(self._cwd) else str(path)
 
-    def _resource(self, joined: str) -> Path | NotAPackage | None:
-        """The file inside a Python package, found by its folder's name as a module."""
-        head, name = os.path.split(joined)
-        package = head.replace("/", ".")
-        if not package or not all(part.isidentifier() for part in package.split(".")):
+    def _package(self, joined: str) -> FoundModule | None:
+        """The Python package whose name is that of the file's folder."""
+        name = os.path.dirname(joined).replace("/", ".")
+        if not name or not all(part.isidentifier() for part in name.split(".")):
             return None
-        found = self._modules.find(package)
-        if found is None:
-            return None
-        if found.is_namespace:
-            return NotAPackage(str(found.folders[0]))
-        if found.origin is None:
-            return None
-        path = found.origin.parent / name
-        return path if _is_file(path) else None
+        return self._modules.find(name)
 
 
-def _is_file(path: Path) -> bool:
+def _resource(package: FoundModule, joined: str) -> Path | None:
+    """The file beside a package's own ``__init__.py``."""
+    if package.origin is None:
+        return None
+    path = package.origin.parent / os.path.basename(joined)
+    return path if is_file(path) else None
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file of this name; False for a name that the file system refuses."""
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name that the file system refuses: too long, or with a null byte
+    except (OSError, ValueError):  # too long, or with a null byte
         return False

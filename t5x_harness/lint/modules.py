@@ -63,7 +63,11 @@ class ModuleFinder:
             parent = self.find(parent_name)
             if parent is None:
                 return None
-            return _look_in(parent.folders, last) or _attribute_module(name)
+            return (
+                _look_in(parent.folders, last)
+                or (_ask_finders(name, parent.folders) if parent.folders else None)
+                or _attribute_module(name)
+            )
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
         if name == "t5x" and self._t5x_parent is not None:
@@ -92,19 +96,20 @@ def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
     return FoundModule(None, tuple(portions)) if portions else None
 
 
-def _ask_finders(name: str) -> FoundModule | None:
-    """Asks the import system for a top-level module; a finder answers that without importing anything."""
+def _ask_finders(name: str, folders: Sequence[Path] | None = None) -> FoundModule | None:
+    """Asks the import system's finders, which import nothing to answer; ``folders`` are those of the parent package."""
+    path = [str(folder) for folder in folders] if folders is not None else None
     for finder in sys.meta_path:
         if not hasattr(finder, "find_spec"):
             continue
         try:
-            spec = finder.find_spec(name, None)
-        except (ImportError, ValueError, AttributeError):
+            spec = finder.find_spec(name, path)
+        except (ImportError, ValueError, AttributeError, KeyError):
             continue
         if spec is None:
             continue
-        folders = tuple(Path(p) for p in spec.submodule_search_locations or ())
-        return FoundModule(Path(spec.origin) if spec.has_location and spec.origin else None, folders)
+        below = tuple(Path(p) for p in spec.submodule_search_locations or ())
+        return FoundModule(Path(spec.origin) if spec.has_location and spec.origin else None, below)
     return None
 
 

@@ -105,7 +105,7 @@ class _Reader:
         """Reads one file; ``where`` is the place that asks for it. Returns the name to show for it."""
         found = self._files.find(target)
         if isinstance(found, NotAPackage):
-            self._problem(ProblemKind.NOT_A_PACKAGE, where, target, found.folder)
+            self._problem(ProblemKind.NOT_A_PACKAGE, where, target, found.folder, (found.file,))
             return None
         if not isinstance(found, FoundFile):
             self._problem(ProblemKind.MISSING_FILE, where, target, names=found.searched)

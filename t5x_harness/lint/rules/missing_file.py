@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_harness.lint.files import is_file
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.rule import Context, Example, Rule, closest
 from t5x_harness.spec import Finding
@@ -36,8 +37,9 @@ class MissingFile(Rule):
                 )
             elif problem.kind is ProblemKind.NOT_A_PACKAGE:
                 yield self.finding(
-                    f"Gin cannot open {problem.subject}: it looks into the folder {problem.detail} first, which has no "
-                    "__init__.py, and stops there (expected str, bytes or os.PathLike object, not NoneType)",
+                    f"Gin cannot open {problem.subject}: before {problem.names[0]} it looks into the folder "
+                    f"{problem.detail}, which has no __init__.py, and stops there (expected str, bytes or os.PathLike "
+                    "object, not NoneType)",
                     at,
                     f"add an __init__.py to {problem.detail}, or run from the folder that the name starts from",
                 )
@@ -50,7 +52,7 @@ def _mend(context: Context, problem: Problem) -> str:
         other = f"did you mean '{near}'? Or " if near else ""
         return f"{other}install T5X from its git repository if the file is one that the embedded runtime does not have"
     cwd = Path(context.program.spec.cwd).absolute()
-    if not problem.named_by_user and (cwd / os.path.dirname(problem.location.file) / target).is_file():
+    if not problem.named_by_user and is_file(cwd / os.path.dirname(problem.location.file) / target):
         folder = os.path.dirname(problem.location.file) or "."
         return f"it lies beside the file that includes it: pass --gin_search_paths={folder}"
     for searched in problem.names or (".",):

@@ -48,10 +48,14 @@ include 't5x/configs/runs/pretrain.gin'
 def _literals(
     context: Context, parameters: Mapping[str, tuple[str, ...]]
 ) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
-    """The final bindings of these parameters, each with the statement that gives its value."""
+    """The statements that give these parameters their values, each once, with the first binding that reads it."""
+    seen: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
         if binding.param in parameters.get(binding.target, ()):
-            yield binding, context.program.resolve(binding)
+            given = context.program.resolve(binding)
+            if given.key not in seen:
+                seen.add(given.key)
+                yield binding, given
 
 
 def _read_as(binding: Binding, given: Binding | MacroBinding) -> str:

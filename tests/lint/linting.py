@@ -1,0 +1,63 @@
+"""Writes configs into a folder and reads or lints them there, with the embedded T5X."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import t5x_harness
+from t5x_harness.lint import lint
+from t5x_harness.lint.program import GinProgram
+from t5x_harness.lint.reader import read
+from t5x_harness.spec import Finding, Mode, RunSpec, StageResult
+
+T5X = Path(t5x_harness.__file__).parent / "embedded"
+
+TINY = "t5x/examples/t5/t5_1_1/tiny.gin"
+PRETRAIN = "t5x/configs/runs/pretrain.gin"
+FINETUNE = "t5x/configs/runs/finetune.gin"
+
+RUN = f"""\
+from __gin__ import dynamic_registration
+import __main__ as train_script
+from t5x import utils
+include '{TINY}'
+include '{PRETRAIN}'
+MIXTURE_OR_TASK_NAME = 'my_task'
+TASK_FEATURE_LENGTHS = {{'inputs': 8, 'targets': 8}}
+TRAIN_STEPS = 100
+DROPOUT_RATE = 0.0
+"""
+"""A run config without a mistake, nine lines long."""
+
+
+class Folder:
+    """A working directory with gin files in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            file = self.path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+
+    def spec(self, gin: str, *, bindings: Sequence[str] = (), mode: Mode | None = None, **fields: object) -> RunSpec:
+        self.write({"run.gin": gin})
+        return RunSpec(("run.gin",), tuple(bindings), mode=mode, cwd=str(self.path), **fields)  # type: ignore[arg-type]
+
+    def read(self, gin: str, **fields: object) -> GinProgram:
+        return read(self.spec(gin, **fields), t5x_parent=T5X)  # type: ignore[arg-type]
+
+    def lint(self, gin: str, **fields: object) -> StageResult:
+        return lint(self.spec(gin, **fields), t5x_parent=T5X)  # type: ignore[arg-type]
+
+    def findings(self, gin: str, **fields: object) -> list[Finding]:
+        return list(self.lint(gin, **fields).findings)
+
+    def only(self, gin: str, code: str, **fields: object) -> Finding:
+        """The one finding with this code."""
+        found = [f for f in self.findings(gin, **fields) if f.code == code]
+        assert len(found) == 1, self.findings(gin, **fields)
+        return found[0]

@@ -1,0 +1,74 @@
+"""Why a file is a run config, a fragment or broken is said."""
+
+from __future__ import annotations
+
+import pytest
+from linting import PRETRAIN, RUN, T5X, TINY, Folder
+
+from t5x_harness.lint import Kind, classify
+from t5x_harness.spec import Location, Mode
+
+
+@pytest.mark.parametrize(
+    ("gin", "kind", "reason"),
+    [
+        (RUN, Kind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
+        (f"include '{TINY}'\n", Kind.FRAGMENT, "run.gin is no run config: it binds none of train, evaluate and infer"),
+        (
+            f"include '{TINY}'\ninclude '{PRETRAIN}'\nDROPOUT_RATE = 0.0\nTRAIN_STEPS = 1\n",
+            Kind.FRAGMENT,
+            "run.gin is no run config: it leaves MIXTURE_OR_TASK_NAME, TASK_FEATURE_LENGTHS to another file or the "
+            "command line",
+        ),
+        (
+            RUN.replace(f"include '{TINY}'\n", ""),
+            Kind.FRAGMENT,
+            "run.gin is no run config: it uses MODEL, which another file has to define",
+        ),
+        (
+            "from __gin__ import dynamic_registration\nimport __main__ as t\nt.evaluate:\n  model = None\n"
+            "  dataset_cfg = None\n  output_dir = None\n  restore_checkpoint_cfg = None\n",
+            Kind.FRAGMENT,
+            "run.gin is no run config: it does not bind evaluate.partitioner",
+        ),
+        (
+            "from __gin__ import dynamic_registration\nimport __main__ as t\nt.precompile.model = None\n",
+            Kind.FRAGMENT,
+            "run.gin is no run config: it binds precompile, which is none of train, evaluate and infer",
+        ),
+        (RUN + "X = \n", Kind.RUN_CONFIG, "run.gin binds train, but cannot be read to the end"),
+        (
+            "X = 1\nX = tiny\n",
+            Kind.BROKEN,
+            "run.gin:2: syntax error: X = tiny (not a Python literal), so run.gin cannot be read to the end",
+        ),
+        (
+            "include 'models/tiny.gin'\n",
+            Kind.BROKEN,
+            "run.gin:1: no such gin file: models/tiny.gin, so run.gin cannot be read to the end",
+        ),
+        # A misspelt macro is a mistake in a run config and no sign of a fragment.
+        (RUN + "TRAIN_STEPS = %BATCHSIZE\n", Kind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
+    ],
+)
+def test_the_kind_and_its_reason(folder: Folder, gin: str, kind: Kind, reason: str) -> None:
+    found = classify(folder.spec(gin), t5x_parent=T5X)
+    assert (found.kind, found.reason) == (kind, reason)
+    assert found.mode is (Mode.TRAIN if kind is Kind.RUN_CONFIG else None)
+    assert found.is_run_config is (kind is Kind.RUN_CONFIG)
+
+
+def test_the_line_that_makes_it_a_run_is_in_the_users_file(folder: Folder) -> None:
+    assert classify(folder.spec(RUN), t5x_parent=T5X).location == Location("run.gin", 5)
+    own = RUN + "".join(f"train_script.train.{p} = None\n" for p in ("model", "trainer_cls"))
+    assert classify(folder.spec(own), t5x_parent=T5X).location == Location("run.gin", 10)
+
+
+def test_the_package_itself_stands_for_its_parent(folder: Folder) -> None:
+    spec = folder.spec(RUN)
+    assert classify(spec, t5x_parent=str(T5X / "t5x")) == classify(spec, t5x_parent=T5X)
+
+
+def test_a_file_alone_is_enough(folder: Folder) -> None:
+    folder.write({"x.gin": RUN})
+    assert classify(folder.path / "x.gin", t5x_parent=T5X).mode is Mode.TRAIN

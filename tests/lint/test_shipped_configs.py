@@ -1,0 +1,80 @@
+"""T5X's own configs: which of them are runs, and none of them is faulted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from linting import T5X
+
+from t5x_harness.lint import Kind, classify, lint
+from t5x_harness.spec import Mode, RunSpec
+
+SHIPPED = sorted(str(path.relative_to(T5X)) for path in T5X.glob("t5x/**/*.gin"))
+EXAMPLES = "t5x/examples/t5/t5_1_1/examples"
+RUNS = {
+    f"{EXAMPLES}/{name}.gin"
+    for name in (
+        "base_c4_pretrain",
+        "base_wmt14enfr_finetune",
+        "base_wmt14enfr_train",
+        "base_wmt19_ende_train",
+        "base_wmt_finetune",
+        "base_wmt_from_scratch",
+        "base_wmt_from_scratch_adamw",
+        "base_wmt_from_scratch_lion",
+        "small_c4_pretrain",
+        "small_wmt_finetune",
+        "test_train_eval_t5_tiny",
+        "test_train_t5_tiny",
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def python_path(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """A stand-in for the package t5, whose mixtures the examples import."""
+    data = tmp_path_factory.mktemp("path") / "t5" / "data"
+    data.mkdir(parents=True)
+    for file in (data.parent / "__init__.py", data / "__init__.py", data / "mixtures.py"):
+        file.touch()
+    return (str(data.parents[1]),)
+
+
+def _spec(name: str, python_path: tuple[str, ...], tmp_path: Path, *bindings: str) -> RunSpec:
+    return RunSpec((name,), bindings, python_path=python_path, cwd=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_run_configs_are_told_from_fragments(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
+    found = classify(_spec(name, python_path, tmp_path), t5x_parent=T5X)
+    assert found.kind is (Kind.RUN_CONFIG if name in RUNS else Kind.FRAGMENT), found.reason
+    assert found.mode is (Mode.TRAIN if name in RUNS else None)
+
+
+def test_the_list_of_runs_is_of_files_that_are_there() -> None:
+    assert set(SHIPPED) >= RUNS
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_no_shipped_run_has_an_error(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
+    result = lint(_spec(name, python_path, tmp_path), t5x_parent=T5X)
+    assert result.errors == ()
+    assert result.exercised > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "bindings"),
+    [
+        (f"{EXAMPLES}/base_wmt_infer.gin", Mode.INFER, ()),
+        ("t5x/configs/runs/eval.gin", Mode.EVAL, ("MIXTURE_OR_TASK_NAME = 'x'", "DROPOUT_RATE = 0.0")),
+    ],
+)
+def test_a_fragment_with_what_it_leaves_open_is_a_run(
+    name: str, mode: Mode, bindings: tuple[str, ...], python_path: tuple[str, ...], tmp_path: Path
+) -> None:
+    bindings = ("CHECKPOINT_PATH = '/m/checkpoint_10'", *bindings)
+    spec = RunSpec(("t5x/examples/t5/t5_1_1/base.gin", name), bindings, python_path=python_path, cwd=str(tmp_path))
+    found = classify(spec, t5x_parent=T5X)
+    assert (found.kind, found.mode) == (Kind.RUN_CONFIG, mode), found.reason
+    assert lint(spec, t5x_parent=T5X).errors == ()
