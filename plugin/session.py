@@ -64,11 +64,11 @@ class HarnessSession:
           pytest.UsageError: ``--t5x-runtime=installed`` and none is installed.
         """
         if self._runtime is None:
-            from t5x_harness.t5x_runtime import RuntimeNotFound, find_runtime
+            from t5x_harness.t5x_runtime import RuntimeChoiceError, find_runtime
 
             try:
                 self._runtime = find_runtime(self.options.runtime)
-            except RuntimeNotFound as error:
+            except RuntimeChoiceError as error:
                 raise pytest.UsageError(str(error)) from None
         return self._runtime
 

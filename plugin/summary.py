@@ -16,18 +16,21 @@ def header(session: HarnessSession) -> list[str]:
     used = session.options.gin_files or marks.selects_only(config.option.markexpr or "", marks.SMOKE)
     if not used and not any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args):
         return []
-    from t5x_harness.mesh import plan_mesh
+    from t5x_harness.mesh import MeshRefused, plan_mesh
     from t5x_harness.slices import SliceError, get_slice
 
     try:
         tpu = get_slice(session.slice_name)
     except SliceError as error:
         raise pytest.UsageError(str(error)) from None
-    mesh = plan_mesh(tpu, num_partitions=1)
+    try:
+        mesh = f"mesh {plan_mesh(tpu, num_partitions=1)} at num_partitions=1"
+    except MeshRefused:
+        mesh = "no mesh without a model_parallel_submesh"
     runtime = session.runtime
     return [
         f"t5x-harness {__version__}: {runtime.kind} T5X {runtime.version}, slice {tpu.name} as {tpu.num_devices} CPU "
-        f"devices, mesh data {mesh.data} x model {mesh.model} at num_partitions=1"
+        f"devices, {mesh}"
     ]
 
 

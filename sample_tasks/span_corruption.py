@@ -59,7 +59,7 @@ def _rounded(count: tf.Tensor, share: float) -> tf.Tensor:
 
 
 def _random_parts(total: tf.Tensor, parts: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Lengths of ``parts`` pieces, each at least 1, that add up to ``total``; all ways of cutting are equally likely."""
+    """Lengths of ``parts`` pieces, each at least 1, adding up to ``total``; all ways of cutting are equally likely."""
     cuts = tf.random.experimental.stateless_shuffle(tf.range(1, total), seed)[: parts - 1]
     edges = tf.concat([[0], tf.sort(cuts), [total]], axis=0)
     return edges[1:] - edges[:-1]

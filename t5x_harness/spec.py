@@ -1,8 +1,8 @@
 """The values that every room of the harness speaks.
 
 A :class:`RunSpec` says what to run, a :class:`Finding` is one thing that is wrong (or worth knowing) about it, a
-:class:`StageResult` is what one stage made of it and a :class:`RunResult` is the whole.  All are frozen, hold only plain
-Python values and survive a trip through JSON (``to_json`` / ``from_json``), because stages run in other processes.
+:class:`StageResult` is what one stage made of it and a :class:`RunResult` is the whole. All are frozen, hold only
+plain Python values and survive a trip through JSON (``to_json``, ``from_json``): stages run in other processes.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ class RunSpec:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`to_json`."""
-        known = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-        if known.get("mode") is not None:
-            known["mode"] = Mode(known["mode"])
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        if value.get("mode") is not None:
+            known["mode"] = Mode(value["mode"])
         return cls(**known)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("jax", "tensorflow", "numpy", "google", "gin", "seqio", "t5x", "flax", "orbax", "clu", "absl")
 
 
@@ -15,7 +17,10 @@ def test_plugin_imports_nothing_heavy() -> None:
     assert not set(loaded) & set(HEAVY)
 
 
-def test_a_session_without_the_harness_imports_nothing_heavy(pytester) -> None:
+def test_a_session_without_the_harness_imports_nothing_heavy(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other people's plugins import what they like
     pytester.makepyfile(
         f"""
         import sys
@@ -24,6 +29,6 @@ def test_a_session_without_the_harness_imports_nothing_heavy(pytester) -> None:
             assert not {{name.partition(".")[0] for name in sys.modules}} & {set(HEAVY)!r}
         """
     )
-    result = pytester.runpytest_subprocess()
+    result = pytester.runpytest_subprocess("-p", "t5x_harness.plugin")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("t5x-harness*")

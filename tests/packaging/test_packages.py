@@ -1,0 +1,42 @@
+"""Nothing is left out of the wheel: its packages are listed by hand, because top-level folders are mapped into one."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+MAPPED = {
+    "plugin": "t5x_harness.plugin",
+    "fixtures": "t5x_harness.fixtures",
+    "sample_tasks": "t5x_harness.sample_tasks",
+}
+
+
+def packages_on_disk(root: Path) -> set[str]:
+    found = set()
+    for top in ("t5x_harness", *MAPPED):
+        for init in (root / top).rglob("__init__.py"):
+            folder = init.parent.relative_to(root)
+            found.add(".".join([MAPPED.get(folder.parts[0], folder.parts[0]), *folder.parts[1:]]))
+    return found
+
+
+def test_every_package_is_listed(repository: Path) -> None:
+    listed = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert listed == sorted(listed)
+    assert set(listed) == packages_on_disk(repository)
+
+
+def test_the_entry_points_are_those_that_pytest_and_the_shell_look_for() -> None:
+    entry_points = importlib.metadata.distribution("t5x-harness").entry_points
+    assert {(e.group, e.name, e.value) for e in entry_points} == {
+        ("pytest11", "t5x_harness", "t5x_harness.plugin"),
+        ("console_scripts", "t5x-harness", "t5x_harness.cli:main"),
+    }
+
+
+def test_licence_and_typing_are_declared() -> None:
+    metadata = importlib.metadata.metadata("t5x-harness")
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
