@@ -142,7 +142,7 @@ def _same(one: str, other: str) -> bool:
 
 def _how(finder: object, spec: ModuleSpec) -> str:
     dist = _distribution_of(_folder(spec))
-    if finder is not PathFinder or (dist is not None and _editable_root(dist) is not None):
+    if finder is not PathFinder or (dist is not None and _points_at_checkout(dist)):
         return "editable install"
     return "installed package" if dist is not None else "folder on the import path"
 
@@ -156,6 +156,12 @@ def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
         if root is not None and Path(os.path.realpath(location)).is_relative_to(os.path.realpath(root)):
             return dist
     return None
+
+
+def _points_at_checkout(dist: importlib.metadata.Distribution) -> bool:
+    # `setup.py develop` leaves a link to the checkout, whose metadata list no installed files.
+    listed = dist.read_text("RECORD") or dist.read_text("installed-files.txt")
+    return _editable_root(dist) is not None or listed is None
 
 
 def _direct_url(dist: importlib.metadata.Distribution) -> dict[str, object]:

@@ -80,6 +80,18 @@ def test_an_editable_install_wins_though_its_finder_comes_last(machine) -> None:
     assert (note, label) == ("editable install", "editable")
 
 
+def test_an_editable_install_by_setup_py_is_known_too(machine) -> None:
+    """It puts the checkout on the import path by a .pth file, and its metadata stay in the checkout."""
+    package = machine.package("checkout", label="developed")
+    info = machine.root / "checkout" / "t5x.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: t5x\nVersion: 0.0.0\n")
+    (machine.root / "site").mkdir()
+    (machine.root / "site" / "easy-install.pth").write_text(f"{machine.root / 'checkout'}\n")
+    (machine.root / "site" / "t5x.egg-link").write_text(f"{machine.root / 'checkout'}\n.")
+    assert choose(machine, site="site") == ["installed", "0.0.0", str(package), "editable install", "developed"]
+
+
 def test_a_clone_seen_from_outside_hides_no_editable_install(machine) -> None:
     """`git clone …/t5x` leaves a folder t5x without __init__.py, which Python takes for a namespace package."""
     package = machine.package("work/t5x", label="editable")
