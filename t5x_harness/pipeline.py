@@ -93,7 +93,9 @@ class Pipeline:
           ValueError: the run has no such stage.
         """
         if stage not in self.stages:
-            raise ValueError(f"a {self.spec.mode or 'config'} run has no stage {stage}: {', '.join(self.stages)}")
+            raise ValueError(
+                f"a run in mode {self.spec.mode or 'unknown'} has no stage {stage}; it has {', '.join(self.stages)}"
+            )
         if stage not in self._results:
             failed = next((s for s in self._needed(stage) if self.stage(s).outcome is not Outcome.PASSED), None)
             self._results[stage] = self._run(stage) if failed is None else self._left_out(stage, failed)

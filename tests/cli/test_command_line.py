@@ -1,0 +1,195 @@
+"""The commands: what they take, what they print, how they end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.cli import main
+
+GOOD = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+MIXTURE_OR_TASK_NAME = 'my_task'
+TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
+TRAIN_STEPS = 100
+DROPOUT_RATE = 0.0
+"""
+EMBEDDED = "--t5x-runtime=embedded"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a good run config in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.gin").write_text(GOOD)
+    return tmp_path
+
+
+def test_a_good_config_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "run.gin", EMBEDDED]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].split() == ["run", "mode", "slice", "lint", "time", "findings"]
+    assert out.splitlines()[1].split()[:4] == ["run", "train", "v3-8", "ok"]
+    assert err == ""
+
+
+def test_a_finding_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "run.gin", EMBEDDED, "--gin.train_script.train.eval_period=3"]) == 1
+    out = capsys.readouterr().out
+    assert "--gin bindings:1: error GIN28: no configurable matches train_script.train" in out
+    assert out.endswith(" s\n")
+
+
+def test_bindings_come_last_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=1e3", "--gin.TRAIN_STEPS=10"]) == 0
+    assert main(["lint", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=10", "--gin.TRAIN_STEPS=1e3"]) == 1
+    assert "--gin bindings:2: error GIN09: TRAIN_STEPS = 1000.0 is a float" in capsys.readouterr().out
+
+
+def test_several_gin_files_are_one_run_and_several_files_are_several(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "more.gin").write_text("TRAIN_STEPS = 7\n")
+    assert main(["lint", "--gin_file=run.gin", "--gin_file=more.gin", EMBEDDED, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["spec"]["gin_files"] for run in runs] == [["run.gin", "more.gin"]]
+    assert main(["lint", "run.gin", "more.gin", EMBEDDED, "--json"]) == 1  # more.gin alone is no run
+    document = json.loads(capsys.readouterr().out)
+    assert [run["name"] for run in document["runs"]] == ["run", "more"]
+    assert [(f["run"], f["code"]) for f in document["findings"] if f["severity"] == "error"] == [("more", "GIN31")]
+
+
+def test_a_folder_stands_for_the_run_configs_below_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "conf" / "deep").mkdir(parents=True)
+    (folder / "conf" / "deep" / "a.gin").write_text(GOOD)
+    (folder / "conf" / "fragment.gin").write_text("TRAIN_STEPS = 7\n")
+    (folder / "conf" / "broken.gin").write_text("TRAIN_STEPS = x\n")
+    assert main(["lint", "conf", EMBEDDED, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [run["spec"]["gin_files"] for run in document["runs"]] == [["conf/broken.gin"], ["conf/deep/a.gin"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lint"], "nothing to run: name a gin file, or declare runs in [tool.t5x_harness] of a pyproject.toml ("),
+        (["lint", "gone.gin"], "there is no gin file gone.gin; searched: ., "),
+        (["run", "gone.gin"], "there is no gin file gone.gin; searched: ., "),
+        (["lint", "run.gin", "--gin.X"], "--gin.X: a gin binding has the form --gin.NAME=VALUE"),
+        (["lint", "run.gin", "--gin.--gin.X=1"], "--gin.--gin.X=1: --gin. stands there twice, write --gin.X=1"),
+        (["lint", "run.gin", "--gin_file=run.gin"], "FILE and --gin_file at once: each FILE is a run of its own"),
+        (["run", "run.gin", "run.gin", "run2.gin", "--model_dir=m"],
+         "--model_dir m for 2 runs: two runs cannot write into one folder; run them one at a time"),
+        (["run", "run.gin", "--model_dir=run.gin"], "is a file"),
+        (["plan", "run.gin", "--slice=v3-9"], "'v3-9' is no TPU slice"),
+        (["lint", "empty"], "empty: no run config there, but no gin file"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_line_and_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (folder / "empty").mkdir()
+    before = sorted(folder.rglob("*"))
+    assert main([*arguments, EMBEDDED]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.startswith("t5x-harness: ")
+    assert len(err.splitlines()) == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_written_is_refused_first(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("t5x_harness.pipeline.os.access", lambda path, mode: False)  # root may write anywhere
+    assert main(["run", "run.gin", "--model_dir=out", EMBEDDED]) == 2
+    assert f"--model_dir out: no permission to write into {folder}" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_an_unknown_option_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "run.gin", "--gin_serch_paths=x"]) == 2
+    assert "unrecognized arguments: --gin_serch_paths=x" in capsys.readouterr().err
+
+
+def test_a_mistake_in_pyproject_is_2_with_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nslic = 'v3-8'\n")
+    assert main(["lint", "run.gin", EMBEDDED]) == 2
+    assert capsys.readouterr().err == (
+        f"t5x-harness: {folder}/pyproject.toml:2: unknown key 'slic': did you mean slice?\n"
+    )
+
+
+def test_declared_runs_are_run_from_the_projects_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pyproject.toml").write_text(
+        "[tool.t5x_harness]\ngin_files = ['*.gin']\nslice = 'v3-32'\nsearch_paths = ['conf']\nbindings = ['A = 1']\n"
+        "[[tool.t5x_harness.runs]]\nname = 'short'\ngin_files = ['run.gin']\nbindings = { TRAIN_STEPS = 3 }\n"
+        "search_paths = ['own']\nmode = 'train'\n"
+    )
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / "deep")
+    assert main(["lint", EMBEDDED, "--json", "--gin.B=2", "--gin_search_paths=x,y"]) == 0
+    specs = [run["spec"] for run in json.loads(capsys.readouterr().out)["runs"]]
+    assert [spec["bindings"] for spec in specs] == [["A = 1", "TRAIN_STEPS = 3", "B = 2"], ["A = 1", "B = 2"]]
+    assert [spec["search_paths"] for spec in specs] == [
+        ["x", "y", f"{folder}/own", f"{folder}/conf"],
+        ["x", "y", f"{folder}/conf"],
+    ]
+    assert [(spec["slice"], spec["cwd"], spec["mode"]) for spec in specs] == [
+        ("v3-32", str(folder), "train"),
+        ("v3-32", str(folder), "train"),
+    ]
+
+
+def test_the_command_line_wins_over_a_declared_slice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pyproject.toml").write_text(
+        "[[tool.t5x_harness.runs]]\nname = 'short'\ngin_files = ['run.gin']\nslice = 'v4-8'\n"
+    )
+    assert main(["lint", EMBEDDED, "--json", "--slice=v2-8"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["slice"] == "v2-8"
+
+
+@pytest.mark.parametrize("command", ["lint", "plan", "run"])
+def test_help_teaches_by_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"t5x-harness {command} " in out
+    assert "examples:" in out
+    assert "exit status: 0" in out
+
+
+def test_without_a_command_the_help_is_shown_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out = capsys.readouterr().out
+    for command in ("lint", "plan", "run", "exec", "doctor"):
+        assert f"\n    {command} " in out
+
+
+def test_a_command_of_another_module_gets_its_arguments_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr("t5x_harness.exec_command.run", lambda parsed: taken.append(parsed.command) or 7)
+    assert main(["exec", "--", "python", "-c", "pass", "--gin.X=1"]) == 7
+    assert taken[0][-1] == "--gin.X=1"
+
+
+def test_lint_imports_nothing_heavy_and_starts_no_process(folder: Path) -> None:
+    program = (
+        "import sys, subprocess\n"
+        "subprocess.Popen = None\n"
+        "from t5x_harness.cli import main\n"
+        "status = main(['lint', 'run.gin', '--t5x-runtime=embedded'])\n"
+        "heavy = {'jax', 'tensorflow', 'numpy', 'seqio', 't5x', 'flax', 'absl'} & set(sys.modules)\n"
+        "sys.exit(f'status {status}, imported {heavy}' if status or heavy else 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,220 @@
+"""A run's stages: each once, in order, only after those that it needs; every process is ended."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness import pipeline as pipelines
+from t5x_harness.pipeline import Pipeline, RunOptions, ensure_model_dirs, run_specs, stages_of
+from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.workers.errors import RunDied
+
+EMBEDDED = Path(pipelines.__file__).parent / "embedded"
+RUN = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/pretrain.gin'
+MIXTURE_OR_TASK_NAME = 'my_task'
+TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
+TRAIN_STEPS = 100
+DROPOUT_RATE = 0.0
+"""
+TRAIN_STAGES = tuple(Stage)
+
+
+class Backend:
+    """Stands for the local backend; records what it was asked."""
+
+    made: Sequence[Backend] = ()
+
+    def __init__(self, spec: RunSpec, *, failing: Stage | None, dying: Stage | None, **options: Any) -> None:
+        self.spec, self.options = spec, options
+        self.failing, self.dying = failing, dying
+        self.asked: list[Stage] = []
+        self.closed = False
+
+    def stage(self, stage: Stage) -> StageResult:
+        self.asked.append(stage)
+        if stage is self.dying:
+            raise RunDied("the run was killed by signal 9", log_tail="last words")
+        return StageResult(stage, Outcome.FAILED if stage is self.failing else Outcome.PASSED, exercised=1)
+
+    def result(self) -> RunResult:
+        return RunResult(self.spec, (), steps=4, runtime="embedded")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Worker:
+    """Stands for a zygote."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def warm(self) -> None:
+        self.calls.append("warm")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.fixture
+def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Puts the stand-in in the local backend's place; set ``failing`` or ``dying`` to a stage."""
+    settings: dict[str, Any] = {"failing": None, "dying": None, "made": []}
+
+    def make(spec: RunSpec, **options: Any) -> Backend:
+        settings["made"].append(Backend(spec, failing=settings["failing"], dying=settings["dying"], **options))
+        return settings["made"][-1]
+
+    monkeypatch.setitem(sys.modules, "t5x_harness.backends.local", types.SimpleNamespace(LocalBackend=make))  # type: ignore[arg-type]
+    return settings
+
+
+def _pipeline(folder: Path, gin: str = RUN, mode: Mode | None = None) -> Pipeline:
+    (folder / "run.gin").write_text(gin)
+    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder))
+    worker: Any = Worker()
+    return Pipeline(spec, zygote=worker, workspace=folder / "work", timeout=5.0, t5x_parent=EMBEDDED)
+
+
+@pytest.mark.parametrize(
+    ("mode", "last"),
+    [(Mode.TRAIN, (Stage.TRAIN, Stage.EVAL, Stage.INFER)), (Mode.EVAL, (Stage.EVAL,)), (Mode.INFER, (Stage.INFER,))],
+)
+def test_the_stages_of_a_mode(mode: Mode, last: tuple[Stage, ...]) -> None:
+    assert stages_of(mode) == (Stage.LINT, Stage.RESOLVE, Stage.PLAN, *last)
+    assert stages_of(None) == (Stage.LINT,)
+
+
+def test_the_mode_is_seen_from_the_config(tmp_path: Path, backends: dict[str, Any]) -> None:
+    with _pipeline(tmp_path) as pipeline:
+        assert pipeline.stages == TRAIN_STAGES
+        for stage in pipeline.stages:
+            assert pipeline.stage(stage).outcome is Outcome.PASSED
+    (backend,) = backends["made"]
+    assert backend.spec.mode is Mode.TRAIN
+    assert backend.options["workspace"] == tmp_path / "work"
+    assert backend.options["timeout"] == 5.0
+    assert backend.asked == list(TRAIN_STAGES[1:])
+    assert backend.closed
+    result = pipeline.result()
+    assert [s.stage for s in result.stages] == list(TRAIN_STAGES)
+    assert (result.passed, result.steps, result.spec.mode) == (True, 4, Mode.TRAIN)
+
+
+def test_a_late_stage_brings_those_it_needs_and_each_runs_once(tmp_path: Path, backends: dict[str, Any]) -> None:
+    pipeline = _pipeline(tmp_path)
+    pipeline.stage(Stage.INFER)
+    pipeline.stage(Stage.INFER)
+    pipeline.stage(Stage.TRAIN)
+    # Inference needs no evaluation.
+    assert backends["made"][0].asked == [Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.INFER]
+
+
+def test_after_an_error_of_lint_nothing_is_started(tmp_path: Path, backends: dict[str, Any]) -> None:
+    pipeline = _pipeline(tmp_path, RUN + "TRAIN_STEPS = 1.5\n")
+    result = pipeline.stage(Stage.TRAIN)
+    assert (result.outcome, result.not_checked) == (Outcome.NOT_RUN, ("train: not run, because lint failed",))
+    assert backends["made"] == []
+    assert not pipeline.result().passed
+
+
+def test_a_failed_stage_leaves_out_what_needs_it_and_names_it(tmp_path: Path, backends: dict[str, Any]) -> None:
+    backends["failing"] = Stage.PLAN
+    pipeline = _pipeline(tmp_path)
+    outcomes = [pipeline.stage(stage).outcome for stage in pipeline.stages]
+    assert outcomes == [Outcome.PASSED, Outcome.PASSED, Outcome.FAILED, *[Outcome.NOT_RUN] * 3]
+    assert pipeline.stage(Stage.INFER).not_checked == ("infer: not run, because plan failed",)
+
+
+def test_a_failed_evaluation_does_not_keep_inference_from_running(tmp_path: Path, backends: dict[str, Any]) -> None:
+    backends["failing"] = Stage.EVAL
+    pipeline = _pipeline(tmp_path)
+    assert [pipeline.stage(stage).outcome for stage in pipeline.stages][-2:] == [Outcome.FAILED, Outcome.PASSED]
+
+
+def test_a_dead_worker_is_a_finding_with_the_end_of_its_log(tmp_path: Path, backends: dict[str, Any]) -> None:
+    backends["dying"] = Stage.TRAIN
+    pipeline = _pipeline(tmp_path)
+    result = pipeline.stage(Stage.TRAIN)
+    assert [(f.code, f.message) for f in result.errors] == [("RUN01", "the run was killed by signal 9")]
+    assert result.log_tail == "last words"
+    assert pipeline.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
+
+
+def test_what_resolve_settles_is_no_longer_unchecked(tmp_path: Path, backends: dict[str, Any]) -> None:
+    pipeline = _pipeline(tmp_path)
+    pipeline.stage(Stage.LINT)
+    assert pipeline.result().stages[0].not_checked
+    pipeline.stage(Stage.RESOLVE)
+    assert not pipeline.result().stages[0].not_checked
+
+
+def test_a_stage_of_another_mode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a run in mode eval has no stage train; it has lint, resolve, plan, eval"):
+        _pipeline(tmp_path, mode=Mode.EVAL).stage(Stage.TRAIN)
+
+
+def test_a_pipeline_without_a_worker_can_lint_only(tmp_path: Path) -> None:
+    (tmp_path / "run.gin").write_text(RUN)
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path))
+    pipeline = Pipeline(spec, zygote=None, workspace=None, t5x_parent=EMBEDDED)
+    assert pipeline.stage(Stage.LINT).outcome is Outcome.PASSED
+    with pytest.raises(ValueError, match="can only lint"):
+        pipeline.stage(Stage.RESOLVE)
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    made = Worker()
+    monkeypatch.setattr(pipelines, "worker_for", lambda runtime: made)
+    return made
+
+
+def test_runs_share_one_warmed_worker_that_is_closed(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
+    (tmp_path / "run.gin").write_text(RUN)
+    specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded")] * 2
+    events: list[str] = []
+    results = run_specs(specs, RunOptions(tmp_path / "w"), on_progress=lambda spec: lambda event: events.append("x"))
+    assert [result.passed for result in results] == [True, True]
+    assert worker.calls == ["warm", "close"]
+    assert [b.options["workspace"] for b in backends["made"]] == [tmp_path / "w" / "01-run", tmp_path / "w" / "02-run"]
+    assert all(b.closed for b in backends["made"])
+
+
+def test_until_ends_a_run_early(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
+    (tmp_path / "run.gin").write_text(RUN)
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded")
+    (result,) = run_specs([spec], RunOptions(tmp_path / "w", until=Stage.PLAN))
+    assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
+
+
+def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
+    (tmp_path / "run.gin").write_text(RUN)
+    runs = run_specs([RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded")] * 2, RunOptions(tmp_path / "w"))
+    next(runs)
+    with pytest.raises(KeyboardInterrupt):
+        runs.throw(KeyboardInterrupt())
+    assert worker.calls[-1] == "close"
+    assert all(b.closed for b in backends["made"])
+
+
+def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: Path, worker: Worker) -> None:
+    specs = [RunSpec((f"{n}.gin",), cwd=str(tmp_path), model_dir=d) for n, d in (("a", "out"), ("b", "./x/../out"))]
+    with pytest.raises(
+        ValueError, match=r"a and b would both write into ./x/../out: give each run its own --model_dir"
+    ):
+        list(run_specs(specs, RunOptions(tmp_path / "w")))
+    assert worker.calls == []
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_bucket_is_not_looked_up_on_disk() -> None:
+    ensure_model_dirs([RunSpec(("a.gin",), model_dir="gs://b/x"), RunSpec(("b.gin",), model_dir="gs://b/x2")])

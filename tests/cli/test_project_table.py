@@ -1,0 +1,123 @@
+"""``[tool.t5x_harness]``: what it means, and what is said about mistakes in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.project import ProjectConfig, ProjectError, find_project, load_project
+from t5x_harness.spec import Mode
+
+TABLE = """\
+[project]
+name = "x"
+
+[tool.t5x_harness]
+gin_files = ["configs/*.gin"]
+search_paths = ["configs"]
+python_path = ["src"]
+slice = "v3-32"
+bindings = ["USE_CACHED_TASKS = False"]
+
+[[tool.t5x_harness.runs]]
+name = "small"
+gin_files = ["model.gin", "run.gin"]
+mode = "eval"
+
+[tool.t5x_harness.runs.bindings]
+TASK = "my_task"
+LENGTHS = { inputs = 8, targets = [1, 2.5, true] }
+MODEL = "%OTHER"
+OPT = "@adafactor.Adafactor()"
+
+[[tool.t5x_harness.runs]]
+name = "big"
+gin_files = ["run.gin"]
+slice = "v4-8"
+search_paths = ["more"]
+bindings = ["A = 1"]
+"""
+
+
+def _load(folder: Path, text: str) -> ProjectConfig:
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    return load_project(folder)
+
+
+def test_the_whole_table(tmp_path: Path) -> None:
+    project = _load(tmp_path, TABLE)
+    assert (project.gin_files, project.slice, project.bindings) == (
+        ("configs/*.gin",),
+        "v3-32",
+        ("USE_CACHED_TASKS = False",),
+    )
+    assert (project.search_paths, project.python_path) == ((f"{tmp_path}/configs",), (f"{tmp_path}/src",))
+    small, big = project.runs
+    assert (small.name, small.gin_files, small.mode, small.line) == ("small", ("model.gin", "run.gin"), Mode.EVAL, 11)
+    assert small.bindings == (
+        "TASK = 'my_task'",
+        "LENGTHS = {'inputs': 8, 'targets': [1, 2.5, True]}",
+        "MODEL = %OTHER",
+        "OPT = @adafactor.Adafactor()",
+    )
+    assert (big.slice, big.line) == ("v4-8", 22)
+
+
+def test_what_a_run_sets_comes_between_the_project_and_the_caller(tmp_path: Path) -> None:
+    project = _load(tmp_path, TABLE)
+    assert project.runs[1].overrides(project, ("A = 2",), "v2-8") == {
+        "gin_files": ("run.gin",),
+        "bindings": ("USE_CACHED_TASKS = False", "A = 1", "A = 2"),
+        "search_paths": (f"{tmp_path}/more", f"{tmp_path}/configs"),
+        "mode": None,
+        "slice": "v4-8",
+    }
+    assert project.runs[0].overrides(project, (), "v2-8")["slice"] == "v2-8"
+
+
+def test_the_nearest_project_above_counts(tmp_path: Path) -> None:
+    (tmp_path / "configs" / "deep").mkdir(parents=True)
+    (tmp_path / "configs" / "a.gin").touch()
+    _load(tmp_path, TABLE)
+    project = find_project(tmp_path / "configs" / "deep")
+    assert project.root == tmp_path
+    assert project.files() == (tmp_path / "configs" / "a.gin",)
+
+
+def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
+    assert load_project(tmp_path) == ProjectConfig(root=tmp_path)
+    assert _load(tmp_path, "[project]\nname = 'x'\n") == ProjectConfig(root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
+        ("[tool.t5x_harness]\nxyz = 1\n", 2,
+         "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, runs"),
+        ("[tool.t5x_harness]\nslice = 8\n", 2, "slice has to be a string, not 8"),
+        ("[tool.t5x_harness]\ngin_files = 'a.gin'\n", 2, "gin_files has to be a list of strings, not 'a.gin'"),
+        ("[tool]\nt5x_harness = 3\n", 1, "[tool.t5x_harness] has to be a table"),
+        ("[tool.t5x_harness.runs]\nname = 'x'\n", 1, "runs are declared as [[tool.t5x_harness.runs]]"),
+        ("\n[[tool.t5x_harness.runs]]\nname = 'x'\n", 2, "a run needs a name and gin_files"),
+        ("[[tool.t5x_harness.runs]]\nname = 'x'\ngin_files = ['a']\nmode = 'trian'\n", 4,
+         "mode 'trian' is none of train, eval, infer"),
+        ("[[tool.t5x_harness.runs]]\nname = 'x'\ngin_files = ['a']\n"
+         "[[tool.t5x_harness.runs]]\ngin_files = ['a']\nname = 'x'\n", 6,
+         "two runs are called 'x': give each its own name"),
+        ("[[tool.t5x_harness.runs]]\nname = 'x'\ngin_files = ['a']\nslices = 'v3-8'\n", 4,
+         "unknown key 'slices': did you mean slice?"),
+        ("[tool.t5x_harness]\nbindings = { A = 2020-01-01 }\n", 2,
+         "bindings: 2020-01-01 is no Gin value: give a string, a number, a boolean, a list or a table"),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_line_and_mend(tmp_path: Path, text: str, line: int, message: str) -> None:
+    with pytest.raises(ProjectError) as caught:
+        _load(tmp_path, text)
+    assert str(caught.value) == f"{tmp_path}/pyproject.toml:{line}: {message}"
+
+
+def test_what_is_no_toml_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match=r"pyproject.toml: not valid TOML: .*line 1"):
+        _load(tmp_path, "[tool\n")
