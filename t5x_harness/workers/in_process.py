@@ -33,6 +33,9 @@ class InProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def warm(self) -> None:
+        """Does nothing: there is no process to make ready."""
+
     def start(
         self,
         factory: str,

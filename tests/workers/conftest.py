@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
-    with Zygote() as shared:
+    # Without PYTHONUNBUFFERED, which some CI sets, native output is buffered, which is what has to be coped with.
+    with Zygote(env={"PYTHONUNBUFFERED": None}) as shared:
         yield shared
 
 

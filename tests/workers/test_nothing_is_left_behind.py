@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import Run, RunDied, RunTimedOut, Zygote, processes
+from t5x_harness.workers import Run, RunDied, RunTimedOut, Zygote, ZygoteFailed, processes
 
 HERE = str(Path(__file__).parent)
 Start = Callable[..., Run]
@@ -88,6 +88,18 @@ def test_a_killed_guard_leaves_nothing(start: Start, assert_gone: AssertGone) ->
     assert_gone(run.pid, *started)
 
 
+def test_a_run_does_not_outlive_its_guard_and_its_zygote(tmp_path: Path, assert_gone: AssertGone) -> None:
+    with Zygote() as zygote:
+        run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+        run.call("echo")
+        guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(zygote.pid or 0, signal.SIGKILL)
+        os.kill(guard, signal.SIGKILL)
+        with pytest.raises(RunDied, match="guard process was killed"):
+            run.call("hang")
+        assert_gone(run.pid)
+
+
 def test_a_killed_zygote_harms_no_run_and_is_replaced(tmp_path: Path, assert_gone: AssertGone) -> None:
     def start_run() -> Run:
         return zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
@@ -132,6 +144,19 @@ def test_many_runs_leak_neither_descriptors_nor_processes(tmp_path: Path, assert
         before = held()
         use(50)
         assert held() == before
+
+
+def test_zygotes_leak_no_descriptors(tmp_path: Path) -> None:
+    def use() -> None:
+        with Zygote() as zygote, zygote.start("json:dumps", {}, log=tmp_path / "log"):
+            pass
+        with Zygote(preload=["no_such_module"]) as zygote, pytest.raises(ZygoteFailed):
+            zygote.start("json:dumps", {}, log=tmp_path / "log")
+
+    use()
+    before = os.listdir("/proc/self/fd")
+    use()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 # A program that starts a run with offspring, says who they are and then waits, or gets into trouble.

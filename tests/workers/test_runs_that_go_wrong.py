@@ -186,7 +186,7 @@ def test_a_reply_that_came_in_time_counts(start: Start) -> None:
 
 def test_a_flood_of_progress_meets_its_limit(start: Start) -> None:
     with pytest.raises(RunTimedOut, match="last progress: stage flood"):
-        start().call("flood", timeout=0.3)
+        start().call("flood", timeout=0.3, on_progress=lambda event: time.sleep(0.001))
 
 
 def test_only_the_end_of_a_big_log_is_read(start: Start) -> None:
