@@ -20,6 +20,7 @@ from t5x._driver.errors import ConfigError
 from t5x._driver.evaluated import EvaluatedList, checkpoints_to_evaluate
 from t5x._driver.inference_evaluator import InferenceEvaluator
 from t5x._driver.train_loop import as_iterator
+from t5x._public import publish
 
 __all__ = ["InferenceEvaluator", "SummarizeConfigFn", "evaluate"]
 
@@ -149,6 +150,8 @@ def evaluate(
                 evaluated.add(path)
     logging.info("The evaluation ended: %d checkpoints.", len(paths))
 
+
+publish(__name__)
 
 if __name__ == "__main__":
     from t5x._driver import script

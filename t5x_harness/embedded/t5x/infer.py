@@ -22,6 +22,7 @@ from t5x._driver.errors import ConfigError
 from t5x._driver.inferences import MODES, Inferences, write_inferences_to_file
 from t5x._driver.tfexample_task import create_task_from_tfexample_file
 from t5x._driver.write_pool import FailFastThreadPoolExecutor
+from t5x._public import publish
 
 __all__ = [
     "FailFastThreadPoolExecutor",
@@ -195,6 +196,8 @@ def infer(
         ).run()
     logging.info("The inference ended: %d tasks.", len(tasks))
 
+
+publish(__name__)
 
 if __name__ == "__main__":
     from t5x._driver import script

@@ -30,6 +30,7 @@ from t5x._driver.protocols import (
     TimeFuture,
 )
 from t5x._driver.weight_metrics import WeightMetricsComputer
+from t5x._public import publish
 
 __all__ = [
     "ActionMapType",
@@ -151,3 +152,6 @@ class Trainer(BaseTrainer):
             in_axis_resources=(self._train_state_axes, self._partitioner.data_partition_spec),
             out_axis_resources=None,
         )
+
+
+publish(__name__)

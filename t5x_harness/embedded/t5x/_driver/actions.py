@@ -11,10 +11,8 @@ from typing import Any
 import clu.values
 from absl import logging
 from t5x._driver.protocols import MetricValueMapType
-from t5x._public import shown_as
 
 
-@shown_as("t5x.trainer")
 @enum.unique
 class ActionMode(enum.Enum):
     """After which kind of work an action runs."""
@@ -24,7 +22,6 @@ class ActionMode(enum.Enum):
     INFER_EVAL = 3
 
 
-@shown_as("t5x.trainer")
 class BaseAction(abc.ABC):
     """Something to do whenever new metrics are there."""
 
@@ -71,7 +68,6 @@ def _watched(
     return None
 
 
-@shown_as("t5x.trainer")
 class EarlyStoppingAction(BaseAction):
     """Stops the training when a metric has stopped getting better."""
 
@@ -122,7 +118,6 @@ class EarlyStoppingAction(BaseAction):
         return False
 
 
-@shown_as("t5x.trainer")
 class TerminateOnNanAction(BaseAction):
     """Stops the training when a metric is no longer a finite number."""
 

@@ -25,19 +25,16 @@ from t5x._driver.protocols import (
     PartitionedEvalCallable,
     PartitionedTrainCallable,
 )
-from t5x._public import shown_as
 
 # A TensorBoard folder per eval task is named after it; longer names meet the file system's limit.
 _LONGEST_EVAL_NAME = 113
 _LOG_SECONDS = 10
 
 
-@shown_as("t5x.trainer")
 class PreemptionError(Exception):
     """The machine is about to go away: a checkpoint is saved before this ends the training."""
 
 
-@shown_as("t5x.trainer")
 class BaseTrainer(abc.ABC):
     """Runs train and eval steps, whatever a step is.
 

@@ -17,12 +17,10 @@ from t5x import utils
 from t5x._driver.errors import ConfigError
 from t5x._driver.inferences import Inferences, in_order
 from t5x._driver.write_pool import FailFastThreadPoolExecutor
-from t5x._public import shown_as
 
 _COMPLETED = ".COMPLETED"
 
 
-@shown_as("t5x.infer")
 def merge_chunks_to_file(output_dir: str, output_fname: str, tmp_dir: str, step: int | None) -> None:
     """Joins the files of the chunks to one.
 

@@ -16,7 +16,6 @@ from t5x import metrics as metrics_lib
 from t5x._driver.errors import ConfigError
 from t5x._driver.protocols import Batch, MetricMapType
 from t5x._driver.weight_metrics import WeightMetricsComputer
-from t5x._public import shown_as
 
 
 @jax.jit
@@ -24,7 +23,6 @@ def _merge_on_device(left: Any, right: Any) -> Any:
     return jax.tree.map(lambda one, other: one.merge(other), left, right, is_leaf=metrics_lib.is_metric_obj)
 
 
-@shown_as("t5x.trainer")
 def merge_metrics(a: Any, b: Any) -> Any:
     """Merges two trees of metrics of the same structure, metric by metric, in one compiled call."""
     return _merge_on_device(jax.tree.map(checkpoints.get_local_data, a), jax.tree.map(checkpoints.get_local_data, b))
@@ -42,7 +40,6 @@ def _microbatch_size(batch: Batch, num_microbatches: int) -> int:
     return int(size)
 
 
-@shown_as("t5x.trainer")
 def accumulate_grads_microbatched(
     model: Any,
     train_state: Any,
@@ -102,7 +99,6 @@ def accumulate_grads_microbatched(
     return grads, functools.reduce(merge_metrics, parts), mutables
 
 
-@shown_as("t5x.trainer")
 def apply_grads(
     train_state: Any,
     grad_accum: Any,
@@ -133,7 +129,6 @@ def apply_grads(
     return stepped, metrics
 
 
-@shown_as("t5x.trainer")
 def eval_step(model: Any, train_state: Any, batch: Any) -> MetricMapType:
     """Returns the metrics of ``model.eval_fn`` on one batch; its third argument are Flax mutables, if there are any."""
     mutables = (train_state.flax_mutables,) if train_state.flax_mutables else ()

@@ -11,10 +11,8 @@ import jax
 import seqio
 from t5x import checkpoints, utils
 from t5x._driver.train_setup import vocabulary_check
-from t5x._public import shown_as
 
 
-@shown_as("t5x.eval")
 class InferenceEvaluator:
     """Evaluates train states on the tasks of one dataset config with their SeqIO metrics."""
 

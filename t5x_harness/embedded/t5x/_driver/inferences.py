@@ -12,7 +12,6 @@ import numpy as np
 import seqio
 import tensorflow as tf
 from t5x._driver.errors import ConfigError
-from t5x._public import shown_as
 
 MODES = ("predict", "score", "predict_with_aux")
 _PRETOKENIZED = "_pretokenized"
@@ -60,7 +59,6 @@ def _kept_inputs(
             yield name, _plain(value)
 
 
-@shown_as("t5x.infer")
 def write_inferences_to_file(
     path: str,
     inferences: Inferences,

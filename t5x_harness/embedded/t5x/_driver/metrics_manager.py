@@ -15,7 +15,6 @@ from clu import asynclib, metric_writers
 from t5x import checkpoints
 from t5x import metrics as metrics_lib
 from t5x._driver.protocols import MetricValueMapFuture, TimeFuture
-from t5x._public import shown_as
 
 MetricMap = Mapping[str, clu.metrics.Metric]
 
@@ -73,7 +72,6 @@ class Stopwatch:
         self._worker.close()
 
 
-@shown_as("t5x.trainer")
 class MetricsManager:
     """Writes the metrics of one collection, such as ``train`` or ``training_eval/my_task``.
 

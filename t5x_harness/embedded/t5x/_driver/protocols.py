@@ -9,14 +9,12 @@ import clu.metrics
 import clu.values
 import jax
 import typing_extensions
-from t5x._public import shown_as
 
 Batch = Mapping[str, Any]
 MetricMapType = MutableMapping[str, clu.metrics.Metric]
 MetricValueMapType = Mapping[str, clu.values.Value]
 
 
-@shown_as("t5x.trainer")
 class ArrayMapFuture(typing_extensions.Protocol):
     """A mapping of arrays that is still being computed."""
 
@@ -25,7 +23,6 @@ class ArrayMapFuture(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class MetricValueMapFuture(typing_extensions.Protocol):
     """Summarized metrics that are still being computed."""
 
@@ -34,7 +31,6 @@ class MetricValueMapFuture(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class TimeFuture(typing_extensions.Protocol):
     """A moment or duration in seconds that is still being measured."""
 
@@ -43,7 +39,6 @@ class TimeFuture(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class LearningRateCallable(typing_extensions.Protocol):
     """A learning rate schedule."""
 
@@ -52,7 +47,6 @@ class LearningRateCallable(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class SummarizeMetricsCallable(typing_extensions.Protocol):
     """Makes what is written out of what was accumulated."""
 
@@ -61,7 +55,6 @@ class SummarizeMetricsCallable(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class PartitionedTrainCallable(typing_extensions.Protocol):
     """One train step, partitioned over the mesh."""
 
@@ -70,7 +63,6 @@ class PartitionedTrainCallable(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class PartitionedEvalCallable(typing_extensions.Protocol):
     """One eval step, partitioned over the mesh."""
 
@@ -79,7 +71,6 @@ class PartitionedEvalCallable(typing_extensions.Protocol):
         ...
 
 
-@shown_as("t5x.trainer")
 class BaseTrainerConstructor(Protocol):
     """What ``trainer_cls`` of ``train`` must be callable as."""
 

@@ -10,12 +10,10 @@ import seqio
 import tensorflow as tf
 from absl import logging
 from t5x._driver.errors import ConfigError
-from t5x._public import shown_as
 
 _READERS = {"tfrecord": tf.data.TFRecordDataset}
 
 
-@shown_as("t5x.infer")
 def create_task_from_tfexample_file(
     paths: Sequence[str],
     file_type: str,

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from t5x import metrics as metrics_lib
 from t5x import utils
-from t5x._public import shown_as
 
 
 def _rms(x: jax.Array) -> jax.Array:
@@ -21,7 +20,6 @@ def _largest(x: jax.Array) -> jax.Array:
     return jnp.max(jnp.abs(x))
 
 
-@shown_as("t5x.trainer")
 class WeightMetricsComputer:
     """Computes metrics of every parameter after each step; given to a trainer as ``weight_metrics_computer``."""
 

@@ -6,10 +6,7 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
-from t5x._public import shown_as
 
-
-@shown_as("t5x.infer")
 class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
     """A thread pool that raises what went wrong in its threads in the thread that uses it, at the next chance.
 
