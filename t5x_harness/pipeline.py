@@ -97,7 +97,7 @@ class Pipeline:
                 f"a run in mode {self.spec.mode or 'unknown'} has no stage {stage}; it has {', '.join(self.stages)}"
             )
         if stage not in self._results:
-            failed = next((s for s in self._needed(stage) if self.stage(s).outcome is not Outcome.PASSED), None)
+            failed = next((s for s in self._before(stage) if self.stage(s).outcome is not Outcome.PASSED), None)
             self._results[stage] = self._run(stage) if failed is None else self._left_out(stage, failed)
         return self._results[stage]
 
@@ -120,14 +120,12 @@ class Pipeline:
         if self._backend is not None:
             self._backend.close()
 
-    def _needed(self, stage: Stage) -> Iterator[Stage]:
-        """The stages that have to pass before this one; evaluation and inference do not need each other."""
-        for earlier in self.stages[: self.stages.index(stage)]:
-            if earlier is not Stage.EVAL:
-                yield earlier
+    def _before(self, stage: Stage) -> tuple[Stage, ...]:
+        """The stages that have to pass before this one."""
+        return self.stages[: self.stages.index(stage)]
 
     def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
-        cause = next((s for s in (*self._needed(failed), failed) if self._results[s].outcome is Outcome.FAILED), failed)
+        cause = next((s for s in (*self._before(failed), failed) if self._results[s].outcome is Outcome.FAILED), failed)
         return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
 
     def _run(self, stage: Stage) -> StageResult:

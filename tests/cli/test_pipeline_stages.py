@@ -114,8 +114,7 @@ def test_a_late_stage_brings_those_it_needs_and_each_runs_once(tmp_path: Path, b
     pipeline.stage(Stage.INFER)
     pipeline.stage(Stage.INFER)
     pipeline.stage(Stage.TRAIN)
-    # Inference needs no evaluation.
-    assert backends["made"][0].asked == [Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.INFER]
+    assert backends["made"][0].asked == list(TRAIN_STAGES[1:])
 
 
 def test_after_an_error_of_lint_nothing_is_started(tmp_path: Path, backends: dict[str, Any]) -> None:
@@ -132,12 +131,6 @@ def test_a_failed_stage_leaves_out_what_needs_it_and_names_it(tmp_path: Path, ba
     outcomes = [pipeline.stage(stage).outcome for stage in pipeline.stages]
     assert outcomes == [Outcome.PASSED, Outcome.PASSED, Outcome.FAILED, *[Outcome.NOT_RUN] * 3]
     assert pipeline.stage(Stage.INFER).not_checked == ("infer: not run, because plan failed",)
-
-
-def test_a_failed_evaluation_does_not_keep_inference_from_running(tmp_path: Path, backends: dict[str, Any]) -> None:
-    backends["failing"] = Stage.EVAL
-    pipeline = _pipeline(tmp_path)
-    assert [pipeline.stage(stage).outcome for stage in pipeline.stages][-2:] == [Outcome.FAILED, Outcome.PASSED]
 
 
 def test_a_dead_worker_is_a_finding_with_the_end_of_its_log(tmp_path: Path, backends: dict[str, Any]) -> None:
