@@ -1,0 +1,66 @@
+"""T5X trains on the emulated mesh: the recorded losses, with the parameters divided as on the slice."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REFERENCE = Path(__file__).parent.parent / "reference"
+RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())
+EXEC = (
+    "import argparse, sys; from t5x_harness import exec_command;"
+    "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
+    "sys.exit(exec_command.run(parser.parse_args()))"
+)
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trains case t5_1_1 by `t5x-harness exec -- python -m t5x.train`, in two partitions on a v3-8."""
+    folder = tmp_path_factory.mktemp("train")
+    more = f'\nMODEL_DIR = "{folder}/out"\npartitioning.PjitPartitioner.num_partitions = 2\n'
+    (folder / "run.gin").write_text(RECORD["gin"] + more)
+    command = [sys.executable, "-m", "t5x.train", "--gin_file=run.gin"]
+    done = subprocess.run(
+        [sys.executable, "-c", EXEC, "--slice", "v3-8", "--t5x-runtime", "embedded", "--", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REFERENCE)},
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder / "out"
+
+
+def test_losses_do_not_depend_on_the_mesh(model_dir: Path) -> None:
+    import tensorflow as tf
+
+    losses = {}
+    for events in (model_dir / "train").glob("events.*"):
+        for record in tf.data.TFRecordDataset(str(events)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            losses.update(
+                (event.step, float(tf.make_ndarray(v.tensor))) for v in event.summary.value if v.tag == "loss"
+            )
+    recorded = {int(step): value for step, value in RECORD["scalars"]["train"]["loss"].items()}
+    assert losses.keys() == recorded.keys()
+    assert all(math.isclose(losses[step], recorded[step], rel_tol=1e-4) for step in recorded)
+
+
+def test_parameters_are_divided_over_the_devices_of_the_plan(model_dir: Path) -> None:
+    text = json.loads((model_dir / "checkpoint_8" / "state" / "_sharding").read_text())
+    sharding = {base64.b64decode(name).decode(): json.loads(value) for name, value in text.items()}
+    kernel = sharding["target.encoder.layers_0.mlp.wo.kernel"]
+    assert kernel["shape"] == [4, 2]
+    assert kernel["partition_spec"] == ["model", None]
+    devices = [[device["id"] for device in row] for row in kernel["device_mesh"]["mesh"]]
+    assert devices == [[0, 1], [4, 5], [2, 3], [6, 7]]
