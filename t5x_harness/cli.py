@@ -216,21 +216,21 @@ def _run(arguments: argparse.Namespace) -> int:
         printers.append(ProgressPrinter(sys.stderr, label=spec.name))
         return printers[-1]
 
-    keep = True
+    keep = False
     try:
         for result in run_specs(specs, options, on_progress=progress):
             printers[-1].close()
             results.append(result)
         report = Report(tuple(results))
-        keep = not report.passed
+        keep = not report.passed and any(path.is_file() for path in workspace.rglob("*"))
         return _write(report, arguments)
     finally:
         for printer in printers:
             printer.close()
-        if not keep:
-            shutil.rmtree(workspace, ignore_errors=True)
-        elif results:
+        if keep:
             print(f"logs and outputs are kept in {workspace}", file=sys.stderr)
+        else:
+            shutil.rmtree(workspace, ignore_errors=True)
 
 
 def _write(report: Report, arguments: argparse.Namespace) -> int:

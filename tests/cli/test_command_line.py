@@ -193,3 +193,22 @@ def test_lint_imports_nothing_heavy_and_starts_no_process(folder: Path) -> None:
         [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_that_lint_stops_leaves_nothing_behind(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Worker:
+        def warm(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("t5x_harness.pipeline.worker_for", lambda runtime: Worker())
+    monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (folder / "temporary").mkdir()
+    assert main(["run", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=1.5"]) == 1
+    out, err = capsys.readouterr()
+    assert "\n  resolve, plan, train, eval, infer: not run, because lint failed\n" in out
+    assert "kept in" not in err
+    assert list((folder / "temporary").iterdir()) == []
