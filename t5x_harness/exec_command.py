@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--t5x-runtime",
         choices=("auto", "installed", "embedded"),
         default="auto",
-        help="which T5X the command imports: an installed one where there is one, else the embedded one (default: auto)",
+        help="which T5X the command imports: auto takes an installed one, else the embedded one (default: auto)",
     )
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments, after --"
