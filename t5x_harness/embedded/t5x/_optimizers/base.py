@@ -8,7 +8,7 @@ from typing import Any
 import flax.struct
 import jax
 from flax import serialization
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 
 @shown_as("t5x.optimizers")

@@ -12,7 +12,7 @@ import flax.core
 import numpy as np
 from absl import logging
 from flax import serialization, traverse_util
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 
 @shown_as("t5x.adafactor")

@@ -9,7 +9,7 @@ import flax.core
 import jax.numpy as jnp
 from flax import traverse_util
 from t5x._optimizers.base import Optimizer, OptimizerDef, OptimizerState
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 _Path = tuple[str, ...]
 _Flat = dict[_Path, Any]
@@ -36,9 +36,16 @@ class MultiOptimizer(OptimizerDef):
 
         Raises:
             ValueError: several optimizers match the same parameter.
+            TypeError: an optimizer's state is not a tree like the parameters, as with those that wrap optax.
         """
         self._refuse_overlaps(params)
         states = [optimizer.init_state(self._select(i, params)) for i, optimizer in enumerate(self.sub_optimizers)]
+        for optimizer, state in zip(self.sub_optimizers, states, strict=True):
+            if not isinstance(state.param_states, dict | flax.core.FrozenDict):
+                raise TypeError(
+                    f"MultiOptimizer cannot divide the state of {type(optimizer).__name__}, which is no tree like the "
+                    "parameters. Combine optax optimizers by optax.multi_transform or optax.masked instead"
+                )
         return OptimizerState(
             step=jnp.asarray(0, dtype=jnp.int32),
             param_states=self._combine(params, [state.param_states for state in states]),

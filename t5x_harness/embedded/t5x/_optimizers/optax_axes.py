@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import optax
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 
 class _Fields(NamedTuple):

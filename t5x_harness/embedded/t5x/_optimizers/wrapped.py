@@ -13,7 +13,7 @@ import optax
 from flax import serialization, traverse_util
 from t5x._optimizers.base import Optimizer, OptimizerDef, OptimizerState
 from t5x._optimizers.optax_axes import OptaxStatePartitionRules
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 
 @flax.struct.dataclass

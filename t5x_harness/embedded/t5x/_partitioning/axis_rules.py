@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from absl import logging
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 LogicalAxisRules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]
 

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, PartitionSpec
 from t5x._partitioning.chunks import DataLayout, LocalChunker, LocalChunkInfo
 from t5x._partitioning.jitted import host_local_array_to_global_array, shardings_of
 from t5x._partitioning.meshes import HardwareMesh
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 from t5x.train_state import TrainState
 
 PartitionedCallable = Callable[..., Any]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 from jax.sharding import Mesh
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 _AxisEntry = str | tuple[str, ...] | None
 

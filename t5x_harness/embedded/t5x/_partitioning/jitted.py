@@ -11,7 +11,7 @@ from flax.linen import partitioning as flax_partitioning
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from t5x._partitioning.axis_rules import LogicalAxisRules
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 
 @shown_as("t5x.partitioning")

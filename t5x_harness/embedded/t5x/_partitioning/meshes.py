@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh
-from t5x._public import shown_as
+from t5x._shown_as import shown_as
 
 HardwareMesh: TypeAlias = tuple[int, ...]
 _AXES = ("data", "model")

@@ -1,0 +1,70 @@
+"""The place of the input pipeline, kept in a checkpoint so that a run goes on with the next example."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import clu.data.dataset_iterator
+import tensorflow as tf
+from t5x import partitioning
+from t5x.checkpoints_utils import _TRAIN_DS_PREFIX
+
+
+def iterator_file_name(layout: partitioning.DataLayout) -> str:
+    """Returns the name of the file for this process' shard of the data."""
+    return f"{_TRAIN_DS_PREFIX}-{layout.shard_id:03}-of-{layout.num_shards:03}"
+
+
+def check_iterator(iterator: Any) -> None:
+    """Refuses an iterator whose place cannot be kept.
+
+    Raises:
+        ValueError: a clu iterator that was made without its checkpoint.
+    """
+    if isinstance(iterator, clu.data.dataset_iterator.TfDatasetIterator) and not iterator._checkpoint:
+        raise ValueError("The dataset iterator was made with checkpoint=False, so its place cannot be kept")
+
+
+def save_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
+    """Writes the place of an iterator.
+
+    Args:
+        iterator: a ``tf.data`` iterator or one of clu.
+        path: what the names of the files begin with.
+
+    Raises:
+        tf.errors.FailedPreconditionError: the pipeline keeps state that cannot be saved.
+    """
+    try:
+        if isinstance(iterator, tf.data.Iterator):
+            tf.train.Checkpoint(ds=iterator).write(os.fspath(path))
+        else:
+            iterator.save(os.fspath(path))
+    except tf.errors.FailedPreconditionError as error:
+        error.add_note(
+            f"The input pipeline cannot be kept in {path}: it holds state. Cache the stateful part offline, or turn "
+            "off saving of the dataset (SaveCheckpointConfig.save_dataset = False)"
+        )
+        raise
+
+
+def load_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
+    """Moves an iterator to the place that was written.
+
+    Args:
+        iterator: one over the same pipeline as when it was written.
+        path: what the names of the files begin with.
+
+    Raises:
+        ValueError: the checkpoint has no place of an input pipeline.
+    """
+    if not tf.io.gfile.exists(f"{os.fspath(path)}.index") and not tf.io.gfile.exists(path):
+        raise ValueError(
+            f"The checkpoint has no state of the input pipeline: {path} is missing. It was saved without "
+            "SaveCheckpointConfig.save_dataset, or by another number of hosts"
+        )
+    if isinstance(iterator, tf.data.Iterator):
+        tf.train.Checkpoint(ds=iterator).read(os.fspath(path)).assert_consumed()
+    else:
+        iterator.load(os.fspath(path))

@@ -1,0 +1,140 @@
+"""Single checkpoints: pinning, removing, and telling their formats apart."""
+
+from __future__ import annotations
+
+import enum
+import os
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+from tensorflow.io import gfile
+
+_PINNED_FILE = "PINNED"
+_ORBAX_METADATA_FILE = "_METADATA"
+_TF_STATE_FILE_START = b"model_checkpoint_path"
+
+
+def pinned_checkpoint_filepath(ckpt_dir: str) -> str:
+    """Returns the path of the file that marks a checkpoint as one to keep."""
+    return os.path.join(ckpt_dir, _PINNED_FILE)
+
+
+def is_pinned_checkpoint(ckpt_dir: str) -> bool:
+    """Tells whether a checkpoint is marked to be kept."""
+    return gfile.exists(pinned_checkpoint_filepath(ckpt_dir))
+
+
+def pin_checkpoint(ckpt_dir: str, txt: str = "1") -> None:
+    """Marks a checkpoint to be kept when old ones are removed.
+
+    Args:
+        ckpt_dir: folder of the checkpoint.
+        txt: content of the mark, for people.
+    """
+    with gfile.GFile(pinned_checkpoint_filepath(ckpt_dir), "w") as mark:
+        mark.write(txt)
+
+
+def unpin_checkpoint(ckpt_dir: str) -> None:
+    """Takes the mark of :func:`pin_checkpoint` away; one that is not there is no error."""
+    if is_pinned_checkpoint(ckpt_dir):
+        gfile.remove(pinned_checkpoint_filepath(ckpt_dir))
+
+
+def remove_checkpoint_dir(ckpt_dir: str) -> None:
+    """Removes a checkpoint, unless it is pinned."""
+    if is_pinned_checkpoint(ckpt_dir):
+        logging.info("%s is pinned and stays", ckpt_dir)
+        return
+    logging.info("Removing %s", ckpt_dir)
+    gfile.rmtree(ckpt_dir)
+
+
+def remove_dataset_checkpoint(ckpt_dir: str, train_ds_prefix: str) -> None:
+    """Removes the state of the input pipeline from a checkpoint, unless it is pinned.
+
+    Args:
+        ckpt_dir: folder of the checkpoint.
+        train_ds_prefix: what the names of the files to remove begin with.
+    """
+    if is_pinned_checkpoint(ckpt_dir):
+        logging.info("%s is pinned and keeps its dataset state", ckpt_dir)
+        return
+    for file in gfile.glob(os.path.join(ckpt_dir, train_ds_prefix + "*")):
+        logging.info("Removing %s", file)
+        gfile.remove(file)
+
+
+class CheckpointTypes(enum.Enum):
+    """The formats that T5X reads."""
+
+    ORBAX = "ORBAX"
+    T5X = "T5X"
+    T5X_TF = "T5X_TF"
+
+
+def detect_checkpoint_type(checkpoint_path: str, expected: CheckpointTypes | None = None) -> CheckpointTypes:
+    """Tells the format of a checkpoint.
+
+    Args:
+        checkpoint_path: the file ``checkpoint`` in the checkpoint's folder.
+        expected: the format that the caller hopes for; another one is logged.
+
+    Raises:
+        ValueError: the file is of none of the formats.
+    """
+    found = _detect(os.fspath(checkpoint_path))
+    if expected not in (None, found):
+        logging.warning("%s: expected the format %s, found %s", checkpoint_path, expected, found)
+    return found
+
+
+def _detect(path: str) -> CheckpointTypes:
+    if gfile.exists(os.path.join(os.path.dirname(path), _ORBAX_METADATA_FILE)):
+        return CheckpointTypes.ORBAX
+    with gfile.GFile(path, "rb") as file:
+        start = file.read(len(_TF_STATE_FILE_START))
+    if start == _TF_STATE_FILE_START:
+        return CheckpointTypes.T5X_TF
+    if not _is_msgpack_map(start):
+        raise ValueError(
+            f"{path} is no checkpoint: it holds neither T5X's msgpack nor TensorFlow's text, but begins with {start!r}"
+        )
+    return CheckpointTypes.T5X
+
+
+def _is_msgpack_map(start: bytes) -> bool:
+    return bool(start) and (0x80 <= start[0] <= 0x8F or start[0] in (0xDE, 0xDF))
+
+
+def get_restore_parameters(directory: epath.Path, structure: Any) -> Any:
+    """Returns what orbax needs to know of each leaf to read it.
+
+    Args:
+        directory: folder of the checkpoint's state.
+        structure: a tree of leaf metadata, as in the checkpoint; empty nodes and plain values may stand in it.
+
+    Returns:
+        A tree like it of ``orbax.checkpoint.type_handlers.ParamInfo``; empty nodes stay. Plain values are marked as not
+        to be read.
+    """
+    is_ocdbt = ocp.type_handlers.is_ocdbt_checkpoint(directory)
+    context = ocp.type_handlers.get_ts_context()
+    is_empty = ocp.type_handlers.is_supported_empty_value
+
+    def info_of(leaf: Any, name: str) -> Any:
+        if is_empty(leaf):
+            return leaf
+        stored = isinstance(leaf, ocp.metadata.tree.ValueMetadataEntry)
+        return ocp.type_handlers.ParamInfo(
+            name=name,
+            parent_dir=directory,
+            skip_deserialize=leaf.skip_deserialize if stored else True,
+            is_ocdbt_checkpoint=is_ocdbt,
+            ts_context=context,
+        )
+
+    return jax.tree.map(info_of, structure, ocp.tree.get_param_names(structure), is_leaf=is_empty)
