@@ -1,0 +1,137 @@
+"""What `pytest -m smoke` costs, beside the same work done by three T5X processes.
+
+    python benchmarks/smoke.py [--rounds 3] [--write docs/performance.md]
+
+Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them:
+
+cold      `pytest -m smoke` on one config, with an empty compile cache
+further   what each config after the first adds to such a call: the difference between a call on several and on one
+warm      the cold call again, with the compile cache it filled
+processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,
+          started through `t5x-harness exec` for the mesh and the T5X in use
+plugin    what loading the plugin adds to `pytest --version`'s interpreter: `python -X importtime`'s figure
+
+Figures are medians over the rounds; ratios are made inside each round first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = ROOT / "sample_tasks" / "configs"
+FIRST = "finetune_translate.gin"
+FURTHER = ("finetune_classify.gin", "pretrain_stream.gin", "finetune_sums.gin", "pretrain_span_corruption.gin")
+
+# What shrinking makes of FIRST, so that both sides do the same work.
+TRAIN = ("TRAIN_STEPS = 4", "BATCH_SIZE = 4", "train.eval_period = 2", "train.eval_steps = 2", "train.stats_period = 1")
+EXAMPLES = 4
+
+
+def call(command: Sequence[str], cache: Path, folder: Path) -> float:
+    """Wall seconds of a command, which must succeed."""
+    env = dict(os.environ, T5X_HARNESS_CACHE_DIR=str(cache), TF_CPP_MIN_LOG_LEVEL="3")
+    start = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return seconds
+
+
+def smoke(names: Iterable[str], cache: Path) -> float:
+    """Seconds of one call of pytest on these configs."""
+    files = [str(CONFIGS / name) for name in names]
+    return call([sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *files], cache, ROOT)
+
+
+def processes(folder: Path) -> float:
+    """Seconds of training, evaluating and inferring by three T5X processes, without a compile cache."""
+    checkpoint = folder / "model" / "checkpoint_4"
+    task = (f"--gin.MIXTURE_OR_TASK_NAME='sample_translate'", "--gin.DROPOUT_RATE=0.0")
+    restore = (f"--gin.CHECKPOINT_PATH='{checkpoint}'", "--gin.utils.DatasetConfig.batch_size=4")
+    train = [f"--gin.{binding.replace(' ', '')}" for binding in TRAIN]
+    steps = (
+        ("train", FIRST, [f"--gin.MODEL_DIR='{folder / 'model'}'", "--gin.utils.RestoreCheckpointConfig.path=[]", *train]),
+        ("eval", "eval_translate.gin", [f"--gin.EVAL_OUTPUT_DIR='{folder / 'eval'}'", *task, *restore,
+                                        f"--gin.seqio.Evaluator.num_examples={EXAMPLES}"]),
+        ("infer", "infer_translate.gin", [f"--gin.INFER_OUTPUT_DIR='{folder / 'infer'}'", *task, *restore]),
+    )
+    harness = [sys.executable, "-m", "t5x_harness.cli", "exec", "--slice", "v3-8", "--"]
+    return sum(
+        call(
+            [*harness, sys.executable, "-m", f"t5x.{mode}", f"--gin_search_paths={CONFIGS}", f"--gin_file={gin}", *extra],
+            Path("off"),
+            folder,
+        )
+        for mode, gin, extra in steps
+    )
+
+
+def plugin_milliseconds() -> float:
+    """Milliseconds that importing the plugin takes beyond what pytest has imported already."""
+    program = "import pytest, _pytest.config, t5x_harness.plugin"
+    done = subprocess.run([sys.executable, "-X", "importtime", "-c", program], capture_output=True, text=True, check=True)
+    line = next(line for line in done.stderr.splitlines() if re.search(r"\|\s+t5x_harness\.plugin$", line))
+    return int(line.split("|")[1]) / 1000
+
+
+def measure() -> dict[str, float]:
+    """One round."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "work").mkdir()
+        one = smoke([FIRST], folder / "cache-one")
+        many = smoke([FIRST, *FURTHER], folder / "cache-many")
+        warm = smoke([FIRST], folder / "cache-one")
+        three = processes(folder / "work")
+    return {
+        "cold": one,
+        "further": (many - one) / len(FURTHER),
+        "warm": warm,
+        "processes": three,
+        "cold / processes": one / three,
+        "further / processes": (many - one) / len(FURTHER) / three,
+        "plugin import (ms)": plugin_milliseconds(),
+    }
+
+
+def table(rounds: Sequence[dict[str, float]]) -> str:
+    """A Markdown table of medians, minima and maxima."""
+    lines = ["| figure | median | min | max |", "|---|---|---|---|"]
+    for key in rounds[0]:
+        values = [r[key] for r in rounds]
+        unit = "" if "/" in key or "ms" in key else " s"
+        cells = (f"{f(values):.2f}{unit}" for f in (statistics.median, min, max))
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
+    arguments = parser.parse_args()
+    rounds = []
+    for number in range(arguments.rounds):
+        rounds.append(measure())
+        print(f"round {number + 1}:", ", ".join(f"{k} {v:.2f}" for k, v in rounds[-1].items()), flush=True)
+    result = table(rounds)
+    print(result)
+    if arguments.write:
+        text = arguments.write.read_text(encoding="utf-8")
+        head, tail = text.split("<!-- smoke -->")[0], text.split("<!-- /smoke -->")[1]
+        arguments.write.write_text(f"{head}<!-- smoke -->\n{result}\n<!-- /smoke -->{tail}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
