@@ -57,11 +57,12 @@ class Options:
             "jax_debug_nans": jax.config.jax_debug_nans,
         }
 
-    def compile(self) -> dict[str, int]:
+    def compile(self) -> dict[str, float]:
         self.events.clear()
-        jax.jit(lambda x: x @ x + 1)(np.ones((4, 4), np.float32)).block_until_ready()
+        result = jax.jit(lambda x: x @ x + 1)(np.ones((4, 4), np.float32))
         count = self.events.count
         return {
             "hits": count("/jax/compilation_cache/cache_hits"),
             "misses": count("/jax/compilation_cache/cache_misses"),
+            "result": float(result[0, 0]),
         }

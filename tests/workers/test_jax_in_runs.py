@@ -5,13 +5,16 @@ The only tests of this room that import JAX, in other processes, so they take se
 
 from __future__ import annotations
 
+import concurrent.futures
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import RunRaised, Zygote, ZygoteFailed, compile_cache_environment
+from t5x_harness.workers import Run, RunRaised, Zygote, ZygoteFailed, compile_cache_environment
 
 HERE = str(Path(__file__).parent)
 STACK = ("jax", "seqio", "orbax.checkpoint", "clu", "flax", "tensorflow")
@@ -35,29 +38,54 @@ def test_the_whole_stack_works_after_a_fork(tmp_path: Path) -> None:
         assert runs[8].call("random", timeout=60) != runs[2].call("random", timeout=60)
 
 
-def test_jax_options_follow_the_environment_of_the_run(tmp_path: Path) -> None:
-    options = {"JAX_ENABLE_X64": "1", "JAX_NUM_CPU_DEVICES": "3", "JAX_DEBUG_NANS": "true"}
-    cache = compile_cache_environment(tmp_path / "cache")
+@pytest.fixture(scope="module")
+def with_jax() -> Iterator[Zygote]:
     with Zygote(preload=["jax"], env=ENV) as zygote:
+        yield zygote
 
-        def compile_in_a_run(name: str, **env: str | None) -> list[bool]:
-            log = tmp_path / name
-            with zygote.start("jax_objects:Options", {}, log=log, env={**cache, **env}, python_path=[HERE]) as run:
-                return [run.call("options"), run.call("compile")]
 
-        assert compile_in_a_run("default") == [
-            {"jax_enable_x64": False, "devices": 1, "jax_debug_nans": False},
-            {"hits": 0, "misses": 1},
-        ]
-        assert compile_in_a_run("again")[1] == {"hits": 1, "misses": 0}
-        assert compile_in_a_run("other", **options)[0] == {"jax_enable_x64": True, "devices": 3, "jax_debug_nans": True}
-        for wrong, message in [
-            ({"JAX_ENABLE_X64": "perhaps"}, "JAX_ENABLE_X64='perhaps': JAX expects bool here"),
-            ({"JAX_PLATFORMS": None}, "JAX_PLATFORMS cannot be unset for this run: JAX read it ('cpu')"),
-        ]:
-            with pytest.raises(RunRaised) as caught:
-                compile_in_a_run("wrong", **wrong)
-            assert message in str(caught.value)
+def _options(zygote: Zygote, log: Path, **env: str | None) -> dict[str, object]:
+    with zygote.start("jax_objects:Options", {}, log=log, env=env, python_path=[HERE]) as run:
+        found: dict[str, object] = run.call("options")
+        return found
+
+
+def test_jax_options_follow_the_environment_of_the_run(with_jax: Zygote, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert _options(with_jax, log) == {"jax_enable_x64": False, "devices": 1, "jax_debug_nans": False}
+    found = _options(with_jax, log, JAX_ENABLE_X64="1", JAX_NUM_CPU_DEVICES="3", JAX_DEBUG_NANS="true")
+    assert found == {"jax_enable_x64": True, "devices": 3, "jax_debug_nans": True}
+
+
+def test_jax_options_that_cannot_be_had_are_refused(with_jax: Zygote, tmp_path: Path) -> None:
+    with pytest.raises(RunRaised, match="JAX_ENABLE_X64='perhaps': JAX expects bool here"):
+        _options(with_jax, tmp_path / "log", JAX_ENABLE_X64="perhaps")
+    with pytest.raises(RunRaised, match=r"JAX_PLATFORMS cannot be unset for this run: JAX read it \('cpu'\)"):
+        _options(with_jax, tmp_path / "log", JAX_PLATFORMS=None)
+
+
+def test_runs_share_a_compile_cache(with_jax: Zygote, tmp_path: Path) -> None:
+    """Also when they fill it at the same time, and when one was killed in the middle of an entry."""
+    cache = tmp_path / "cache"
+    env = compile_cache_environment(cache)
+
+    def start(name: str) -> Run:
+        return with_jax.start("jax_objects:Options", {}, log=tmp_path / name, env=env, python_path=[HERE])
+
+    runs = [start("filling") for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(lambda run: run.call("compile"), runs))
+    for run in runs:
+        run.close()
+    assert {answer["result"] for answer in answers} == {5.0}
+    assert any(answer["misses"] for answer in answers)
+    assert "Error" not in (tmp_path / "filling").read_text()
+    with start("hitting") as run:
+        assert run.call("compile") == {"hits": 1, "misses": 0, "result": 5.0}
+    for entry in cache.glob("*-cache"):
+        os.truncate(entry, entry.stat().st_size // 2)
+    with start("mending") as run:
+        assert run.call("compile") == {"hits": 0, "misses": 1, "result": 5.0}
 
 
 @pytest.mark.parametrize(

@@ -78,14 +78,17 @@ def test_closing_the_zygote_ends_its_runs(tmp_path: Path, assert_gone: AssertGon
     assert_gone(*pids, *started, *below)
 
 
-def test_a_killed_guard_leaves_nothing(start: Start, assert_gone: AssertGone) -> None:
-    run = start()
+def test_a_killed_guard_leaves_nothing_and_harms_no_other_run(start: Start, assert_gone: AssertGone) -> None:
+    run, other = start(), start()
+    others_child = other.call("start_daemon")
     started = [run.call(starter) for starter in STARTERS]
     guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(guard, signal.SIGKILL)
     with pytest.raises(RunDied, match="The run's guard process was killed"):
         run.call("hang")
     assert_gone(run.pid, *started)
+    assert other.call("echo", value=1) == 1
+    assert Path(f"/proc/{others_child}").exists()
 
 
 def test_a_run_does_not_outlive_its_guard_and_its_zygote(tmp_path: Path, assert_gone: AssertGone) -> None:
