@@ -5,14 +5,13 @@ The definitions live in ``t5x._utils``, one concept a module; this is the module
 
 from __future__ import annotations
 
-import inspect
-
 # Not used here: type hints of the configs are resolved in the namespace of the module they are shown as.
 from collections.abc import Mapping, Sequence  # noqa: F401
 from typing import Any  # noqa: F401
 
 import seqio
 from t5x import checkpoints, partitioning
+from t5x._public import publish
 from t5x._utils.axis_names import flatten_dict_string_keys, override_params_axes_names
 from t5x._utils.callables import (
     Array,
@@ -88,7 +87,6 @@ __all__ = [
     "get_fallback_state",
     "get_first_valid_restore_config_and_paths",
     "get_infer_fn",
-    "get_local_data",
     "get_training_eval_datasets",
     "get_vocabulary",
     "get_zeros_batch_like_dataset",
@@ -106,21 +104,4 @@ __all__ = [
     "verify_matching_vocabs",
 ]
 
-
-def _show_as_ours() -> None:
-    """Makes this module the one that the names above say they come from.
-
-    Gin, Fiddle, pickle and printed classes name things by ``__module__``; a config that Fiddle writes here must load
-    where another T5X is installed. Methods move with their class, or Gin takes them for unrelated functions.
-    """
-    for name in __all__:
-        named = globals()[name]
-        if not getattr(named, "__module__", "").startswith("t5x._utils."):
-            continue
-        named.__module__ = __name__
-        if inspect.isclass(named):
-            for method in filter(inspect.isfunction, vars(named).values()):
-                method.__module__ = __name__
-
-
-_show_as_ours()
+publish(__name__)

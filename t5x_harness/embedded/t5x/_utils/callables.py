@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import clu.data
 import flax.core.scope as flax_scope
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from t5x import train_state as train_state_lib
     from t5x._utils.dataset_config import DatasetConfig
 
-Array = np.ndarray | jax.Array | tf.Tensor
-DType = np.dtype | type(jnp.bfloat16)
-PyTree = Any
-Shape = tuple[int, ...]
+Array: TypeAlias = np.ndarray | jax.Array | tf.Tensor
+DType: TypeAlias = np.dtype[Any] | type[Any]
+PyTree: TypeAlias = Any
+Shape: TypeAlias = tuple[int, ...]
 FeatureConverterFactory = Callable[..., seqio.FeatureConverter]
 InferFnResult = Sequence[tuple[int, PyTree]]
 InferFnWithAuxResult = tuple[InferFnResult, Mapping[str, Sequence[Any]]]

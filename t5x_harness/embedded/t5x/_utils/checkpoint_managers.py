@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -93,7 +93,7 @@ def _ranking_settings(checkpointer_cls: checkpoints.CheckpointerConstructor) -> 
 def create_checkpoint_manager_and_restore(
     train_state_initializer: TrainStateInitializer,
     partitioner: partitioning.BasePartitioner,
-    restore_checkpoint_cfg: RestoreCheckpointConfig,
+    restore_checkpoint_cfg: RestoreCheckpointConfig | None,
     restore_path: str | None,
     fallback_init_rng: jnp.ndarray | None,
     save_checkpoint_cfg: SaveCheckpointConfig | None = None,
@@ -122,14 +122,15 @@ def create_checkpoint_manager_and_restore(
             that this calls).
     """
     train_state_shape = train_state_initializer.global_train_state_shape
-    common = {
+    common: dict[str, Any] = {
         "save_cfg": save_checkpoint_cfg,
         "restore_cfg": restore_checkpoint_cfg,
         "partitioner": partitioner,
         "ds_iter": ds_iter,
-        "model_dir": model_dir or restore_checkpoint_cfg.path,
+        "model_dir": model_dir or (restore_checkpoint_cfg and restore_checkpoint_cfg.path),
     }
     manager: LegacyCheckpointManager | checkpoints.OrbaxCheckpointManagerInterface
+    restore_fn: Callable[..., Any]
     if use_orbax:
         manager = create_orbax_checkpoint_manager(train_state=train_state_shape, **common)
         restore_fn = functools.partial(restore, manager)

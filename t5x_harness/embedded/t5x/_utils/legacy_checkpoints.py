@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import clu.data
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from t5x import train_state as train_state_lib
 from t5x._utils.checkpoint_configs import RestoreCheckpointConfig, SaveCheckpointConfig
 from t5x._utils.restoring import restore_path
 
-DatasetIterator = tf.data.Iterator | clu.data.dataset_iterator.DatasetIterator
+DatasetIterator: TypeAlias = tf.data.Iterator | clu.data.dataset_iterator.DatasetIterator
 
 
 class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
@@ -86,7 +86,7 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         return restore_path(
             self._restore_checkpointer,
             path,
-            strict=self._strict,
+            strict=bool(self._strict),
             state_transformation_fns=state_transformation_fns,
             fallback_state=fallback_state,
             lazy_parameters=lazy_parameters,

@@ -68,7 +68,7 @@ class TrainStateInitializer:
 
     def _annotate_scanned_layers(self, model: Any) -> None:
         """Tells modules that scan over layers how their parameters are partitioned, if they want to know."""
-        module = getattr(model, "module", None)
+        module: Any = getattr(model, "module", None)
         if getattr(module, "scan_layers", False) and hasattr(module, "spmd_annotations"):
             model.module = module.clone(parent=None, spmd_annotations=self.train_state_axes.params)
 
@@ -102,6 +102,8 @@ class TrainStateInitializer:
             The train state on the mesh, and the path it came from.
         """
         cfg, paths = get_first_valid_restore_config_and_paths(restore_cfgs)
+        if cfg is None:
+            return
         for path in paths:
             checkpointer = cfg.checkpointer_cls(
                 train_state=self.global_train_state_shape,

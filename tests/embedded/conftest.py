@@ -1,0 +1,73 @@
+"""Tests of the embedded runtime: here ``t5x`` is the embedded one, whatever is installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.import_hooks import EMBEDDED_PATH, use_runtime
+from t5x_harness.workers import Run, Zygote, compile_cache_environment, default_cache_folder
+
+# Not a fixture: test modules import t5x and the recorded tasks at their top.
+use_runtime("embedded")
+sys.path.append(str(Path(__file__).parents[1] / "reference"))
+
+
+class Programs:
+    """Runs the scripts of the embedded runtime, each in a fork of a process that has imported the stack.
+
+    Every program has two devices and finds the recorded tasks; compiled programs are shared by the session.
+    """
+
+    def __init__(self, zygote: Zygote, folder: Path) -> None:
+        self._zygote = zygote
+        self._folder = folder
+
+    def start(self, log: str = "program.log") -> Run:
+        """Forks a process that works in the test's folder."""
+        return self._zygote.start("programs:Program", {}, log=self._folder / log, cwd=self._folder)
+
+    def run(self, module: str, *flags: str, log: str = "program.log") -> tuple[int, str]:
+        """Runs ``python -m module flags...``; returns its exit status and what it printed."""
+        (self._folder / log).unlink(missing_ok=True)
+        with self.start(log) as run:
+            status = run.call("run", module=module, flags=list(flags), timeout=240)
+        return status, (self._folder / log).read_text(errors="replace")
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Calls a method of ``programs.Program`` in a fork."""
+        with self.start("call.log") as run:
+            return run.call(method, timeout=240, **arguments)
+
+
+@pytest.fixture(scope="session")
+def imported_stack(hermetic: None) -> Iterator[Zygote]:
+    """A process that has imported what the scripts import, but no device."""
+    env = {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **compile_cache_environment(default_cache_folder(os.environ)),
+    }
+    path = [EMBEDDED_PATH, str(Path(__file__).parents[1] / "reference"), str(Path(__file__).parent)]
+    stack = [
+        "t5x.eval",
+        "t5x._driver.script",
+        "t5x._driver.chunks",
+        "t5x.examples.t5.network",
+        "t5x.adafactor",
+        "programs",
+    ]
+    with Zygote(preload=stack, env=env, python_path=path) as zygote:
+        yield zygote
+
+
+@pytest.fixture
+def programs(imported_stack: Zygote, tmp_path: Path) -> Programs:
+    """Runs scripts in the test's folder."""
+    return Programs(imported_stack, tmp_path)

@@ -1,0 +1,54 @@
+"""Runs ``python -m t5x.…`` in a forked process (see ``conftest.py``) and reads there what it wrote."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import recorded
+
+
+class Program:
+    """The object in the forked process."""
+
+    def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
+        pass
+
+    def run(self, module: str, flags: Sequence[str]) -> int:
+        """Does what ``python -m module flags...`` does and returns its exit status."""
+        sys.argv = [module, *flags]
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as ended:
+            if isinstance(ended.code, str):
+                print(ended.code, file=sys.stderr)
+                return 1
+            return ended.code or 0
+        return 0
+
+    def die_at_call(self, module: str, flags: Sequence[str], function: str, number: int) -> None:
+        """Does what ``run`` does, but is killed at the ``number``-th call of ``package.module:function``."""
+        home, _, name = function.partition(":")
+        owner = sys.modules[home]
+        original, calls = getattr(owner, name), []
+
+        def killed(*args: Any, **kwargs: Any) -> Any:
+            calls.append(None)
+            if len(calls) == number:
+                os._exit(9)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, killed)
+        self.run(module, flags)
+
+    def observe(self, model_dir: str, final_step: int) -> dict[str, Any]:
+        """What a run wrote, in the form of the records."""
+        return recorded.observe(model_dir, final_step)
+
+    def scalars(self, folder: str) -> dict[str, Any]:
+        """Every scalar below ``folder``."""
+        return recorded.read_scalars(Path(folder))

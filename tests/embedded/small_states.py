@@ -1,0 +1,70 @@
+"""Train states of two parameters, small enough to know every number of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.core
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.linen import partitioning as flax_partitioning
+from flax.traverse_util import flatten_dict
+from jax.sharding import PartitionSpec
+from t5x import adafactor, optimizers, partitioning, train_state
+
+KERNEL = np.arange(32, dtype=np.float32).reshape(8, 4) + np.float32(0.1)
+SCALE = np.full((4,), 1.1, np.float32)
+
+
+def axes(*names: str) -> flax_partitioning.AxisMetadata:
+    return flax_partitioning.AxisMetadata(names=PartitionSpec(*names))
+
+
+def variables(rows: int = 8, layer: str = "enc", dtype: Any = jnp.float32) -> flax.core.FrozenDict[str, Any]:
+    """What ``Module.init`` would return: a kernel ``enc/kernel`` and a vector ``scale``, with their axis names."""
+    kernel = jnp.asarray(np.resize(KERNEL, (rows, 4)), dtype)
+    return flax.core.freeze(
+        {
+            "params": {layer: {"kernel": kernel}, "scale": jnp.asarray(SCALE, dtype)},
+            "params_axes": {layer: {"kernel_axes": axes("embed", "mlp")}, "scale_axes": axes("embed")},
+        }
+    )
+
+
+def factoring_adafactor(**settings: Any) -> adafactor.Adafactor:
+    """Adafactor that factors the kernel."""
+    rules = adafactor.standard_logical_factor_rules()
+    return adafactor.Adafactor(0.1, logical_factor_rules=rules, min_dim_size_to_factor=4, **settings)
+
+
+def state(
+    step: int = 3, optimizer: optimizers.OptimizerDef | None = None, **settings: Any
+) -> train_state.FlaxOptimTrainState:
+    """A state at a step."""
+    made = train_state.FlaxOptimTrainState.create(optimizer or factoring_adafactor(), variables(**settings))
+    return made.replace_step(jnp.asarray(step, jnp.int32))
+
+
+def shapes(of: Any) -> Any:
+    """The state without values, as the train script hands it to checkpointers."""
+    return jax.eval_shape(lambda: of)
+
+
+def partitioner(**settings: Any) -> partitioning.PjitPartitioner:
+    return partitioning.PjitPartitioner(num_partitions=1, **settings)
+
+
+def flat(tree: Any) -> dict[str, Any]:
+    """Leaves by path, as NumPy arrays."""
+    leaves = flatten_dict(flax.core.unfreeze(tree), sep="/")
+    return {path: None if leaf is None else np.asarray(leaf) for path, leaf in leaves.items()}
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """Both trees have the same paths, dtypes and values."""
+    actual, expected = flat(actual), flat(expected)
+    assert actual.keys() == expected.keys()
+    for path, value in expected.items():
+        assert actual[path].dtype == value.dtype, path
+        np.testing.assert_array_equal(actual[path], value, err_msg=path)

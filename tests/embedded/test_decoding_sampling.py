@@ -1,0 +1,169 @@
+"""Sampling draws from the distribution it's told to, goes on from prompts, and stops where it must."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import freeze
+from t5x import decoding
+from toy_language import EOS, Language, as_prompts
+
+LANGUAGE = Language(size=6)
+NO_PROMPT = np.zeros((2, 6), np.int32)
+
+
+def sample(inputs: np.ndarray, language: Language = LANGUAGE, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
+    cache = kwargs.pop("cache", language.cache(len(inputs)))
+    run = jax.jit(lambda x: decoding.temperature_sample(x, cache, language.tokens_to_logits, EOS, **kwargs))
+    sequences, log_probs = run(inputs)
+    return np.asarray(sequences), np.asarray(log_probs)
+
+
+@pytest.mark.parametrize("greedy", [{}, {"topk": 0, "temperature": 0.0}], ids=["topk=1", "temperature=0"])
+def test_greedy_decoding_takes_the_likeliest_tokens(greedy: dict[str, Any]) -> None:
+    prompts = [(), (3, 2)]
+    sequences, log_probs = sample(as_prompts(*prompts, length=6), **greedy)
+    assert sequences[:, 0].tolist() == [LANGUAGE.greedy(6, prompt) for prompt in prompts]
+    np.testing.assert_array_equal(log_probs, np.zeros((2, 1)))  # the only possible choice
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
+@pytest.mark.parametrize("rescale", [True, False])
+def test_log_probs_are_of_the_sampled_tokens_alone(temperature: float, rescale: bool) -> None:
+    prompts = [(), (3, EOS, 2)]
+    inputs = as_prompts(*prompts, length=7)
+    sequences, log_probs = sample(inputs, num_decodes=4, topk=0, temperature=temperature, rescale_log_probs=rescale)
+    assert (np.diff(log_probs, axis=1) >= 0).all(), "the likeliest comes last"
+    for row, prompt in enumerate(prompts):
+        assert (sequences[row, :, : len(prompt)] == prompt).all()
+        expected = [
+            LANGUAGE.log_prob(s, prompt=len(prompt), temperature=temperature if rescale else 1.0)
+            for s in sequences[row]
+        ]
+        np.testing.assert_allclose(log_probs[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_follows_the_end_token() -> None:
+    sequences, _ = sample(NO_PROMPT, num_decodes=20, topk=0)
+    ends = (sequences == EOS).argmax(-1)
+    assert (ends > 0).any(), "the case must have sentences that end"
+    for sentence in sequences.reshape(-1, 6):
+        after = sentence[list(sentence).index(EOS) + 1 :] if EOS in sentence else ()
+        assert not np.any(after)
+
+
+def first_tokens(**kwargs: Any) -> np.ndarray:
+    """Frequencies of the first token."""
+    sequences, _ = sample(np.zeros((1, 2), np.int32), num_decodes=4000, decode_rng=jax.random.PRNGKey(7), **kwargs)
+    return np.bincount(sequences[0, :, 0], minlength=LANGUAGE.size) / 4000
+
+
+def truncated(kept: int, temperature: float = 1.0) -> np.ndarray:
+    probs = np.exp(LANGUAGE.log_probs(temperature)[0, 0])
+    probs[np.argsort(-probs)[kept:]] = 0
+    return probs / probs.sum()
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"topk": 0}, truncated(6)),
+        ({"topk": 0, "temperature": 2.0}, truncated(6, 2.0)),
+        ({"topk": 3}, truncated(3)),
+        ({"topk": 99}, truncated(6)),
+        ({"topk": 2, "temperature": 4.0}, truncated(2, 4.0)),
+    ],
+    ids=str,
+)
+def test_tokens_come_as_often_as_they_are_likely(how: dict[str, Any], expected: np.ndarray) -> None:
+    np.testing.assert_allclose(first_tokens(**how), expected, atol=0.025)
+
+
+def test_nucleus_sampling_keeps_the_fewest_tokens_that_reach_p() -> None:
+    cumulative = np.cumsum(np.sort(truncated(6))[::-1])
+    for kept in (1, 2, 3):
+        p = float(cumulative[kept - 1] - 0.01)
+        np.testing.assert_allclose(first_tokens(topk=0, topp=p), truncated(kept), atol=0.025)
+
+
+def test_prompts_can_have_temperatures_of_their_own() -> None:
+    sequences, log_probs = sample(NO_PROMPT, num_decodes=1, topk=0, temperature=jnp.array([0.0, 50.0]))
+    assert sequences[0, 0].tolist() == LANGUAGE.greedy(6)
+    assert log_probs[0, 0] == 0.0
+    expected = LANGUAGE.log_prob(sequences[1, 0], temperature=50.0)
+    np.testing.assert_allclose(log_probs[1, 0], expected, rtol=1e-4)
+
+
+def test_sampling_is_a_function_of_the_key() -> None:
+    default, _ = sample(NO_PROMPT, topk=0, num_decodes=8)
+    again, _ = sample(NO_PROMPT, topk=0, num_decodes=8, decode_rng=jax.random.PRNGKey(0))
+    other, _ = sample(NO_PROMPT, topk=0, num_decodes=8, decode_rng=jax.random.PRNGKey(1))
+    np.testing.assert_array_equal(default, again)
+    assert (default != other).any()
+
+
+@pytest.mark.parametrize(("limits", "steps"), [({}, 3), ({"max_decode_steps_hard_limit": 2}, 2)], ids=str)
+def test_steps_after_each_prompt_can_be_limited(limits: dict[str, int], steps: int) -> None:
+    language = Language(size=6, seed=3)
+    prompts = [(), (3, 2)]
+    sequences, _ = sample(as_prompts(*prompts, length=8), language, max_decode_steps=3, **limits)
+    for row, prompt in enumerate(prompts):
+        whole = language.greedy(8, prompt)
+        assert EOS not in whole[: len(prompt) + 3], "the case must be one that doesn't end by itself"
+        stop = len(prompt) + steps
+        assert sequences[row, 0].tolist() == [*whole[:stop], *[0] * (8 - stop)]
+
+
+def test_more_steps_than_positions_are_refused() -> None:
+    with pytest.raises(ValueError, match="max_decode_steps=7 is more than the 6 positions"):
+        decoding.temperature_sample(NO_PROMPT, {}, LANGUAGE.tokens_to_logits, EOS, max_decode_steps=7)
+
+
+def test_top_k_and_top_p_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="topk=1 and topp=0.9 cannot both be on: set one of them to 0"):
+        decoding.temperature_sample(NO_PROMPT, {}, LANGUAGE.tokens_to_logits, EOS, topp=0.9)
+
+
+def test_truncation_can_be_decided_while_running() -> None:
+    def run(topk: int, topp: float) -> Any:
+        return decoding.temperature_sample(
+            jnp.zeros((1, 6), jnp.int32), LANGUAGE.cache(1), LANGUAGE.tokens_to_logits, EOS, topk=topk, topp=topp
+        )
+
+    traced = jax.jit(run)
+    np.testing.assert_array_equal(traced(1, 0.99)[0], [[LANGUAGE.greedy(6)]])
+    np.testing.assert_array_equal(traced(0, 0.7)[0], sample(NO_PROMPT[:1], topk=0, topp=0.7)[0])
+
+
+def test_prefilled_prompts_give_the_same_sentences() -> None:
+    inputs = as_prompts((3,), (2, 4), length=6)
+    for num_decodes in (1, 3):
+        expected, _ = sample(inputs, num_decodes=num_decodes)
+        cache = {"layer": {"before": jnp.array([0, 2]), "cache_index": jnp.array([1, 2])}}
+        prefilled, _ = sample(inputs, cache=cache, initial_index=jnp.array([1, 2]), num_decodes=num_decodes)
+        np.testing.assert_array_equal(prefilled, expected)
+
+
+def test_frozen_caches_stay_frozen() -> None:
+    expected, _ = sample(NO_PROMPT)
+    sequences, _ = sample(NO_PROMPT, cache=freeze(LANGUAGE.cache(2)))
+    np.testing.assert_array_equal(sequences, expected)
+
+
+def test_callbacks_change_logits_and_state() -> None:
+    seen_steps = 6
+
+    def forbid(logits, state):
+        assert logits.shape == (2, LANGUAGE.size)
+        return logits.at[:, jnp.array([EOS, 3])].set(-1e7)
+
+    def count(state):
+        return state.replace(log_prob=state.log_prob + 1.0)
+
+    sequences, log_probs = sample(NO_PROMPT, logit_callback_fn=forbid, state_callback_fn=count)
+    assert not np.isin(sequences, [EOS, 3]).any()
+    np.testing.assert_array_equal(log_probs, np.full((2, 1), seen_steps + 1.0))  # before each step and after the last

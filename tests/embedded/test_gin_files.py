@@ -1,0 +1,125 @@
+"""Every Gin file of the embedded runtime binds what T5X's file of that name binds, in the same order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gin import config_parser
+
+TESTS = Path(__file__).parents[1]
+EMBEDDED = TESTS.parent / "t5x_harness" / "embedded"
+RECORD: dict[str, dict[str, Any]] = json.loads((TESTS / "reference" / "gin_files.json").read_text())
+OURS = sorted(str(path.relative_to(EMBEDDED)) for path in EMBEDDED.rglob("*.gin"))
+
+
+class _AsRecorded(config_parser.ParserDelegate):
+    def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> str:
+        return f"@{scoped_configurable_name}{'()' if evaluate else ''}"
+
+    def macro(self, macro_name: str) -> str:
+        return f"%{macro_name}"
+
+
+def parse(path: Path) -> list[Any]:
+    with path.open() as file:
+        return list(config_parser.ConfigParser(file, _AsRecorded()))
+
+
+def facts(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"bindings": [], "imports": [], "includes": []}
+    for statement in parse(path):
+        match statement:
+            case config_parser.ImportStatement():
+                found["imports"].append(statement.format())
+            case config_parser.IncludeStatement():
+                found["includes"].append(statement.filename)
+            case config_parser.BindingStatement(scope=scope, selector=selector, arg_name=arg):
+                name = f"{scope}/{selector}" if scope else selector
+                found["bindings"].append([f"{name}.{arg}" if arg else name, statement.value])
+    return found
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_file_binds_what_t5x_binds(name: str) -> None:
+    assert name in RECORD, "no T5X file of that name is on record"
+    ours = json.loads(json.dumps(facts(EMBEDDED / name)))  # as recorded: tuples as lists
+    assert ours == RECORD[name]
+
+
+def test_all_files_of_the_t5_family_and_the_runs_are_there() -> None:
+    wanted = {f"t5x/configs/runs/{run}.gin" for run in ("pretrain", "finetune", "eval", "infer")}
+    wanted |= {name for name in RECORD if name.startswith("t5x/examples/t5/")}
+    assert len(wanted) == 44
+    assert wanted <= set(OURS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_folder_is_a_package_so_that_includes_resolve(name: str) -> None:
+    # Gin's resource reader dies with a TypeError on folders that are not.
+    assert (EMBEDDED / name).parent.joinpath("__init__.py").is_file()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_includes_name_files_that_are_there(name: str) -> None:
+    for included in facts(EMBEDDED / name)["includes"]:
+        assert (EMBEDDED / included).is_file(), included
+
+
+@pytest.mark.parametrize(
+    ("name", "binding", "value"),
+    [
+        ("t5_1_1/base.gin", "network.T5Config.mlp_activations", ("gelu", "linear")),
+        ("t5_1_0/base.gin", "network.T5Config.mlp_activations", ("relu",)),
+        ("byt5/base.gin", "network.T5Config.mlp_activations", ("gelu", "linear")),
+        (
+            "t5_1_1/examples/base_wmt19_ende_train.gin",
+            "partitioning.PjitPartitioner.model_parallel_submesh",
+            (1, 1, 1, 2),
+        ),
+    ],
+)
+def test_tuples_stay_tuples(name: str, binding: str, value: tuple[Any, ...]) -> None:
+    # JSON records them as lists, but dataclasses that jax hashes need tuples.
+    assert dict(facts(EMBEDDED / "t5x/examples/t5" / name)["bindings"])[binding] == value
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_file_says_what_it_is_for_and_imports_first(name: str) -> None:
+    assert (EMBEDDED / name).read_text().startswith("# ")
+    kinds = [type(statement).__name__ for statement in parse(EMBEDDED / name)]
+    if "ImportStatement" in kinds and "small_c4_pretrain" not in name:  # there the import follows the includes
+        assert kinds[0] == "ImportStatement"
+
+
+def parameter_count(folder: str, size: str) -> int:
+    """Counts the weights of a T5 of this shape: embeddings, attention, gated or plain MLPs, norms, position biases."""
+    path = EMBEDDED / f"t5x/examples/t5/{folder}"
+    bound = dict(facts(path / "base.gin")["bindings"]) | dict(facts(path / f"{size}.gin")["bindings"])
+    of = {name.removeprefix("network.T5Config."): value for name, value in bound.items()}
+    attention = 4 * of["emb_dim"] * of["num_heads"] * of["head_dim"]
+    mlp = (len(of["mlp_activations"]) + 1) * of["emb_dim"] * of["mlp_dim"]
+    encoder = of["num_encoder_layers"] * (attention + mlp + 2 * of["emb_dim"])
+    decoder = of["num_decoder_layers"] * (2 * attention + mlp + 3 * of["emb_dim"])
+    tables = 1 if of["logits_via_embedding"] else 2
+    return encoder + decoder + tables * of["vocab_size"] * of["emb_dim"] + 2 * of["emb_dim"] + 64 * of["num_heads"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "size", "millions"),
+    [
+        ("t5_1_0", "small", 60.5),
+        ("t5_1_0", "base", 222.9),
+        ("t5_1_0", "11B", 11307.3),
+        ("t5_1_1", "small", 77.0),
+        ("t5_1_1", "xxl", 11135.3),
+        ("mt5", "base", 582.4),
+        ("mt5", "xxl", 12921.1),
+        ("byt5", "base", 581.7),
+        ("byt5", "xl", 3737.8),
+    ],
+)
+def test_models_have_their_published_sizes(folder: str, size: str, millions: float) -> None:
+    assert parameter_count(folder, size) / 1e6 == pytest.approx(millions, abs=0.06)

@@ -1,0 +1,143 @@
+"""Losses are those of the textbook, and so are their gradients."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from t5x import losses
+from t5x.losses import SpecialLossNormalizingFactor
+
+RNG = np.random.RandomState(0)
+LOGITS = (RNG.randn(2, 3, 5) * 3).astype(np.float32)
+TARGETS = np.array([[1, 4, 0], [2, 2, 3]])
+WEIGHTS = np.array([[1.0, 0.5, 0.0], [2.0, 1.0, 1.0]], np.float32)
+
+
+def log_z(logits: np.ndarray) -> np.ndarray:
+    return np.log(np.exp(logits.astype(np.float64)).sum(-1))
+
+
+def log_probs(logits: np.ndarray) -> np.ndarray:
+    return logits - log_z(logits)[..., None]
+
+
+def test_cross_entropy_of_hard_targets_is_the_negative_log_probability() -> None:
+    loss, z_loss = losses.cross_entropy_with_logits(LOGITS, np.eye(5)[TARGETS], 0.0)
+    expected = -np.take_along_axis(log_probs(LOGITS), TARGETS[..., None], -1)[..., 0]
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    np.testing.assert_array_equal(z_loss, np.zeros((2, 3)))
+
+
+def test_z_loss_is_the_squared_log_of_the_normaliser_and_part_of_the_loss() -> None:
+    soft = np.full((2, 3, 5), 0.2, np.float32)
+    loss, z_loss = losses.cross_entropy_with_logits(LOGITS, soft, 0.1)
+    np.testing.assert_allclose(z_loss, 0.1 * log_z(LOGITS) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(loss, -log_probs(LOGITS).mean(-1) + 0.1 * log_z(LOGITS) ** 2, rtol=1e-5)
+
+
+def test_very_large_logits_give_finite_losses_and_gradients() -> None:
+    logits = jnp.array([[1e4, -1e4, 0.0]])
+    value, gradient = jax.value_and_grad(lambda x: losses.cross_entropy_with_logits(x, jnp.eye(3)[:1], 0.0)[0].sum())(
+        logits
+    )
+    assert value == 0.0
+    np.testing.assert_array_equal(gradient, np.zeros((1, 3)))
+
+
+def test_gradient_to_logits_is_that_of_the_formula() -> None:
+    soft = np.asarray(jax.nn.softmax(RNG.randn(2, 3, 5)))
+    gradient = jax.grad(lambda x: losses.cross_entropy_with_logits(x, soft, 0.1)[0].sum())(LOGITS)
+    probs = np.exp(log_probs(LOGITS))
+    expected = probs - soft + 0.2 * log_z(LOGITS)[..., None] * probs
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_no_gradient_flows_from_the_logged_z_loss_nor_to_its_coefficient() -> None:
+    soft = np.full((2, 3, 5), 0.2, np.float32)
+    of_logged = jax.grad(lambda x: losses.cross_entropy_with_logits(x, soft, 0.1)[1].sum())(LOGITS)
+    to_coefficient = jax.grad(lambda z: losses.cross_entropy_with_logits(LOGITS, soft, z)[0].sum())(0.1)
+    np.testing.assert_array_equal(of_logged, np.zeros_like(LOGITS))
+    assert to_coefficient == 0.0
+
+
+def test_gradients_keep_the_dtype_of_the_logits() -> None:
+    logits = jnp.asarray(LOGITS, jnp.bfloat16)
+    gradient = jax.grad(lambda x: losses.cross_entropy_with_logits(x, jnp.eye(5)[TARGETS], 0.0)[0].sum())(logits)
+    assert gradient.dtype == jnp.bfloat16
+
+
+def test_weighted_cross_entropy_sums_with_weights_and_divides() -> None:
+    loss, z_loss, weight_sum = losses.compute_weighted_cross_entropy(
+        jnp.asarray(LOGITS), jnp.asarray(TARGETS), WEIGHTS, z_loss=0.1, loss_normalizing_factor=4.0
+    )
+    z = 0.1 * log_z(LOGITS) ** 2
+    each = -np.take_along_axis(log_probs(LOGITS), TARGETS[..., None], -1)[..., 0] + z
+    np.testing.assert_allclose(loss, (each * WEIGHTS).sum() / 4, rtol=1e-5)
+    np.testing.assert_allclose(z_loss, (z * WEIGHTS).sum() / 4, rtol=1e-5)
+    assert weight_sum == 5.5
+
+
+def test_without_weights_every_target_counts_one() -> None:
+    loss, _, weight_sum = losses.compute_weighted_cross_entropy(jnp.asarray(LOGITS), jnp.asarray(TARGETS))
+    each = -np.take_along_axis(log_probs(LOGITS), TARGETS[..., None], -1)
+    np.testing.assert_allclose(loss, each.sum(), rtol=1e-5)
+    assert weight_sum == 6
+
+
+def test_label_smoothing_lets_the_smoothed_distribution_reach_zero() -> None:
+    smoothed = np.where(np.eye(5)[TARGETS] == 1, 0.8, 0.05).astype(np.float32)
+    loss, _, _ = losses.compute_weighted_cross_entropy(jnp.log(smoothed), jnp.asarray(TARGETS), label_smoothing=0.2)
+    np.testing.assert_allclose(loss, 0.0, atol=1e-5)
+
+
+def test_logits_and_targets_of_wrong_ranks_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"logits of shape \(2, 3, 5\) and targets of shape \(2, 3, 1\)"):
+        losses.compute_weighted_cross_entropy(jnp.asarray(LOGITS), jnp.ones((2, 3, 1), jnp.int32))
+
+
+# Two packed sequences and padding; one sequence, padding, and no second one.
+PACKED = {
+    "decoder_target_tokens": jnp.array([[5, 6, 7, 8, 0], [5, 6, 0, 0, 0]]),
+    "decoder_segment_ids": jnp.array([[1, 1, 1, 2, 0], [1, 1, 0, 0, 0]]),
+    "decoder_loss_weights": jnp.array([[1.0, 0.5, 0.5, 4.0, 0.0], [0.0, 0.25, 0.0, 0.0, 0.0]]),
+}
+UNPACKED = {name: PACKED[name] for name in ("decoder_target_tokens", "decoder_loss_weights")}
+TOKENS_ONLY = {"decoder_target_tokens": PACKED["decoder_target_tokens"]}
+
+
+@pytest.mark.parametrize("factor", [None, 7, 2.5])
+def test_plain_factors_are_passed_on(factor: float | None) -> None:
+    assert losses.get_loss_normalizing_factor_and_weights(factor, TOKENS_ONLY) == (factor, None)
+    assert losses.get_loss_normalizing_factor_and_weights(factor, PACKED) == (factor, PACKED["decoder_loss_weights"])
+
+
+@pytest.mark.parametrize(
+    ("factor", "batch", "number", "weights"),
+    [
+        ("NUM_REAL_TARGET_TOKENS", TOKENS_ONLY, 6, [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]),
+        ("NUM_REAL_TARGET_TOKENS", UNPACKED, 6.25, [[1, 0.5, 0.5, 4, 0], [0, 0.25, 0, 0, 0]]),
+        ("NUM_TOTAL_TARGET_TOKENS", UNPACKED, 10, [[1, 0.5, 0.5, 4, 0], [0, 0.25, 0, 0, 0]]),
+        ("AVERAGE_PER_SEQUENCE", TOKENS_ONLY, 2, [[0.25, 0.25, 0.25, 0.25, 0], [0.5, 0.5, 0, 0, 0]]),
+        ("AVERAGE_PER_SEQUENCE", UNPACKED, 2, [[1 / 6, 1 / 12, 1 / 12, 2 / 3, 0], [0, 1, 0, 0, 0]]),
+        ("AVERAGE_PER_SEQUENCE", PACKED, 3, [[0.5, 0.25, 0.25, 1, 0], [0, 1, 0, 0, 0]]),
+    ],
+)
+@pytest.mark.parametrize("spell", [str.lower, str.upper, SpecialLossNormalizingFactor.__getitem__])
+def test_special_factors_are_worked_out(factor, batch, number, weights, spell) -> None:
+    got_number, got_weights = losses.get_loss_normalizing_factor_and_weights(spell(factor), batch)
+    np.testing.assert_allclose(got_number, number, rtol=1e-6)
+    np.testing.assert_allclose(got_weights, weights, rtol=1e-6)
+
+
+def test_sequences_without_any_weight_count_nothing() -> None:
+    batch = {**PACKED, "decoder_loss_weights": jnp.array([[0.0, 0.0, 0.0, 2.0, 0.0], [0.0] * 5])}
+    number, weights = losses.get_loss_normalizing_factor_and_weights("AVERAGE_PER_SEQUENCE", batch)
+    assert number == 1
+    np.testing.assert_array_equal(weights, [[0, 0, 0, 1, 0], [0] * 5])
+
+
+def test_an_unknown_factor_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
+        losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")

@@ -1,0 +1,113 @@
+"""Metrics merge over micro-batches and wait for step counts and durations."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from clu import metrics as clu_metrics
+from t5x import metrics
+
+
+@pytest.mark.parametrize("values", [6, 6.0, [1, 2, 3], [[1.5, 2.5], [1.0, 1.0]]])
+def test_sum_adds_up_whatever_shape(values) -> None:
+    merged = metrics.Sum.from_model_output(values).merge(metrics.Sum(total=4))
+    assert merged.compute() == 10
+
+
+def test_average_per_step_divides_by_the_steps_that_were_merged() -> None:
+    merged = metrics.AveragePerStep.from_model_output([1.0, 2.0]).merge(
+        metrics.AveragePerStep.from_model_output(6.0, steps=2)
+    )
+    assert merged.compute() == 3.0
+
+
+def test_step_count_can_be_set_for_all_metrics_at_once() -> None:
+    tree = {"a": metrics.AveragePerStep(total=8.0), "b": {"c": metrics.Sum(total=8.0), "d": metrics.StepsPerTime()}}
+    tree = metrics.set_step_metrics_num_steps(tree, 4)
+    assert tree["a"].compute() == 2.0
+    assert tree["b"]["c"].compute() == 8.0
+    assert tree["b"]["d"].replace_duration(2.0).compute() == 2.0
+
+
+def test_duration_can_be_set_for_all_metrics_at_once() -> None:
+    tree = {
+        "seconds": metrics.Time(),
+        "rate": metrics.TimeRate.from_model_output(numerator=8.0),
+        "steps": metrics.StepsPerTime.from_model_output(steps=4),
+        "sum": metrics.Sum(total=3.0),
+    }
+    tree = metrics.set_time_metrics_duration(tree, 2.0)
+    assert {name: float(metric.compute()) for name, metric in tree.items()} == {
+        "seconds": 2.0,
+        "rate": 4.0,
+        "steps": 2.0,
+        "sum": 3.0,
+    }
+
+
+def test_merging_rates_and_times() -> None:
+    rate = metrics.TimeRate.from_model_output(numerator=3).merge(metrics.TimeRate.from_model_output(numerator=5))
+    steps = metrics.StepsPerTime().merge(metrics.StepsPerTime(steps=2))
+    time = metrics.Time(duration=2.0).merge(metrics.Time(duration=9.0))
+    assert rate.replace_duration(4).compute() == 2.0
+    assert steps.replace_duration(3).compute() == 1.0
+    assert time.compute() == 2.0
+
+
+def test_rates_with_durations_are_not_merged() -> None:
+    rate = metrics.TimeRate(duration=1.0, numerator=jnp.array(2.0))
+    with pytest.raises(AssertionError, match="before their durations are set"):
+        rate.merge(rate)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (metrics.Step(steps=None), "Step has no step count: call replace_steps"),
+        (metrics.AveragePerStep(steps=1), "AveragePerStep has no total"),
+        (metrics.Time(), "Time has no duration: call replace_duration"),
+        (metrics.TimeRate(numerator=1), "TimeRate has no duration"),
+        (metrics.StepsPerTime(), "StepsPerTime has no duration"),
+    ],
+)
+def test_what_was_never_set_is_named(metric, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        metric.compute()
+
+
+def test_kinds_of_metrics_are_told_apart() -> None:
+    assert metrics.is_metric_obj(metrics.Sum(total=1))
+    assert not metrics.is_metric_obj(1)
+    assert metrics.is_time_metric(metrics.StepsPerTime())
+    assert not metrics.is_time_metric(metrics.AveragePerStep(total=1))
+
+
+def test_numbers_become_sums() -> None:
+    made = metrics.create_metrics_dict({"loss": 2.0, "tokens": 3})
+    assert {name: float(metric.compute()) for name, metric in made.items()} == {"loss": 2.0, "tokens": 3.0}
+
+
+def test_shapes_become_zeros_of_the_same_metric() -> None:
+    def make(x):
+        return {
+            "nested": clu_metrics.Average(total=x.sum(), count=x.astype(jnp.int32)),
+            "rate": metrics.TimeRate(numerator=x),
+        }
+
+    shapes = jax.eval_shape(make, jnp.ones((2, 3)))
+    defined = {name: metrics.shape_obj_to_defined_obj(metric) for name, metric in shapes.items()}
+    np.testing.assert_array_equal(defined["nested"].count, np.zeros((2, 3), np.int32))
+    assert defined["nested"].count.dtype == jnp.int32
+    assert defined["rate"].numerator.shape == (2, 3)
+    assert defined["rate"].duration is None
+
+
+def test_metrics_pass_through_compiled_loops() -> None:
+    def add(carry, x):
+        return carry.merge(metrics.AveragePerStep.from_model_output(x)), None
+
+    start = metrics.AveragePerStep(total=jnp.array(0.0), steps=0)
+    total, _ = jax.jit(lambda xs: jax.lax.scan(add, start, xs))(jnp.arange(5.0))
+    assert (total.total, total.steps, total.compute()) == (10.0, 5, 2.0)

@@ -1,0 +1,107 @@
+"""The embedded runtime trains as T5X does: the same scalars, files, predictions and states, step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import REFERENCE, Tolerance, differences, record
+
+ALL_STEPS = [str(step) for step in range(1, 9)]
+MEASURED_PER_SUMMARY = (
+    "seconds",
+    "seqs",
+    "seqs_per_second",
+    "seqs_per_second_per_core",
+    "steps_per_second",
+    "target_tokens_per_second",
+    "target_tokens_per_second_per_core",
+)
+
+
+def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
+    """Trains a recorded case and returns what it wrote."""
+    (folder / "case.gin").write_text(record(case)["gin"])
+    with programs.start() as run:
+        flags = ["--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}/model"']
+        assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
+        observed: dict[str, Any] = run.call("observe", model_dir="model", final_step=record(case)["final_step"])
+    return observed
+
+
+@pytest.mark.parametrize(
+    "case", ["t5_1_1", "t5_1_1_dropout", "t5_1_1_microbatches", "t5_1_1_packed", "t5_1_0", "warmup_lr"]
+)
+def test_trains_as_recorded(case: str, programs: Any, tmp_path: Path) -> None:
+    assert differences(record(case), train_case(programs, tmp_path, case), Tolerance()) == []
+
+
+def test_trains_in_bfloat16_as_recorded(programs: Any, tmp_path: Path) -> None:
+    observed = train_case(programs, tmp_path, "t5_1_1_bfloat16")
+    assert differences(record("t5_1_1_bfloat16"), observed, Tolerance(scalar=2e-2, state=1e-3)) == []
+
+
+def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> None:
+    """With what the scalars of the records leave out: the time that each step took, and the config."""
+    observed = train_case(programs, tmp_path, "t5_1_1_infer_eval")
+    assert differences(record("t5_1_1_infer_eval"), observed, Tolerance()) == []
+    config = (tmp_path / "model/config.gin").read_text().replace(f"'{tmp_path}/model'", "'model'")
+    assert config == (REFERENCE / "config.gin").read_text()
+    measured = {
+        folder: {tag: list(steps) for tag, steps in tags.items() if tag.startswith("timing/")}
+        for folder, tags in observed["scalars"].items()
+    }
+    assert measured == {
+        "inference_eval/ref_reverse": {},
+        "train": {
+            "timing/init_or_restore_seconds": ["0"],
+            "timing/compilation_seconds": ["0"],
+            "timing/train_iter_warmup": ["0"],
+            "timing/checkpoint_seconds": ["4", "8"],
+            "timing/evaluate_seconds": ["4", "8"],
+            "timing/uptime": ALL_STEPS,
+            **{f"timing/{tag}": ALL_STEPS for tag in MEASURED_PER_SUMMARY},
+        },
+        "training_eval/ref_reverse": {
+            "timing/compilation_seconds": ["4"],
+            **{f"timing/{tag}": ["4", "8"] for tag in MEASURED_PER_SUMMARY},
+        },
+    }
+
+
+def test_a_difference_in_any_part_is_told() -> None:
+    """The comparison can fail: each change to a run gives one line that names it."""
+    expected = record("t5_1_1_infer_eval")
+    leaf = "target/token_embedder/embedding"
+    loss = expected["scalars"]["train"]["loss"]["3"]
+    lines = expected["inference_eval"]["ref_reverse-000008.jsonl"]
+    changes: list[tuple[dict[str, Any], str]] = [
+        (changed(expected, loss * 1.001, "scalars", "train", "loss", "3"), "train/loss at step 3: "),
+        (changed(expected, float("nan"), "scalars", "train", "loss", "3"), "train/loss at step 3: nan"),
+        (changed(expected, {}, "scalars", "training_eval/ref_reverse"), "training_eval/ref_reverse: tags missing "),
+        (changed(expected, {"8": 1.0}, "scalars", "train", "accuracy"), "train/accuracy: written at steps ['8']"),
+        (changed(expected, expected["files"][1:], "files"), "files missing: ['checkpoint_0']"),
+        (changed(expected, [*expected["files"], "checkpoint_5"], "files"), "more files: ['checkpoint_5']"),
+        (changed(expected, [1, 2], "final_state", leaf, "shape"), f"{leaf}: shape [1, 2], not [384, 16]"),
+        (changed(expected, 0.0, "final_state", leaf, "abs_sum"), f"{leaf}: abs_sum 0.0, not "),
+        (changed(expected, lines[:-1], "inference_eval", "ref_reverse-000008.jsonl"), ".jsonl: 7 lines, not 8"),
+        (
+            changed(
+                expected, [{**lines[0], "prediction": "x"}, *lines[1:]], "inference_eval", "ref_reverse-000008.jsonl"
+            ),
+            "line 1, prediction: 'x', not 'eteetet'",
+        ),
+        (changed(expected, "", "model_info"), "model-info.txt has another text"),
+    ]
+    for run, told in changes:
+        found = differences(expected, run, Tolerance())
+        assert told in "\n".join(found), (told, found)
+    assert differences(expected, expected, Tolerance()) == []
+
+
+def changed(value: Any, replacement: Any, *path: str) -> Any:
+    """A copy of nested mappings with one entry replaced."""
+    if not path:
+        return replacement
+    return {**value, path[0]: changed(value[path[0]], replacement, *path[1:])}

@@ -1,0 +1,116 @@
+"""Batches lie over the mesh as the partitioner wants them, row for row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import clu.data
+import jax
+import numpy as np
+import pytest
+import tensorflow as tf
+from jax.sharding import Mesh, PartitionSpec
+from t5x import partitioning, utils
+
+ROWS = 4 * jax.device_count()
+
+
+@pytest.fixture
+def partitioner() -> partitioning.BasePartitioner:
+    return partitioning.PjitPartitioner(num_partitions=1)
+
+
+def dataset(rows: int = ROWS, batches: int = 3) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(
+        {"x": np.arange(rows * batches * 2, dtype=np.int32).reshape(-1, 2)}
+    ).batch(rows, drop_remainder=True)
+
+
+def prepare(source: Any, partitioner: Any) -> Any:
+    layout = partitioner.get_data_layout(ROWS)
+    return utils.prepare_train_iter(source, partitioner=partitioner, checkpoint_cfg=None, data_layout=layout)
+
+
+def test_every_row_is_where_the_sharding_says(partitioner: Any) -> None:
+    iterator = prepare(dataset(), partitioner)
+    batch = next(iterator)["x"]
+    expected = np.arange(ROWS * 2).reshape(ROWS, 2)
+    assert batch.sharding.spec == partitioner.data_partition_spec
+    for shard in batch.addressable_shards:
+        np.testing.assert_array_equal(shard.data, expected[shard.index])
+    np.testing.assert_array_equal(batch, expected)
+
+
+def test_peeking_does_not_consume(partitioner: Any) -> None:
+    iterator = prepare(dataset(), partitioner)
+    peeked = iterator.peek()["x"]
+    np.testing.assert_array_equal(next(iterator)["x"], peeked)
+    assert int(next(iterator)["x"][0, 0]) == 2 * ROWS
+
+
+def test_position_is_saved_and_restored(partitioner: Any, tmp_path: Any) -> None:
+    iterator = prepare(dataset(), partitioner)
+    next(iterator)
+    iterator.save(tmp_path / "position")
+    expected = np.asarray(next(iterator)["x"])
+    fresh = prepare(dataset(), partitioner)
+    fresh.restore(tmp_path / "position")
+    np.testing.assert_array_equal(next(fresh)["x"], expected)
+    fresh.reset()
+    assert int(next(fresh)["x"][0, 0]) == 0
+
+
+def test_checkpoints_get_the_tensorflow_iterator(partitioner: Any) -> None:
+    inner = clu.data.dataset_iterator.TfDatasetIterator(dataset(), checkpoint=True)
+    sharded = utils.ShardedDatasetIterator(inner, partitioner, {"x": (ROWS, 2)})
+    assert sharded.iterator is inner.iterator
+    assert sharded.element_spec == inner.element_spec
+    assert utils.ShardedDatasetIterator(sharded, partitioner, {}).iterator is sharded
+
+
+def test_rows_that_do_not_divide_are_named_with_the_shards() -> None:
+    class Split:
+        mesh = Mesh(np.array(jax.devices()[:1] * 1).reshape(1, 1), ("data", "model"))
+        data_partition_spec = PartitionSpec("data")
+
+    class Wide(Split):
+        # Shapes are all that the check looks at, so the mesh may have more devices than this machine.
+        mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"))
+
+    inner = clu.data.dataset_iterator.TfDatasetIterator(dataset(6), checkpoint=True)
+    assert next(utils.ShardedDatasetIterator(inner, Split, {"x": (6, 2)}))["x"].shape == (6, 2)
+    with pytest.raises(ValueError, match="be divided over 4 shards") as error:
+        next(utils.ShardedDatasetIterator(inner, Wide, {"x": (6, 2)}))
+    assert str(error.value) == (
+        "A batch of 6 examples can't be divided over 4 shards (mesh axis data): choose a batch size that is a multiple "
+        "of 4."
+    )
+
+
+def test_other_sources_are_refused(partitioner: Any) -> None:
+    with pytest.raises(ValueError, match="it returned unsupported type list"):
+        prepare([{"x": 1}], partitioner)
+
+
+def test_airio_iterators_are_refused(partitioner: Any) -> None:
+    iterator = type("AirIODatasetIterator", (clu.data.dataset_iterator.DatasetIterator,), {"__module__": "airio.core"})
+    iterator.__abstractmethods__ = frozenset()
+    with pytest.raises(ValueError, match="AirIODatasetIterator belongs to AirIO"):
+        prepare(iterator(), partitioner)
+
+
+def test_zeros_are_like_the_spec() -> None:
+    batch = utils.get_zeros_batch_like_spec({"x": jax.ShapeDtypeStruct((2, 3), np.int32)})
+    np.testing.assert_array_equal(batch["x"], np.zeros((2, 3)))
+    assert batch["x"].dtype == np.int32
+
+
+def test_zeros_are_like_the_dataset() -> None:
+    source = tf.data.Dataset.from_tensors({"x": np.zeros((2, 5), np.float32), "y": np.zeros((2,), np.int32)})
+    own = utils.get_zeros_batch_like_dataset(source)
+    assert {name: (array.shape, array.dtype.name) for name, array in own.items()} == {
+        "x": ((2, 5), "float32"),
+        "y": ((2,), "int32"),
+    }
+    larger = utils.get_zeros_batch_like_dataset(source, batch_size=7)
+    assert {name: array.shape for name, array in larger.items()} == {"x": (7, 5), "y": (7,)}

@@ -1,0 +1,257 @@
+"""Datasets are read in the shards, order and number that their config says; mistakes are named."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ref_tasks
+import seqio
+from absl import logging
+from t5x import utils
+
+CFG = utils.DatasetConfig(
+    mixture_or_task_name="ref_reverse",
+    task_feature_lengths={"inputs": 24, "targets": 16},
+    split="validation",
+    batch_size=8,
+    shuffle=False,
+    seed=0,
+)
+WORDS = {f"item {1000 + i}" for i in range(16)}
+
+
+def read(cfg: utils.DatasetConfig, shard_id: int = 0, num_shards: int = 1, num_epochs: int = 1) -> list[Any]:
+    ds = utils.get_dataset(cfg, shard_id, num_shards, seqio.EncDecFeatureConverter, num_epochs=num_epochs)
+    return list(ds.as_numpy_iterator())
+
+
+def words(batches: Sequence[Any]) -> list[str]:
+    rows = [row for batch in batches for row in batch["encoder_input_tokens"]]
+    return [ref_tasks.VOCAB.decode(row.tolist()).removeprefix("reverse: ") for row in rows]
+
+
+def test_batches_have_the_configured_order_size_and_lengths() -> None:
+    batches = read(CFG)
+    assert words(batches) == sorted(WORDS)
+    assert [batch["encoder_input_tokens"].shape for batch in batches] == [(8, 24), (8, 24)]
+    assert {batch["decoder_target_tokens"].shape for batch in batches} == {(8, 16)}
+    assert {array.dtype for batch in batches for array in batch.values()} == {np.dtype(np.int32)}
+
+
+def test_shards_share_the_examples_out() -> None:
+    shards = [read(CFG, shard_id, 2) for shard_id in range(2)]
+    assert {batch["encoder_input_tokens"].shape[0] for shard in shards for batch in shard} == {4}
+    seen = [word for shard in shards for word in words(shard)]
+    assert len(seen) == len(WORDS)
+    assert set(seen) == WORDS
+
+
+def test_same_seed_gives_the_same_order() -> None:
+    first, again, other = (words(read(dataclasses.replace(CFG, shuffle=True, seed=seed))) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert set(first) == set(other) == WORDS
+
+
+def test_seed_of_none_is_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+    monkeypatch.setattr("time.time", lambda: 1234.5)
+    monkeypatch.setattr(seqio, "get_dataset", lambda **kwargs: seeds.append(kwargs["seed"]))
+    utils.get_dataset(dataclasses.replace(CFG, seed=None), 0, 1, seqio.EncDecFeatureConverter)
+    assert seeds == [1234]
+
+
+def test_config_reaches_seqio(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(seqio, "get_dataset", lambda **kwargs: calls.append(kwargs))
+    cfg = dataclasses.replace(CFG, use_cached=True, pack=True, trim_output_features=False, shuffle=True, seed=5)
+    utils.get_dataset(cfg, 1, 2, seqio.EncDecFeatureConverter, num_epochs=3)
+    (call,) = calls
+    converter = call.pop("feature_converter")
+    assert (converter.pack, converter.__class__) == (True, seqio.EncDecFeatureConverter)
+    assert call == {
+        "mixture_or_task_name": seqio.get_mixture_or_task("ref_reverse"),
+        "task_feature_lengths": {"inputs": 24, "targets": 16},
+        "dataset_split": "validation",
+        "shuffle": True,
+        "num_epochs": 3,
+        "shard_info": seqio.ShardInfo(index=1, num_shards=2),
+        "use_cached": True,
+        "seed": 5,
+        "trim_output_features": False,
+        "batch_size": 4,
+    }
+
+
+def test_batch_that_does_not_divide_names_both_numbers_and_the_nearest() -> None:
+    for call in (
+        lambda: utils.get_dataset(dataclasses.replace(CFG, batch_size=6), 0, 4, seqio.EncDecFeatureConverter),
+        lambda: utils.get_training_eval_datasets(
+            dataclasses.replace(CFG, batch_size=6), 0, 4, 1, seqio.EncDecFeatureConverter
+        ),
+    ):
+        with pytest.raises(ValueError, match="must be divisible") as error:
+            call()
+        assert str(error.value) == (
+            "Batch size (6) must be divisible by the number of data shards (4); the nearest that is: 4 or 8."
+        )
+
+
+def test_unknown_task_is_answered_with_the_close_names() -> None:
+    with pytest.raises(ValueError, match="did you mean") as error:
+        read(dataclasses.replace(CFG, mixture_or_task_name="ref_revrse"))
+    text = str(error.value)
+    assert text.startswith("No Task or Mixture found with name 'ref_revrse'; did you mean 'ref_reverse'")
+    assert text.endswith(
+        "import the module that registers it in the Gin file, or name the module in MIXTURE_OR_TASK_MODULE."
+    )
+    with pytest.raises(ValueError, match=r"nor one of a similar name among the [0-9]+ that are registered"):
+        read(dataclasses.replace(CFG, mixture_or_task_name="zzz"))
+    with pytest.raises(TypeError, match="must be the name of a registered task or mixture, or one itself; got None"):
+        read(dataclasses.replace(CFG, mixture_or_task_name=None))
+
+
+@pytest.mark.parametrize("name", ["ref_reverse", "ref_mixture"])
+def test_missing_split_is_answered_with_those_there_are(name: str) -> None:
+    with pytest.raises(ValueError, match="has no split") as error:
+        read(dataclasses.replace(CFG, mixture_or_task_name=name, split="dev"))
+    assert str(error.value) == (
+        f"'{name}' has no split 'dev', which `DatasetConfig.split` asks for; it has 'test', 'train', 'validation'."
+    )
+
+
+def test_missing_cache_is_answered_with_where_it_was_looked_for() -> None:
+    task = seqio.Task(
+        "embedded_utils_cacheable",
+        source=seqio.FunctionDataSource(ref_tasks._documents, splits=["validation"]),
+        preprocessors=[seqio.CacheDatasetPlaceholder()],
+        output_features=ref_tasks._PAIR,
+    )
+    with pytest.raises(AssertionError) as error:
+        read(dataclasses.replace(CFG, mixture_or_task_name=task, use_cached=True))
+    text = str(error.value)
+    assert text.startswith("'embedded_utils_cacheable' does not exist in any of the task cache directories (searched: ")
+    assert "Set `use_cached` to False (USE_CACHED_TASKS in most configs)" in text
+
+
+def test_other_errors_of_a_source_are_left_alone() -> None:
+    def broken(split, shuffle_files, seed=None):
+        raise KeyError("a bug of the source")
+
+    task = seqio.Task(
+        "embedded_utils_broken",
+        source=seqio.FunctionDataSource(broken, splits=["train"]),
+        preprocessors=[],
+        output_features=ref_tasks._PAIR,
+    )
+    with pytest.raises(KeyError, match="a bug of the source"):
+        read(dataclasses.replace(CFG, mixture_or_task_name=task, split="train"))
+
+
+def test_task_objects_do_as_well_as_names() -> None:
+    task = seqio.get_mixture_or_task("ref_reverse")
+    assert words(read(dataclasses.replace(CFG, mixture_or_task_name=task))) == sorted(WORDS)
+
+
+def test_continuing_is_refused() -> None:
+    with pytest.raises(ValueError, match="`continue_from_last_checkpoint` must be False"):
+        utils.get_dataset(CFG, 0, 1, seqio.EncDecFeatureConverter, continue_from_last_checkpoint=True)
+
+
+class TestTrainingEvaluation:
+    def datasets(self, name: str, steps: int, batch_size: int = 4, **changes: Any) -> dict[str, list[Any]]:
+        cfg = dataclasses.replace(CFG, mixture_or_task_name=name, batch_size=batch_size, **changes)
+        found = utils.get_training_eval_datasets(cfg, 0, 1, steps, seqio.EncDecFeatureConverter)
+        return {key: list(ds.as_numpy_iterator()) for key, ds in found.items()}
+
+    def test_each_is_exactly_as_long_as_asked(self) -> None:
+        (batches,) = self.datasets("ref_reverse", 6).values()
+        assert [batch["encoder_input_tokens"].shape[0] for batch in batches] == [4] * 6
+        # 16 examples repeat in their order.
+        assert words(batches) == [f"item {1000 + i % 16}" for i in range(24)]
+
+    def test_mixture_comes_with_its_tasks(self) -> None:
+        assert set(self.datasets("ref_mixture", 1)) == {"ref_mixture", "ref_reverse"}
+
+    def test_task_without_the_split_is_left_out(self) -> None:
+        assert self.datasets("ref_reverse", 1, split="dev") == {}
+
+    def test_hosts_see_different_examples_and_equally_many(self) -> None:
+        shards = []
+        for shard_id in range(2):
+            found = utils.get_training_eval_datasets(CFG, shard_id, 2, 2, seqio.EncDecFeatureConverter)
+            shards.append(words(list(found["ref_reverse"].as_numpy_iterator())))
+        assert [len(shard) for shard in shards] == [8, 8]
+        assert set(shards[0]) | set(shards[1]) == WORDS
+
+    def test_packed_rows_count_as_examples(self) -> None:
+        (batches,) = self.datasets(
+            "ref_reverse", 2, pack=True, task_feature_lengths={"inputs": 64, "targets": 64}
+        ).values()
+        assert [batch["encoder_segment_ids"].shape for batch in batches] == [(4, 64)] * 2
+        assert max(batch["encoder_segment_ids"].max() for batch in batches) > 1
+
+    def test_deterministic_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="a pipeline that T5X's public release does not have"):
+            utils.get_training_eval_datasets(
+                CFG, 0, 1, 1, seqio.EncDecFeatureConverter, deterministic=True, model_dir="x"
+            )
+
+
+class TestModule:
+    def test_is_imported_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "embedded_utils_late_tasks.py").write_text("LOADED = True\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        read(dataclasses.replace(CFG, module="embedded_utils_late_tasks"))
+        assert sys.modules.pop("embedded_utils_late_tasks").LOADED
+
+    def test_that_is_not_there_names_the_binding(self) -> None:
+        with pytest.raises(ModuleNotFoundError) as error:
+            read(dataclasses.replace(CFG, module="no_such_package.tasks"))
+        assert str(error.value) == (
+            "No module named 'no_such_package', which `DatasetConfig.module = 'no_such_package.tasks'` asks for. "
+            "Correct the name (MIXTURE_OR_TASK_MODULE in most configs), or put the folder that holds it on PYTHONPATH."
+        )
+
+    def test_whose_own_import_fails_keeps_its_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "embedded_utils_bad_tasks.py").write_text("import no_such_dependency\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_dependency'$"):
+            utils.import_module("embedded_utils_bad_tasks")
+
+    def test_with_late_configurables_is_told_to_be_imported_in_gin(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "embedded_utils_gin_tasks.py").write_text(
+            "raise RuntimeError('Attempted to add a new configurable after the config was locked.')\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(RuntimeError, match="add the line `import embedded_utils_gin_tasks` and drop"):
+            utils.import_module("embedded_utils_gin_tasks")
+
+
+class TestAirIO:
+    @pytest.fixture
+    def task(self) -> Any:
+        return type("Task", (), {"__module__": "airio.core"})()
+
+    def test_task_is_refused_in_one_sentence(self, task: Any) -> None:
+        with pytest.raises(ValueError, match="belongs to AirIO") as error:
+            read(dataclasses.replace(CFG, mixture_or_task_name=task))
+        assert str(error.value) == (
+            "airio.core.Task belongs to AirIO, but the embedded T5X runtime reads SeqIO tasks and mixtures only. Name "
+            "a SeqIO task, or install T5X itself to run this config."
+        )
+
+    def test_settings_are_said_to_be_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        warnings: list[str] = []
+        monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
+        monkeypatch.setattr(seqio, "get_dataset", lambda **kwargs: None)
+        utils.get_dataset(dataclasses.replace(CFG, num_workers=2), 0, 1, seqio.EncDecFeatureConverter)
+        assert warnings == ["`DatasetConfig.num_workers` only concerns AirIO sources; it is ignored for a SeqIO one."]

@@ -1,0 +1,66 @@
+"""Logical axes of parameters can be renamed by regex."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.core
+import numpy as np
+import pytest
+from flax.linen.partitioning import AxisMetadata
+from t5x import utils
+
+
+def variables() -> Any:
+    return flax.core.freeze(
+        {
+            "params": {
+                "logits": np.zeros((2, 4)),
+                "mlp": {"wo": {"kernel": np.zeros((4, 6)), "bias": np.zeros(6)}},
+            },
+            "params_axes": {
+                "logits_axes": AxisMetadata(names=("vocab", "embed")),
+                "mlp": {"wo": {"kernel_axes": AxisMetadata(names=("embed", "mlp"))}},
+            },
+            "cache": {"kept": np.ones(1)},
+        }
+    )
+
+
+def axes(changed: Any) -> dict[str, Any]:
+    return {name: entry.names for name, entry in utils.flatten_dict_string_keys(changed["params_axes"]).items()}
+
+
+def test_first_full_match_wins_and_missing_names_are_added() -> None:
+    rules = [("mlp/.*/kernel", ("a", "b")), (".*kernel", ("never", "used")), (".*bias", ("c",)), ("log", ("no", "no"))]
+    changed = utils.override_params_axes_names(variables(), rules)
+    assert axes(changed) == {
+        "logits_axes": ("vocab", "embed"),
+        "mlp/wo/kernel_axes": ("a", "b"),
+        "mlp/wo/bias_axes": ("c",),
+    }
+    assert changed["cache"]["kept"] == 1
+
+
+def test_without_rules_nothing_changes() -> None:
+    assert axes(utils.override_params_axes_names(variables())) == axes(variables())
+
+
+def test_wrong_rank_is_named() -> None:
+    with pytest.raises(ValueError, match="do not match its rank") as error:
+        utils.override_params_axes_names(variables(), [("logits", ("vocab",))])
+    assert str(error.value) == ("The axis names ('vocab',) for logits do not match its rank: 1 names for 2 axes.")
+
+
+def test_variables_without_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not contain a") as error:
+        utils.override_params_axes_names(flax.core.freeze({"params": {}, "cache": {}}))
+    assert str(error.value) == (
+        "Model variables do not contain a 'params_axes' collection, so there are no axis names to override; they "
+        "contain cache, params."
+    )
+
+
+def test_flattening_joins_keys() -> None:
+    nested = flax.core.freeze({"a": {"b": {"c": 1}}, "d": 2})
+    assert utils.flatten_dict_string_keys(nested) == {"a/b/c": 1, "d": 2}

@@ -1,0 +1,284 @@
+"""The right checkpoint is found, read with the right settings, and gaps are filled only where asked."""
+
+from __future__ import annotations
+
+import functools
+import types
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from t5x import checkpoints, utils
+
+STATE_SHAPE = object()
+PARTITIONER = object()
+
+
+class FakeCheckpointer:
+    """Remembers how it was made and answers with what it was asked."""
+
+    made: list[dict[str, Any]]
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+        self.saved: list[Any] = []
+
+    def restore(self, path: str, state_transformation_fns: Any = (), fallback_state: Any = None, **kwargs: Any) -> Any:
+        return types.SimpleNamespace(
+            path=path, fns=state_transformation_fns, fallback=fallback_state, settings=self.settings
+        )
+
+    def restore_from_tf_checkpoint(self, path: str, strict: bool = True) -> Any:
+        return types.SimpleNamespace(path=path, tensorflow=True, strict=strict)
+
+    def save(self, state: Any, fns: Any, concurrent_gb: int) -> None:
+        self.saved.append((state, fns, concurrent_gb))
+
+
+def identity(state: Any, target: Any, **kwargs: Any) -> Any:
+    return state
+
+
+def restore_cfg(path: Any, **changes: Any) -> utils.RestoreCheckpointConfig:
+    return utils.RestoreCheckpointConfig(path, checkpointer_cls=FakeCheckpointer, **changes)
+
+
+def save_cfg(**changes: Any) -> utils.SaveCheckpointConfig:
+    return utils.SaveCheckpointConfig(checkpointer_cls=FakeCheckpointer, **changes)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for step in (2, 10, 9):
+        checkpoint = tmp_path / "run" / f"checkpoint_{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "checkpoint").write_text("")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+class TestFinding:
+    def test_latest_is_the_highest_step(self, folder: Path) -> None:
+        cfg = restore_cfg(str(folder / "run"))
+        assert utils.get_first_valid_restore_config_and_paths([cfg]) == (cfg, [str(folder / "run/checkpoint_10")])
+
+    def test_all_come_ascending(self, folder: Path) -> None:
+        _, paths = utils.get_first_valid_restore_config_and_paths([restore_cfg(str(folder / "run"), mode="all")])
+        assert [Path(path).name for path in paths] == ["checkpoint_2", "checkpoint_9", "checkpoint_10"]
+
+    def test_empty_folders_are_passed_over(self, folder: Path) -> None:
+        second = restore_cfg([str(folder / "empty"), str(folder / "run")])
+        found = utils.get_first_valid_restore_config_and_paths([restore_cfg(str(folder / "empty")), second])
+        assert found == (second, [str(folder / "run/checkpoint_10")])
+        assert utils.get_first_valid_restore_config_and_paths([restore_cfg(str(folder / "empty"))]) == (None, [])
+
+    def test_specific_is_taken_unseen(self) -> None:
+        cfg = restore_cfg("somewhere/checkpoint_5", mode="specific")
+        assert utils.get_first_valid_restore_config_and_paths([cfg]) == (cfg, ["somewhere/checkpoint_5"])
+
+    def test_a_path_that_is_no_folder_is_named(self, folder: Path) -> None:
+        with pytest.raises(ValueError, match="must be a directory") as error:
+            utils.get_first_valid_restore_config_and_paths([restore_cfg("nowhere")])
+        assert str(error.value) == (
+            "`RestoreCheckpointConfig.path` must be a directory with mode 'latest', but 'nowhere' is not: name the "
+            "folder that holds the checkpoints, or set mode to 'specific' to name one of them."
+        )
+
+    def test_tensorflow_folders_are_understood(self, tmp_path: Path) -> None:
+        (tmp_path / "checkpoint").write_text(
+            'model_checkpoint_path: "model.ckpt-7"\n'
+            'all_model_checkpoint_paths: "model.ckpt-3"\nall_model_checkpoint_paths: "model.ckpt-7"\n'
+        )
+        _, paths = utils.get_first_valid_restore_config_and_paths([restore_cfg(str(tmp_path))])
+        assert paths == [str(tmp_path / "model.ckpt-7")]
+
+
+class TestFallback:
+    def test_is_only_made_where_asked(self) -> None:
+        assert utils.get_fallback_state(None, lambda rng: {"made": rng}, 7) is None
+        assert utils.get_fallback_state(restore_cfg("x"), lambda rng: {"made": rng}, 7) is None
+        wanted = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
+        assert utils.get_fallback_state(wanted, lambda rng: {"made": rng}, 7) == {"made": 7}
+
+    def test_without_transformations_is_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match="needs `state_transformation_fns` or an `assignment_map`: without one every"
+        ):
+            utils.get_fallback_state(restore_cfg("x", fallback_to_scratch=True), dict, 7)
+
+    def test_without_key_is_refused(self) -> None:
+        cfg = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
+        with pytest.raises(ValueError, match="needs an `init_rng` to initialise parameters with"):
+            utils.get_fallback_state(cfg, dict, None)
+
+
+def manager(**changes: Any) -> utils.LegacyCheckpointManager:
+    settings = {"save_cfg": None, "restore_cfg": None, "ds_iter": "iterator", "model_dir": "runs/1"} | changes
+    return utils.LegacyCheckpointManager(train_state_shape=STATE_SHAPE, partitioner=PARTITIONER, **settings)
+
+
+class TestLegacyManager:
+    def test_saver_is_made_as_configured(self) -> None:
+        made = manager(save_cfg=save_cfg(dtype="bfloat16", keep=3, keep_dataset_checkpoints=2, save_dataset=True))
+        made.save("state", ["fn"])
+        made.wait_until_finished()
+        made.close()
+        saver = made._checkpointer._save_checkpointer
+        assert saver.saved == [("state", ["fn"], 128)]
+        assert saver.settings == {
+            "train_state": STATE_SHAPE,
+            "partitioner": PARTITIONER,
+            "checkpoints_dir": "runs/1",
+            "dataset_iterator": "iterator",
+            "save_dtype": "bfloat16",
+            "keep": 3,
+            "keep_dataset_checkpoints": 2,
+        }
+
+    def test_restorer_is_made_as_configured(self) -> None:
+        cfg = restore_cfg("x", dtype="bfloat16", state_transformation_fns=[identity])
+        restored = manager(restore_cfg=cfg).restore(["x/checkpoint_1"], cfg, fallback_state={"a": 1})
+        assert (restored.path, restored.fns, restored.fallback) == ("x/checkpoint_1", [identity], {"a": 1})
+        assert restored.settings == {
+            "train_state": STATE_SHAPE,
+            "partitioner": PARTITIONER,
+            "checkpoints_dir": "",
+            "dataset_iterator": None,
+            "restore_dtype": jnp.bfloat16,
+        }
+
+    def test_several_paths_give_several_states(self) -> None:
+        cfg = restore_cfg("x", restore_dataset=True)
+        made = manager(restore_cfg=cfg)
+        assert [state.path for state in made.restore(["a", "b"], cfg)] == ["a", "b"]
+        assert made.restore(["a"], cfg).settings["dataset_iterator"] == "iterator"
+        assert made.restore(None, cfg) is None
+        assert made.restore(["a"], None) is None
+
+    def test_tensorflow_checkpoints_are_told_by_their_index(self, tmp_path: Path) -> None:
+        (tmp_path / "model.ckpt-7.index").write_text("")
+        path = str(tmp_path / "model.ckpt-7")
+        cfg = restore_cfg(path, strict=False)
+        restored = manager(restore_cfg=cfg).restore([path], cfg)
+        assert (restored.path, restored.tensorflow, restored.strict) == (path, True, False)
+        changed = restore_cfg(path, state_transformation_fns=[identity])
+        with pytest.raises(ValueError, match=r"model\.ckpt-7 is a TensorFlow checkpoint, to which"):
+            manager(restore_cfg=changed).restore([path], changed)
+
+    def test_saving_without_config_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"this run has no `SaveCheckpointConfig` \(CheckpointConfig.save\)"):
+            manager().save("state")
+
+    def test_saving_a_dataset_without_one_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="there is no dataset iterator to save"):
+            manager(save_cfg=save_cfg(save_dataset=True), ds_iter=None)
+
+
+class FakeManager:
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def restore(self, path: str, **kwargs: Any) -> Any:
+        return path, kwargs
+
+
+class TestOrbaxManager:
+    def create(self, **cfgs: Any) -> Any:
+        return utils.create_orbax_checkpoint_manager(
+            train_state=STATE_SHAPE, partitioner=PARTITIONER, ds_iter="iterator", model_dir="runs/1", **cfgs
+        )
+
+    def test_settings_of_both_configs_meet(self) -> None:
+        made = self.create(
+            save_cfg=save_cfg(checkpoint_manager_cls=FakeManager, keep=5, period=2, dtype="float32"),
+            restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager, dtype="bfloat16", restore_dataset=True),
+        )
+        assert made.settings == {
+            "directory": "runs/1",
+            "train_state": STATE_SHAPE,
+            "partitioner": PARTITIONER,
+            "dataset_iterator": "iterator",
+            "save_dtype": "float32",
+            "restore_dtype": "bfloat16",
+            "keep": 5,
+            "period": 2,
+        }
+
+    def test_one_config_is_enough(self) -> None:
+        made = self.create(restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager))
+        assert {key: made.settings[key] for key in ("dataset_iterator", "save_dtype", "keep", "period")} == {
+            "dataset_iterator": None,
+            "save_dtype": None,
+            "keep": None,
+            "period": None,
+        }
+
+    def test_ranking_of_a_partial_checkpointer_is_passed_on(self) -> None:
+        ranked = functools.partial(checkpoints.SaveBestCheckpointer, metric_name_to_monitor="loss", metric_mode="min")
+        cfg = utils.SaveCheckpointConfig(checkpointer_cls=ranked, checkpoint_manager_cls=FakeManager)
+        settings = self.create(save_cfg=cfg).settings
+        ranking = {key: value for key, value in settings.items() if "metric" in key or key == "force_keep_period"}
+        assert ranking == {
+            "metric_name_to_monitor": "loss",
+            "metric_mode": "min",
+            "keep_checkpoints_without_metrics": True,
+            "force_keep_period": None,
+        }
+
+    def test_ranking_of_a_class_is_not_as_in_t5x(self) -> None:
+        cfg = utils.SaveCheckpointConfig(
+            checkpointer_cls=checkpoints.SaveBestCheckpointer, checkpoint_manager_cls=FakeManager
+        )
+        assert "metric_mode" not in self.create(save_cfg=cfg).settings
+
+    def test_different_managers_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="must be the same") as error:
+            self.create(save_cfg=save_cfg(), restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager))
+        assert str(error.value) == (
+            "`checkpoint_manager_cls` must be the same in `SaveCheckpointConfig` and `RestoreCheckpointConfig`; got "
+            "FakeManager and OrbaxCheckpointManagerInterface."
+        )
+
+
+class TestCreateAndRestore:
+    class Initializer:
+        global_train_state_shape = STATE_SHAPE
+
+        @staticmethod
+        def from_scratch(rng: Any) -> Any:
+            return types.SimpleNamespace(state_dict=lambda: {"from": rng})
+
+    def create(self, cfg: Any, path: Any, rng: Any = None, **kwargs: Any) -> Any:
+        return utils.create_checkpoint_manager_and_restore(
+            self.Initializer, PARTITIONER, cfg, path, rng, model_dir="runs/1", **kwargs
+        )
+
+    def test_restores_with_the_fallback(self) -> None:
+        cfg = restore_cfg("x", fallback_to_scratch=True, state_transformation_fns=[identity])
+        state, made = self.create(cfg, "x/checkpoint_1", rng=7)
+        assert isinstance(made, utils.LegacyCheckpointManager)
+        assert (state.path, state.fallback) == ("x/checkpoint_1", {"from": 7})
+
+    def test_nothing_to_restore_is_fine(self) -> None:
+        state, made = self.create(None, None, save_checkpoint_cfg=save_cfg())
+        assert state is None
+        assert made._checkpointer._save_checkpointer.settings["checkpoints_dir"] == "runs/1"
+
+    def test_orbax_on_request(self) -> None:
+        cfg = restore_cfg("x", checkpoint_manager_cls=FakeManager)
+        (path, kwargs), made = self.create(cfg, "x/checkpoint_1", use_orbax=True)
+        assert isinstance(made, FakeManager)
+        assert (path, kwargs) == ("x/checkpoint_1", {"state_transformation_fns": (), "fallback_state": None})
+
+    @pytest.mark.parametrize("path", [None, "", ["a", "b"]])
+    def test_a_config_without_one_path_is_refused(self, path: Any) -> None:
+        with pytest.raises(ValueError, match=r"Expected one checkpoint to restore, but .*: name one, or leave"):
+            self.create(restore_cfg("x", mode="specific"), path)
+
+
+def test_restore_through_orbax_takes_several_paths() -> None:
+    cfg = restore_cfg("x")
+    assert [path for path, _ in utils.restore(FakeManager(), ["a", "b"], cfg)] == ["a", "b"]
+    assert utils.restore(FakeManager(), ["a"], cfg, {"f": 1})[1]["fallback_state"] == {"f": 1}
+    assert utils.restore(FakeManager(), None, cfg) is None

@@ -1,0 +1,210 @@
+"""Train states are made on the mesh, from scratch or from checkpoints, and described in a table."""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import flax.core
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import seqio
+from flax.linen import partitioning as flax_partitioning
+from t5x import adafactor, models, partitioning, utils
+from t5x.examples.t5 import network
+
+SHAPES = {"encoder_input_tokens": (8, 32), "decoder_input_tokens": (8, 16), "decoder_target_tokens": (8, 16)}
+TRAJECTORIES = Path(__file__).parents[1] / "reference" / "trajectories"
+
+
+@pytest.fixture(scope="module")
+def model() -> models.EncoderDecoderModel:
+    """The model of the recorded cases."""
+    config = network.T5Config(
+        vocab_size=384,
+        dtype="float32",
+        emb_dim=16,
+        num_heads=8,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        head_dim=4,
+        mlp_dim=32,
+        mlp_activations=("gelu", "linear"),
+        dropout_rate=0.0,
+        logits_via_embedding=False,
+    )
+    optimizer = adafactor.Adafactor(
+        decay_rate=0.8, step_offset=0, logical_factor_rules=adafactor.standard_logical_factor_rules()
+    )
+    vocabulary = seqio.ByteVocabulary()
+    return models.EncoderDecoderModel(network.Transformer(config), vocabulary, vocabulary, optimizer)
+
+
+@pytest.fixture(scope="module")
+def initializer(model: Any) -> utils.TrainStateInitializer:
+    return utils.TrainStateInitializer(
+        optimizer_def=model.optimizer_def,
+        init_fn=model.get_initial_variables,
+        input_shapes=SHAPES,
+        partitioner=partitioning.PjitPartitioner(num_partitions=1),
+        input_types=dict.fromkeys(SHAPES, jnp.int32),
+    )
+
+
+def test_shapes_are_known_without_making_arrays(initializer: Any) -> None:
+    shapes = initializer.global_train_state_shape
+    assert {type(leaf) for leaf in jax.tree.leaves(shapes)} == {jax.ShapeDtypeStruct}
+    assert shapes.params["token_embedder"]["embedding"].shape == (384, 16)
+    assert tuple(initializer.train_state_axes.params["token_embedder"]["embedding"]) == ("model", None)
+
+
+def test_model_info_is_written_as_t5x_writes_it(initializer: Any, tmp_path: Path) -> None:
+    recorded = json.loads((TRAJECTORIES / "t5_1_1_infer_eval.json").read_text())["model_info"]
+    partitioner = partitioning.PjitPartitioner(num_partitions=1)
+    utils.log_model_info(str(tmp_path / "model-info.txt"), initializer.global_train_state_shape, partitioner)
+    assert (tmp_path / "model-info.txt").read_text() == recorded
+
+
+def table(state_dict: Any, tmp_path: Path) -> list[str]:
+    """The table of a state whose logical axes and partitioning are given beside each leaf."""
+
+    def part(index: int) -> Any:
+        def pick(tree: Any) -> Any:
+            return {k: pick(v) for k, v in tree.items()} if isinstance(tree, dict) else tree[index]
+
+        return types.SimpleNamespace(state_dict=lambda: pick(state_dict))
+
+    partitioner = types.SimpleNamespace(get_logical_axes=lambda _: part(1), get_mesh_axes=lambda _: part(2))
+    utils.log_model_info(str(tmp_path / "info"), part(0), partitioner)
+    return [" ".join(line.split()) for line in (tmp_path / "info").read_text().splitlines()]
+
+
+def test_table_has_a_row_for_every_kind_of_leaf(tmp_path: Path) -> None:
+    spec = jax.sharding.PartitionSpec
+    state_dict = {
+        "target": {
+            "b": (np.zeros((2, 3)), ("heads", "kv"), spec("model", None)),
+            "a": {"x": (np.zeros(4), None, None)},
+        },
+        "state": {
+            "none": (None, None, None),
+            "empty": {},
+            "other_rank": (np.zeros((5, 6)), ("embed",), spec(("data", "model"), None)),
+            "scalar": (np.zeros(()), (), spec()),
+        },
+    }
+    assert table(state_dict, tmp_path) == [
+        "Variable a/x size 4 shape (4,) partition spec None",
+        "Variable b size 6 shape (heads=2, kv=3) partition spec ('model', None)",
+        "Total number of parameters: 10",
+        "",
+        "Variable none None",
+        "Variable other_rank size 30 shape (5, 6) partition spec (('data', 'model'), None)",
+        "Variable scalar size 1 shape () partition spec ()",
+    ]
+
+
+class Model:
+    """Initialises one weight; stands for a model where only the state's making matters."""
+
+    module = None
+
+    def get_initial_variables(self, rng: Any, input_shapes: Any, input_types: Any) -> Any:
+        axes = flax_partitioning.AxisMetadata(names=("embed", "mlp"))
+        weight = jax.random.normal(rng, (*input_shapes["x"], 4))
+        return flax.core.freeze({"params": {"w": weight}, "params_axes": {"w_axes": axes}})
+
+
+class FakeCheckpointer:
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def restore(self, path: str, **kwargs: Any) -> Any:
+        return types.SimpleNamespace(path=path, **kwargs, **self.settings)
+
+
+def simple(model: Any, **kwargs: Any) -> utils.TrainStateInitializer:
+    return utils.TrainStateInitializer(
+        optimizer_def=None,
+        init_fn=model.get_initial_variables,
+        input_shapes={"x": (8,)},
+        partitioner=partitioning.PjitPartitioner(num_partitions=1),
+        **kwargs,
+    )
+
+
+def test_from_scratch_draws_from_the_key() -> None:
+    made = simple(Model())
+    weights = [np.asarray(made.from_scratch(jax.random.PRNGKey(seed)).params["w"]) for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(weights[0], weights[1])
+    np.testing.assert_allclose(weights[0], jax.random.normal(jax.random.PRNGKey(1), (8, 4)), rtol=1e-6)
+    assert not np.array_equal(weights[0], weights[2])
+
+
+def checkpoints_in(folder: Path, *steps: int) -> str:
+    for step in steps:
+        (folder / f"checkpoint_{step}").mkdir()
+        (folder / f"checkpoint_{step}" / "checkpoint").write_text("")
+    return str(folder)
+
+
+def test_checkpoints_come_one_after_another(tmp_path: Path) -> None:
+    made = simple(Model())
+    path = checkpoints_in(tmp_path, 1, 12, 3)
+    cfg = utils.RestoreCheckpointConfig(path, mode="all", dtype="bfloat16", checkpointer_cls=FakeCheckpointer)
+    restored = list(made.from_checkpoints([cfg], ds_iter="iterator"))
+    assert [p for _, p in restored] == [f"{path}/checkpoint_{step}" for step in (1, 3, 12)]
+    state = restored[0][0]
+    assert (state.path, state.dataset_iterator, state.restore_dtype) == (restored[0][1], None, jnp.bfloat16)
+    assert state.train_state is made.global_train_state_shape
+    with pytest.raises(ValueError, match="at most 1 checkpoint") as error:
+        made.from_checkpoint([cfg])
+    listed = ", ".join(f"{path}/checkpoint_{step}" for step in (1, 3, 12))
+    assert str(error.value) == f"Expected at most 1 checkpoint to restore but found 3: {listed}."
+
+
+def test_gaps_are_filled_from_scratch(tmp_path: Path) -> None:
+    made = simple(Model())
+    cfg = utils.RestoreCheckpointConfig(
+        checkpoints_in(tmp_path, 5),
+        fallback_to_scratch=True,
+        assignment_map=[("a", None)],
+        checkpointer_cls=FakeCheckpointer,
+    )
+    state = made.from_checkpoint([cfg], init_rng=jax.random.PRNGKey(1))
+    expected = made.from_scratch(jax.random.PRNGKey(1)).params["w"]
+    np.testing.assert_array_equal(state.fallback_state["target"]["w"], expected)
+
+
+def test_checkpoint_or_scratch(tmp_path: Path) -> None:
+    made = simple(Model())
+    empty = utils.RestoreCheckpointConfig(str(tmp_path), checkpointer_cls=FakeCheckpointer)
+    assert made.from_checkpoint([empty]) is None
+    assert made.from_checkpoint_or_scratch([empty], init_rng=jax.random.PRNGKey(0)).params["w"].shape == (8, 4)
+    checkpoints_in(tmp_path, 4)
+    assert made.from_checkpoint_or_scratch([empty], init_rng=jax.random.PRNGKey(0)).path.endswith("checkpoint_4")
+
+
+def test_scanned_modules_are_told_their_partitioning() -> None:
+    class Module:
+        scan_layers = True
+        spmd_annotations = None
+
+        def clone(self, *, parent: None, spmd_annotations: Any) -> Any:
+            clone = Module()
+            clone.spmd_annotations = spmd_annotations
+            return clone
+
+    model = Model()
+    model.module = Module()
+    made = simple(model)
+    assert model.module.spmd_annotations is made.train_state_axes.params
+
+
+def test_unbound_initialisers_are_refused() -> None:
+    with pytest.raises(AttributeError, match=r"`init_fn` must be a bound method of a model, such as"):
+        utils.TrainStateInitializer(None, lambda rng, input_shapes, input_types: {}, {}, None)
