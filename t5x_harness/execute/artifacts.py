@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tensorboard.backend.event_processing import event_file_loader
-from tensorboard.util import tensor_util
+import tensorflow as tf
 
 from t5x_harness.execute.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint
@@ -28,7 +27,7 @@ def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
     for file in sorted(folder.rglob("events.out.tfevents*")):
         where = file.parent.relative_to(folder).as_posix()
         name = prefix + (f"{where}/" if where != "." else "")
-        for event in event_file_loader.EventFileLoader(str(file)).Load():
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
             for value in event.summary.value:
                 number = _number(value)
                 if number is not None:
@@ -41,7 +40,7 @@ def _number(value: Any) -> float | None:
     if value.HasField("simple_value"):
         return float(value.simple_value)
     if value.HasField("tensor"):
-        array = tensor_util.make_ndarray(value.tensor)
+        array = tf.make_ndarray(value.tensor)
         if array.ndim == 0 and array.dtype.kind in "fiub":
             return float(array)
     return None

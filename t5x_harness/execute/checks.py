@@ -222,8 +222,9 @@ class Vocabularies(Check):
             "targets": getattr(run.model, "output_vocabulary", None),
         }
         rows, key = embedding_rows(run.model, run.config)
-        for vocabulary in {id(v): v for v in ours.values() if isinstance(v, seqio.Vocabulary)}.values():
-            report.fact("vocabulary", f"{_describe(vocabulary)}, embedding {rows if rows else 'of unknown size'}")
+        shown = dict.fromkeys(_describe(v) for v in ours.values() if isinstance(v, seqio.Vocabulary))
+        for description in shown:
+            report.fact("vocabulary", f"{description}, embedding {rows if rows else 'of unknown size'}")
         if rows is None:
             report.not_checked.append("whether every token id has a row of the embedding: its size is not known")
         seen = set()

@@ -106,7 +106,8 @@ def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
     provider = role.dataset.mixture_or_task_name
     if isinstance(provider, str):
         provider = seqio.get_mixture_or_task(provider)
-    return seqio.get_subtasks(provider)
+    tasks: Sequence[seqio.Task] = seqio.get_subtasks(provider)
+    return tasks
 
 
 def sample_of(role: DataRole, task: seqio.Task) -> Sample:

@@ -61,11 +61,12 @@ class BindingKey:
 
     @property
     def short(self) -> str:
-        """As a user writes it: ``train/utils.DatasetConfig.batch_size``, ``train_script.train.total_steps``."""
+        """As the command line takes it: ``train/utils.DatasetConfig.batch_size``, ``train.total_steps``."""
         if self.is_macro:
             return self.scope
         scope = f"{self.scope}/" if self.scope else ""
-        return f"{scope}{'.'.join(self.selector.split('.')[-2:])}.{self.parameter}"
+        selector = self.selector.removeprefix("__main__.")
+        return f"{scope}{'.'.join(selector.split('.')[-2:])}.{self.parameter}"
 
 
 class GinConfig:

@@ -25,7 +25,6 @@ import t5x.partitioning
 import t5x.train
 import t5x.trainer
 import t5x.utils
-import tensorboard.backend.event_processing.event_file_loader
 import tensorflow
 
 __all__ = ["MODULES"]
@@ -50,7 +49,6 @@ MODULES = (
     t5x.train,
     t5x.trainer,
     t5x.utils,
-    tensorboard.backend.event_processing.event_file_loader,
     tensorflow,
 )
 """What is now in memory."""

@@ -34,10 +34,9 @@ def sandbox(config: GinConfig, model_dir: Path, workspace: Path) -> list[Change]
     """
     changes = []
     output = config.owner(output_binding(config))
-    if config.is_bound(output) or output == output_binding(config):
-        before = config.value(output)
-        config.bind(output, str(model_dir))
-        changes.append(Change(output.short, as_gin(before), as_gin(str(model_dir)), "sandbox"))
+    before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
+    config.bind(output, str(model_dir))
+    changes.append(Change(output.short, before, as_gin(str(model_dir)), "sandbox"))
     path = config.find("path", "RestoreCheckpointConfig")
     owner = config.owner(path) if path else None
     if owner and config.is_required(config.value(owner)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.devices import force_cpu_devices
+from t5x_harness.execute.compile_options import compile_cheaply
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
@@ -40,6 +41,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     runtime = Runtime(**described) if described else find_runtime(spec.runtime)  # type: ignore[arg-type]
     activate(runtime)
     slice_ = get_slice(spec.slice)
+    compile_cheaply()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)

@@ -70,8 +70,9 @@ class Shrinker:
         before = self.config.value(owner)
         if type(before) is type(value) and before == value:
             return False
+        shown = as_gin(before) if self.config.is_bound(owner) else "the default"
         self.config.bind(owner, value)
-        self.changes.append(Change(owner.short, as_gin(before), as_gin(value), why))
+        self.changes.append(Change(owner.short, shown, as_gin(value), why))
         return True
 
     def _integers(self, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:

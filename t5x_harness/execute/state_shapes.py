@@ -93,7 +93,7 @@ def model_inputs(
     features = converter.MODEL_FEATURES
     wanted = converter.get_model_feature_lengths(lengths)
     packing = getattr(converter, "PACKING_FEATURE_DTYPES", None) or {}
-    shapes = {name: (batch, length) for name, length in wanted.items()}
+    shapes: dict[str, tuple[int, ...]] = {name: (batch, length) for name, length in wanted.items()}
     types = {}
     for name in wanted:
         dtype = getattr(features.get(name), "dtype", None) or packing.get(name) or "int32"
