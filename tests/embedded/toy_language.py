@@ -19,16 +19,19 @@ EOS = 1
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """A language of `size` tokens, of which 0 is padding (never likely) and 1 ends a sentence."""
+    """A language of `size` tokens, of which 0 (padding) is never likely and 1 ends a sentence, unless it is `endless`."""
 
     size: int
     seed: int = 0
+    endless: bool = False
 
     @property
     def logits(self) -> np.ndarray:
         """float32[before, last, next]."""
         logits = np.random.RandomState(self.seed).randn(self.size, self.size, self.size) * 2
         logits[..., 0] = -60
+        if self.endless:
+            logits[..., EOS] = -60
         return logits.astype(np.float32)
 
     def log_probs(self, temperature: float = 1.0) -> np.ndarray:

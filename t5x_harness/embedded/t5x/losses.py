@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# What the backward pass needs: softmax, log-softmax, log-normaliser, soft targets, and the z-loss coefficient.
-_Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+# What the backward pass needs: numerator and denominator of the softmax, its logarithm, the log-normaliser, the soft
+# targets, and the z-loss coefficient.
+_Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @enum.unique
@@ -40,7 +41,7 @@ def _cross_entropy_parts(
     log_z = jnp.squeeze(log_partition + peak, axis=-1)
     penalty = z_loss * jnp.square(log_z)
     loss = penalty - (targets * log_probs).sum(axis=-1)
-    residuals = (exp_shifted / partition, log_probs, log_z, targets, jnp.asarray(z_loss))
+    residuals = (exp_shifted, partition, log_probs, log_z, targets, jnp.asarray(z_loss))
     return (loss, penalty), residuals
 
 
@@ -68,11 +69,11 @@ def cross_entropy_with_logits(
 def _cross_entropy_backward(
     residuals: _Residuals, cotangents: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    probs, log_probs, log_z, targets, z_loss = residuals
+    numerator, denominator, log_probs, log_z, targets, z_loss = residuals
     of_loss = cotangents[0][..., None]
     # d/dlogits of -sum(t * log p) is p - t because the targets of one position sum to one.
     pull = (1 + 2 * z_loss * log_z)[..., None]
-    to_logits = of_loss * (pull * probs - targets)
+    to_logits = of_loss * (pull * numerator / denominator - targets)
     to_targets = -of_loss * log_probs
     return to_logits.astype(log_probs.dtype), to_targets.astype(targets.dtype), jnp.zeros_like(z_loss)
 

@@ -228,6 +228,7 @@ def beam_search(
       scores. The best comes last. A row in which no beam ended gives its live beams and their log probabilities.
     """
     del decode_rng
+    inputs = jnp.asarray(inputs)  # the loop indexes them with a traced index
     batch_size, input_length = inputs.shape
     length = (input_length if max_decode_len is None else max_decode_len) + 1
     live_seqs = None
