@@ -21,27 +21,28 @@ sys.path.append(str(Path(__file__).parents[1] / "reference"))
 class Programs:
     """Runs the scripts of the embedded runtime, each in a fork of a process that has imported the stack.
 
-    Every program has two devices and finds the recorded tasks; compiled programs are shared by the session.
+    Every program finds the recorded tasks; compiled programs are shared by the session.
     """
 
     def __init__(self, zygote: Zygote, folder: Path) -> None:
         self._zygote = zygote
         self._folder = folder
 
-    def start(self, log: str = "program.log") -> Run:
-        """Forks a process that works in the test's folder."""
-        return self._zygote.start("programs:Program", {}, log=self._folder / log, cwd=self._folder)
+    def start(self, *, devices: int = 2, log: str = "program.log") -> Run:
+        """Forks a process that works in the test's folder and has so many devices."""
+        env = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        return self._zygote.start("programs:Program", {}, log=self._folder / log, cwd=self._folder, env=env)
 
     def run(self, module: str, *flags: str, log: str = "program.log") -> tuple[int, str]:
         """Runs ``python -m module flags...``; returns its exit status and what it printed."""
         (self._folder / log).unlink(missing_ok=True)
-        with self.start(log) as run:
+        with self.start(log=log) as run:
             status = run.call("run", module=module, flags=list(flags), timeout=240)
         return status, (self._folder / log).read_text(errors="replace")
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Calls a method of ``programs.Program`` in a fork."""
-        with self.start("call.log") as run:
+        with self.start(log="call.log") as run:
             return run.call(method, timeout=240, **arguments)
 
 
@@ -50,7 +51,6 @@ def imported_stack(hermetic: None) -> Iterator[Zygote]:
     """A process that has imported what the scripts import, but no device."""
     env = {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         **compile_cache_environment(default_cache_folder(os.environ)),
     }

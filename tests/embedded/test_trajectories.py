@@ -20,10 +20,10 @@ MEASURED_PER_SUMMARY = (
 )
 
 
-def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
+def train_case(programs: Any, folder: Path, case: str, devices: int = 2) -> dict[str, Any]:
     """Trains a recorded case and returns what it wrote."""
     (folder / "case.gin").write_text(record(case)["gin"])
-    with programs.start() as run:
+    with programs.start(devices=devices) as run:
         flags = ["--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}/model"']
         assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
         observed: dict[str, Any] = run.call("observe", model_dir="model", final_step=record(case)["final_step"])
@@ -38,8 +38,9 @@ def test_trains_as_recorded(case: str, programs: Any, tmp_path: Path) -> None:
 
 
 def test_trains_in_bfloat16_as_recorded(programs: Any, tmp_path: Path) -> None:
-    observed = train_case(programs, tmp_path, "t5_1_1_bfloat16")
-    assert differences(record("t5_1_1_bfloat16"), observed, Tolerance(scalar=2e-2, state=1e-3)) == []
+    """On as many devices as the record: T5X itself is 2 % off its record in optimizer states on two."""
+    observed = train_case(programs, tmp_path, "t5_1_1_bfloat16", devices=8)
+    assert differences(record("t5_1_1_bfloat16"), observed, Tolerance(scalar=2e-2)) == []
 
 
 def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def train(
     evaluates = train_eval_dataset_cfg or infer_eval_dataset_cfg
     periods = train_setup.read_periods(checkpoint_cfg, eval_period=eval_period if evaluates else 0, gc_period=gc_period)
     actions_by_mode = _actions_by_mode(actions, concurrent_metrics)
+    train_setup.check_model_dir(model_dir, periods, use_orbax)
     tf.io.gfile.makedirs(model_dir)
     init_rng, trainer_rng = train_setup.make_keys(random_seed, use_hardware_rng)
     inputs = train_setup.open_inputs(

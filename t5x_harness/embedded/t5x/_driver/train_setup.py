@@ -18,6 +18,15 @@ from t5x._driver.errors import ConfigError
 from t5x._driver.schedule import Periods
 
 
+def check_model_dir(model_dir: str, periods: Periods, use_orbax: bool) -> None:
+    """Raises a ConfigError if checkpoints are to be saved below a relative folder, which orbax refuses half-way."""
+    if periods.save and use_orbax and not (os.path.isabs(model_dir) or "://" in model_dir):
+        raise ConfigError(
+            f"train.model_dir ({model_dir!r}) must be an absolute path, because checkpoints are saved in it: "
+            f"set MODEL_DIR to {os.path.abspath(model_dir)!r}"
+        )
+
+
 def make_keys(random_seed: int | None, use_hardware_rng: bool) -> tuple[jax.Array, jax.Array]:
     """Returns the key for the parameters and the key for the trainer.
 
