@@ -70,7 +70,7 @@ def test_checkpoints_get_the_tensorflow_iterator(partitioner: Any) -> None:
 
 def test_rows_that_do_not_divide_are_named_with_the_shards() -> None:
     class Split:
-        mesh = Mesh(np.array(jax.devices()[:1] * 1).reshape(1, 1), ("data", "model"))
+        mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model"))
         data_partition_spec = PartitionSpec("data")
 
     class Wide(Split):
