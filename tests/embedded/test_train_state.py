@@ -29,9 +29,7 @@ def test_a_state_restores_from_its_dict() -> None:
 
 def test_mutables_are_part_of_the_dict_only_when_there_are_any() -> None:
     assert "flax_mutables" not in state().state_dict()
-    made = train_state.FlaxOptimTrainState.create(
-        optimizers.sgd(0.1), flax.core.freeze({**variables(), **MUTABLES})
-    )
+    made = train_state.FlaxOptimTrainState.create(optimizers.sgd(0.1), flax.core.freeze({**variables(), **MUTABLES}))
     assert flat(made.state_dict())["flax_mutables/batch_stats/mean"].shape == (4,)
     moved = made.replace_flax_mutables(flax.core.freeze({"batch_stats": {"mean": jnp.ones((4,))}}))
     assert_same(made.restore_state(moved.state_dict()).flax_mutables, moved.flax_mutables)

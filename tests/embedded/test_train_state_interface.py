@@ -72,7 +72,6 @@ from t5x import partitioning
 adafactor.Adafactor.decay_rate = 0.5
 optimizers.adamw.learning_rate = 0.25
 partitioning.PjitPartitioner.num_partitions = 1
-partitioning.PjitPartitioner.get_data_layout.batch_size = 64
 checkpoints.SaveBestCheckpointer.metric_mode = 'min'
 """
     with gin.unlock_config():

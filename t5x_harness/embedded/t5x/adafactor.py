@@ -178,7 +178,7 @@ class Adafactor(OptimizerDef):
         """
         gradients = _by_path(grads)
         if hyper_params.global_norm_clip_threshold:
-            shrink = jnp.minimum(1.0, hyper_params.global_norm_clip_threshold / optax.global_norm(gradients))
+            shrink = jnp.minimum(1.0, hyper_params.global_norm_clip_threshold / optax.tree.norm(gradients))
             gradients = {path: grad * shrink for path, grad in gradients.items()}
         states = _by_path(state.param_states)
         updated = {

@@ -21,7 +21,7 @@ CompiledPartitionedCallable = Callable[..., Any]
 
 
 @shown_as("t5x.partitioning")
-class BasePartitioner(abc.ABC):
+class BasePartitioner(metaclass=abc.ABCMeta):
     """Divides data, parameters and computations among devices.
 
     Args:

@@ -1,0 +1,208 @@
+"""Partitioners divide data, parameters and functions by names."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import flax.core
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.linen import partitioning as flax_partitioning
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from small_states import assert_same, axes, flat, partitioner, state
+from t5x import optimizers, partitioning, train_state
+
+COMMON = [(axis, None) for axis in ("relpos_buckets", "abspos_buckets", "length", "layers", "stack", "mlp_activations")]
+SHARDED = [(axis, "model") for axis in ("vocab", "mlp", "heads", "joined_kv")]
+WIDE = [("batch", "data"), *SHARDED[:3], ("kv", None), SHARDED[3]]
+
+
+def pod(hosts: tuple[int, ...], local: tuple[int, ...], here: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    """A mesh of devices in several processes, seen from one of them."""
+    shape = tuple(h * n for h, n in zip(hosts, local, strict=True))
+    devices = np.arange(np.prod(shape)).reshape(shape)
+    window = tuple(slice(i * n, (i + 1) * n) for i, n in zip(here, local, strict=True))
+    own = devices[window]
+    return SimpleNamespace(
+        axis_names=names,
+        devices=devices,
+        shape=dict(zip(names, shape, strict=True)),
+        local_mesh=SimpleNamespace(devices=own, shape=dict(zip(names, own.shape, strict=True))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("dims", "expected"),
+    [
+        ((1, 1), [*WIDE[:2], ("embed", None), *WIDE[2:]]),
+        ((2, 1), [*WIDE, ("embed", "model")]),
+        ((1, 2), [*WIDE, ("embed", "data")]),
+        ((2, 2), [*WIDE, ("embed", "model"), ("embed", "data")]),
+    ],
+)
+def test_standard_rules_come_in_order(dims: tuple[int, int], expected: list) -> None:
+    assert list(partitioning.standard_logical_axis_rules(*dims)) == expected + COMMON
+    more = partitioning.standard_logical_axis_rules(*dims, additional_rules=[("expert", "data")])
+    assert list(more) == [*expected, *COMMON, ("expert", "data")]
+
+
+def test_other_dimensions_are_refused() -> None:
+    with pytest.raises(ValueError, match="activation_partitioning_dims=3 and parameter_partitioning_dims=1"):
+        partitioning.standard_logical_axis_rules(3)
+
+
+def test_a_partitioner_needs_a_size() -> None:
+    with pytest.raises(ValueError, match="PjitPartitioner: set num_partitions or model_parallel_submesh"):
+        partitioning.PjitPartitioner()
+
+
+def test_the_mesh_comes_from_default_mesh_as_it_is_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = partitioning.PjitPartitioner(model_parallel_submesh=(1, 1, 1, 2), backend="cpu")
+    asked = []
+    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model"))
+    monkeypatch.setattr(partitioning, "default_mesh", lambda *arguments: asked.append(arguments) or mesh)
+    assert made.mesh is mesh
+    assert made.mesh is mesh
+    assert asked == [(None, (1, 1, 1, 2), "cpu", None, None)]
+
+
+def test_names_of_arrays_are_leaves() -> None:
+    names = partitioning.AxisNames("embed", "mlp")
+    assert jax.tree.leaves({"a": names}) == [names]
+    assert names == ("embed", "mlp")
+    assert repr(names) == "AxisNames('embed', 'mlp')"
+
+
+def test_mesh_axes_follow_the_rules_and_none_is_replicated() -> None:
+    specs = partitioner().get_mesh_axes(state(optimizer=optimizers.adamw(0.1))).state_dict()
+    assert specs["target"]["enc"]["kernel"] == PartitionSpec(None, "model")
+    assert specs["target"]["scale"] == PartitionSpec(None)
+    assert specs["state"]["param_states"]["0"]["mu"]["enc"]["kernel"] == PartitionSpec(None, "model")
+    assert (specs["state"]["step"], specs["state"]["param_states"]["0"]["count"]) == (None, None)
+
+
+def test_an_axis_that_comes_twice_is_named_with_its_parameter() -> None:
+    twice = flax.core.freeze({"params": {"w": jnp.ones((2, 2))}, "params_axes": {"w_axes": axes("mlp", "mlp")}})
+    with pytest.raises(ValueError, match=r"target/w: its axis names \('mlp', 'mlp'\) have no mesh axes"):
+        partitioner().get_mesh_axes(train_state.InferenceState.create(twice))
+
+
+def test_a_function_runs_on_the_mesh_with_mesh_and_rules_set() -> None:
+    made, seen = partitioner(), []
+
+    def double(x: Any, y: Any) -> Any:
+        seen.append((partitioning.global_mesh_defined(), flax_partitioning.get_axis_rules()))
+        return 2 * x + y
+
+    run = made.partition(double, (PartitionSpec("data"), None), PartitionSpec(None, "model"))
+    x = np.arange(8.0, dtype=np.float32).reshape(1, 8)
+    result = run(x, 1.0)
+    np.testing.assert_array_equal(result, 2 * x + 1)
+    assert result.sharding.is_equivalent_to(NamedSharding(made.mesh, PartitionSpec(None, "model")), 2)
+    assert seen == [(True, made.logical_axis_rules)]
+    assert not partitioning.global_mesh_defined()
+    np.testing.assert_array_equal(made.compile(run, x, 1.0)(x, 1.0), 2 * x + 1)
+
+
+def test_a_partitioned_function_can_be_traced_by_another() -> None:
+    run = partitioner().partition(lambda x: x + 1, None, None)
+    assert jax.eval_shape(lambda x: run(x) + 1, jnp.ones((2,))).shape == (2,)
+    np.testing.assert_array_equal(jax.jit(lambda x: run(x) + 1)(jnp.ones((2,))), [3, 3])
+
+
+def test_static_arguments_and_donated_memory() -> None:
+    run = partitioner().partition(lambda x, n: x * n, (None,), None, static_argnums=(1,), donate_argnums=(0,))
+    x = jax.device_put(jnp.ones((4,)), NamedSharding(partitioner().mesh, PartitionSpec()))
+    np.testing.assert_array_equal(run(x, 3), [3, 3, 3, 3])
+    assert x.is_deleted()
+
+
+def test_on_cpu_constraints_inside_a_function_do_nothing() -> None:
+    x = jnp.ones((2,))
+    assert partitioning.with_sharding_constraint(x, PartitionSpec("model")) is x
+
+
+def test_the_choice_of_shardy_must_not_change() -> None:
+    made = partitioner()
+    made._use_shardy_partitioner = not made.use_shardy_partitioner
+    with pytest.raises(ValueError, match=r"jax_use_shardy_partitioner was .* when this partitioner was made"):
+        made.partition(lambda x: x, None, None)
+
+
+def test_a_state_moves_to_the_devices() -> None:
+    made, source = partitioner(), state()
+    on_host = jax.tree.map(np.asarray, source)
+    moved = made.move_params_to_devices(on_host, made.get_mesh_axes(source))
+    assert_same(moved.state_dict(), source.state_dict())
+    kernel = moved.params["enc"]["kernel"]
+    assert kernel.sharding.is_equivalent_to(NamedSharding(made.mesh, PartitionSpec(None, "model")), 2)
+
+
+def test_by_default_a_partitioner_knows_no_axis_names() -> None:
+    class Whole(partitioning.BasePjitPartitioner):
+        pass
+
+    names = Whole(num_partitions=1).get_logical_axes(state()).state_dict()
+    assert set(flat(names).values()) == {None}
+    with pytest.raises(NotImplementedError, match=r"Whole\.get_mesh_axes"):
+        Whole(num_partitions=1).get_mesh_axes(state())
+
+
+def test_a_batch_is_divided_among_processes() -> None:
+    made = partitioner()
+    made.__dict__["mesh"] = pod((4, 1), (2, 2), (3, 0), ("data", "model"))
+    layout = made.get_data_layout(16)
+    assert layout == partitioning.DataLayout(16, shard_id=3, num_shards=4, is_first_host_in_replica_set=True)
+    assert made.get_data_layout().batch_size == 8
+    assert (made.data_mesh_size, made.data_partition_spec) == (8, PartitionSpec("data"))
+    with pytest.raises(ValueError, match=r"Batch size 12 is not a multiple of 8, the data parallelism of the mesh"):
+        made.get_data_layout(12)
+    with pytest.raises(NotImplementedError, match="host_index"):
+        made.get_data_layout(16, host_index=1)
+
+
+def test_the_second_process_of_a_replica_reads_the_same_data() -> None:
+    made = partitioner()
+    made.__dict__["mesh"] = pod((2, 2), (1, 4), (1, 1), ("data", "model"))
+    layout = made.get_data_layout()
+    assert (layout.shard_id, layout.num_shards, layout.is_first_host_in_replica_set) == (1, 2, False)
+
+
+def test_several_slices_divide_the_batch_between_them() -> None:
+    made = partitioner(ici_mesh_shape=(1, 4, 2), dcn_mesh_shape=(2, 1, 1))
+    made.__dict__["mesh"] = pod((2, 2, 1), (1, 2, 2), (1, 0, 0), ("replica", "data", "model"))
+    assert made.data_partition_spec == PartitionSpec(("replica", "data"))
+    assert (made.data_mesh_size, made.data_shards, made.data_shard_id) == (8, 4, 2)
+    assert dict(made.logical_axis_rules)["batch"] == ("replica", "data")
+
+
+@pytest.mark.parametrize(
+    ("here", "spec", "slices", "replica"),
+    [
+        ((1, 0), (None, "model"), (slice(None), slice(0, 8)), 1),
+        ((0, 1), ("data", None), (slice(0, 4), slice(None)), 1),
+        ((1, 1), ("data", "model"), (slice(4, 8), slice(8, 16)), 0),
+        ((1, 1), (("data", "model"), None), (slice(6, 8), slice(None)), 0),
+        ((1, 1), (None, None), (slice(None), slice(None)), 3),
+    ],
+)
+def test_a_process_knows_its_part_of_an_array(here: tuple, spec: tuple, slices: tuple, replica: int) -> None:
+    chunker = partitioning.LocalChunker(pod((2, 2), (2, 2), here, ("data", "model")))
+    info = chunker.get_local_chunk_info((8, 16), spec)
+    assert info == partitioning.LocalChunkInfo(slice=slices, replica_id=replica)
+
+
+def test_arrays_of_one_process_are_the_global_ones() -> None:
+    made = partitioner()
+    tree = {"a": np.arange(4.0), "b": np.ones((2, 2))}
+    joined = partitioning.host_local_array_to_global_array(tree, made.mesh, {"a": None, "b": PartitionSpec("data")})
+    jax.tree.map(np.testing.assert_array_equal, joined, tree)
+
+
+def test_inference_states_are_divided_too() -> None:
+    names = flax.core.freeze({"params": {"w": jnp.ones((4, 2))}, "params_axes": {"w_axes": axes("embed", "mlp")}})
+    specs = partitioner().get_mesh_axes(train_state.InferenceState.create(names))
+    assert (specs.params["w"], specs.step) == (PartitionSpec(None, "model"), None)
