@@ -31,9 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     session = config.stash[SESSION] = HarnessSession(config)
     collection.add_declared_runs(config, session)
     if config.pluginmanager.hasplugin("xdist"):
-        from . import xdist_scheduler
+        from . import xdist_runs
 
-        config.pluginmanager.register(xdist_scheduler, "t5x_harness_xdist")
+        config.pluginmanager.register(xdist_runs, "t5x_harness_xdist")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -68,6 +68,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends a run's process as soon as no further stage of it follows."""
     item.config.stash[SESSION].leave(item, nextitem)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuses ``slice`` markers that name no slice, before anything runs."""
+    marks.check_slices(items)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Ends runs whose further stages will not come any more; an interrupted one has nothing to tell."""
+    if exitstatus != pytest.ExitCode.INTERRUPTED:
+        session.config.stash[SESSION].finish()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

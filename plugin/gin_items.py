@@ -98,7 +98,7 @@ class StageItem(pytest.Item):
           StageFailed: it failed, or an earlier stage that no selected item stands for.
         """
         session = self.config.stash[SESSION]
-        result = session.pipeline(self.spec).stage(self.stage)
+        result = session.stage(self.spec, self.stage)
         marks.count_exercise(self, result.exercised)
         self._record(result)
         cause = session.failed_before(self.spec, result)

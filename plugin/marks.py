@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 SMOKE = "smoke"
@@ -46,6 +48,23 @@ def selects_only(expression: str, mark: str) -> bool:
     return compiled.evaluate(lambda name, **_: name == mark) and not compiled.evaluate(lambda name, **_: False)
 
 
+def check_slices(items: Iterable[pytest.Item]) -> None:
+    """Checks the ``slice`` markers of all tests.
+
+    Raises:
+      pytest.UsageError: the arguments of one are not one name, or there is no such slice.
+    """
+    for item in items:
+        name = slice_name(item)
+        if name is not None:
+            from t5x_harness.slices import SliceError, get_slice
+
+            try:
+                get_slice(name)
+            except SliceError as error:
+                raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.slice: {error}") from None
+
+
 def slice_name(item: pytest.Item) -> str | None:
     """The slice that the closest ``slice`` marker names.
 
@@ -57,5 +76,6 @@ def slice_name(item: pytest.Item) -> str | None:
         return None
     values = [*mark.args, *mark.kwargs.values()]
     if len(values) != 1 or not isinstance(values[0], str) or set(mark.kwargs) - {"name"}:
-        raise pytest.UsageError(f"{item.nodeid}: use @pytest.mark.slice('v3-8'), one slice by name; got {mark!r}")
+        given = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
+        raise pytest.UsageError(f"{item.nodeid}: use @pytest.mark.slice('v3-8'), one slice by name; not slice({given})")
     return values[0]

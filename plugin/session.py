@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.spec import Outcome, RunResult, RunSpec, StageResult
+from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 from .options import Options
+from .progress import TerminalProgress
 
 if TYPE_CHECKING:
     from t5x_harness.pipeline import Pipeline
@@ -33,12 +34,14 @@ class HarnessSession:
         self.config = config
         self.options = Options.of(config)
         self.results: dict[RunSpec, RunResult] = {}
+        self._progress = TerminalProgress(config)
         self._pipelines: dict[RunSpec, Pipeline] = {}
+        self._workspaces: dict[RunSpec, Path] = {}
         self._workers: Zygote | InProcess | None = None
         self._project: ProjectConfig | None = None
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
-        self._keep_folder = False
+        self._kept: list[Path] = []
 
     @property
     def project(self) -> ProjectConfig:
@@ -74,8 +77,19 @@ class HarnessSession:
 
     @property
     def slice_name(self) -> str:
-        """The slice of configs that name none."""
-        return self.options.slice or self.project.slice or DEFAULT_SLICE
+        """The slice of configs that name none.
+
+        Raises:
+          pytest.UsageError: there is no such slice.
+        """
+        from t5x_harness.slices import SliceError, get_slice
+
+        name = self.options.slice or self.project.slice or DEFAULT_SLICE
+        try:
+            get_slice(name)
+        except SliceError as error:
+            raise pytest.UsageError(f"slice {error}") from None
+        return name
 
     def spec(self, gin_files: Sequence[str], **overrides: object) -> RunSpec:
         """A run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
@@ -96,30 +110,53 @@ class HarnessSession:
         if spec not in self._pipelines:
             from t5x_harness.pipeline import Pipeline
 
+            self._workspaces[spec] = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder()))
             self._pipelines[spec] = Pipeline(
                 spec,
                 zygote=self.workers(),
-                workspace=Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder())),
+                workspace=self._workspaces[spec],
                 timeout=self.options.timeout,
-                on_progress=self._progress(),
+                on_progress=self._progress,
                 t5x_parent=self.runtime.location,
             )
         return self._pipelines[spec]
 
-    def run(self, spec: RunSpec) -> RunResult:
-        """Runs all stages of a run and ends its process."""
-        pipeline = self.pipeline(spec)
-        for stage in pipeline.stages:
-            pipeline.stage(stage)
-        self.end(spec)
-        return self.results[spec]
+    def stage(self, spec: RunSpec, stage: Stage) -> StageResult:
+        """The result of one stage of a run, with its progress on the terminal while it works."""
+        try:
+            return self.pipeline(spec).stage(stage)
+        finally:
+            self._progress.clear()
 
-    def end(self, spec: RunSpec) -> None:
+    def run(self, spec: RunSpec, *, may_fail: bool = False) -> RunResult:
+        """Runs all stages of a run and ends its process.
+
+        Args:
+          spec: what to run.
+          may_fail: whether the caller judges a failure; it then is no failure of the session.
+        """
+        for stage in self.pipeline(spec).stages:
+            self.stage(spec, stage)
+        return self.end(spec, may_fail=may_fail)
+
+    def end(self, spec: RunSpec, *, may_fail: bool = False) -> RunResult:
         """Ends a run's process and keeps its result."""
-        if pipeline := self._pipelines.pop(spec, None):
-            result = self.results[spec] = pipeline.result()
+        pipeline = self._pipelines.pop(spec)
+        workspace = self._workspaces.pop(spec)
+        try:
+            result = pipeline.result()
+        finally:
             pipeline.close()
-            self._keep_folder |= not result.passed
+        if result.passed or not may_fail:
+            self.results[spec] = result
+        if not result.passed and not may_fail and any(path.is_file() for path in workspace.rglob("*")):
+            self._kept.append(workspace)
+        return result
+
+    def finish(self) -> None:
+        """Ends the runs of which further stages were selected, but never came: after ``-x``."""
+        for spec in list(self._pipelines):
+            self.end(spec)
 
     def workers(self) -> Zygote | InProcess:
         """The worker that forks runs; made at the first use."""
@@ -131,18 +168,31 @@ class HarnessSession:
         return self._workers
 
     def folder(self) -> Path:
-        """The folder of this session's runs."""
+        """The folder of this session's runs, beside those of ``tmp_path``."""
         if self._folder is None:
-            parent = self.config.option.basetemp
-            if parent is not None:
-                Path(parent).mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(prefix="t5x-harness-", dir=parent))
+            # A plugin cannot ask for the fixture tmp_path_factory outside a test; this is where pytest keeps it.
+            factory: pytest.TempPathFactory = self.config._tmp_path_factory  # type: ignore[attr-defined]
+            self._folder = factory.mktemp("t5x-harness")
         return self._folder
 
     @property
-    def kept_folder(self) -> Path | None:
-        """The folder with logs and outputs, where a run failed; None where everything passed."""
-        return self._folder if self._keep_folder else None
+    def kept(self) -> Sequence[Path]:
+        """The folders with logs and outputs of runs that failed."""
+        return self._kept
+
+    def to_json(self) -> dict[str, Any]:
+        """What another process needs to report this session's runs: no metrics, predictions or configs."""
+        results = [
+            dataclasses.replace(result, metrics={}, predictions=(), operative_config="")
+            for result in self.results.values()
+        ]
+        return {"results": [result.to_json() for result in results], "kept": [str(path) for path in self._kept]}
+
+    def add_json(self, value: Mapping[str, Any]) -> None:
+        """Adds what :meth:`to_json` gave in another process."""
+        for result in map(RunResult.from_json, value["results"]):
+            self.results[result.spec] = result
+        self._kept += map(Path, value["kept"])
 
     def warm(self, items: Iterable[pytest.Item]) -> None:
         """Starts the worker's imports if one of the selected items will want it, without waiting for them."""
@@ -156,7 +206,7 @@ class HarnessSession:
     def leave(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Ends the run of ``item`` unless ``nextitem`` is a further stage of it."""
         spec = getattr(item, "spec", None)
-        if spec is not None and getattr(nextitem, "spec", None) != spec:
+        if spec in self._pipelines and getattr(nextitem, "spec", None) != spec:
             self.end(spec)
 
     def failed_before(self, spec: RunSpec, result: StageResult) -> StageResult | None:
@@ -167,15 +217,14 @@ class HarnessSession:
         return next((s for s in stages if s.outcome is Outcome.FAILED), None)
 
     def close(self) -> None:
-        """Ends all processes; removes the folder unless a run failed."""
+        """Ends all processes; removes the folders of the runs that did not fail."""
         for spec in list(self._pipelines):
             self._pipelines.pop(spec).close()
         if self._workers is not None:
             self._workers.close()
-        if self._folder is not None and not self._keep_folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _progress(self) -> object:
-        from .progress import TerminalProgress
-
-        return TerminalProgress(self.config)
+        if self._folder is not None:
+            for workspace in self._folder.iterdir():
+                if workspace not in self._kept:
+                    shutil.rmtree(workspace, ignore_errors=True)
+            if not self._kept:
+                shutil.rmtree(self._folder, ignore_errors=True)

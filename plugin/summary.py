@@ -17,12 +17,9 @@ def header(session: HarnessSession) -> list[str]:
     if not used and not any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args):
         return []
     from t5x_harness.mesh import MeshRefused, plan_mesh
-    from t5x_harness.slices import SliceError, get_slice
+    from t5x_harness.slices import get_slice
 
-    try:
-        tpu = get_slice(session.slice_name)
-    except SliceError as error:
-        raise pytest.UsageError(str(error)) from None
+    tpu = get_slice(session.slice_name)
     try:
         mesh = f"mesh {plan_mesh(tpu, num_partitions=1)} at num_partitions=1"
     except MeshRefused:
@@ -35,14 +32,19 @@ def header(session: HarnessSession) -> list[str]:
 
 
 def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    """The table of the runs that were made in this process, failures explained below it."""
+    """The table of the runs; what failed is told above it, so below it stands what did not fail, but matters."""
     results = tuple(session.results.values())
-    if not results:
+    if not results or reporter.verbosity < -1:
         return
     from t5x_harness.report import Report
+    from t5x_harness.report.brief import render_brief
     from t5x_harness.report.terminal import render
 
+    writer = reporter._tw  # the public methods colour nothing but whole lines
+    width, color = writer.fullwidth, writer.hasmarkup
     reporter.section("t5x-harness")
-    reporter.write(render(Report(results), width=reporter._tw.fullwidth))
-    if session.kept_folder:
-        reporter.write_line(f"logs and outputs are kept in {session.kept_folder}")
+    report = Report(results)
+    text = render(report, width=width, color=color) if reporter.verbosity > 0 else None
+    reporter.write(text or render_brief(report, width=width, color=color))
+    for folder in session.kept:
+        reporter.write_line(f"log and output of the failed run are kept in {folder}")

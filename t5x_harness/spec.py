@@ -289,6 +289,30 @@ class RunResult:
         """Everything the harness changed in the config, over all stages."""
         return tuple(c for s in self.stages for c in s.changes)
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that ``json.dumps`` takes."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        metrics = {
+            tag: {int(step): number for step, number in steps.items()}
+            for tag, steps in value.get("metrics", {}).items()
+        }
+        known = {
+            key: value[key] for key in ("steps", "operative_config", "log", "model_dir", "runtime") if key in value
+        }
+        return cls(
+            spec=RunSpec.from_json(value["spec"]),
+            stages=tuple(StageResult.from_json(stage) for stage in value["stages"]),
+            metrics=metrics,
+            checkpoints=tuple(Checkpoint(**checkpoint) for checkpoint in value.get("checkpoints", ())),
+            predictions=tuple(value.get("predictions", ())),
+            standins=tuple(value.get("standins", ())),
+            **known,
+        )
+
     def stage(self, stage: Stage | str) -> StageResult:
         """The result of one stage.
 

@@ -21,42 +21,56 @@ def table(report: Report, *, width: int, style: Style) -> list[str]:
 
     Args:
       report: the runs.
-      width: columns of the terminal; the mesh is left out and names are cut before a row gets wider.
+      width: columns of the terminal. Before a row gets wider, the mesh is left out, then what is the same for every
+        run (no findings, one slice), then the mode, which the stages show; names are cut last.
       style: colours, if any.
     """
     stages = report.stages
-    head = ["run", "mode", "slice", *(stage.value for stage in stages), "time", "findings"]
-    for with_mesh in (True, False):
-        rows = [_cells(row, stages, with_mesh=with_mesh) for row in report.rows]
-        widths = [max(len(cells[i]) for cells in (head, *rows)) for i in range(len(head))]
-        excess = sum(widths) + len(_GAP) * (len(head) - 1) - width
+    columns = _columns(report, stages)
+    for drop in (None, "mesh", "findings", "slice", "mode"):
+        if drop == "mesh":
+            columns["slice"] = [row.result.spec.slice for row in report.rows]
+        elif drop == "mode" or (drop and _says_nothing(drop, columns[drop])):
+            del columns[drop]
+        widths = {head: max(map(len, (head, *cells))) for head, cells in columns.items()}
+        excess = sum(widths.values()) + len(_GAP) * (len(widths) - 1) - width
         if excess <= 0:
             break
-    widths[0] = max(min(widths[0], _LEAST_NAME), widths[0] - max(0, excess))
-    lines = [style.bold(_line(head, widths))]
-    for row, cells in zip(report.rows, rows, strict=True):
-        cells[0] = _cut(cells[0], widths[0])
-        padded = [cell.ljust(size) for cell, size in zip(cells, widths, strict=True)]
-        for index, stage in enumerate(stages, start=3):
-            outcome = next((s.outcome for s in row.result.stages if s.stage is stage), None)
-            if outcome is not None:
-                padded[index] = style.tone(_TONES[outcome], padded[index])
+    widths["run"] = max(min(widths["run"], _LEAST_NAME), widths["run"] - max(0, excess))
+    columns["run"] = [_cut(name, widths["run"]) for name in columns["run"]]
+    lines = [style.bold(_GAP.join(head.ljust(size) for head, size in widths.items()).rstrip())]
+    for index, row in enumerate(report.rows):
+        outcomes = {stage.stage.value: stage.outcome for stage in row.result.stages}
+        padded = []
+        for head, size in widths.items():
+            cell = columns[head][index].ljust(size)
+            padded.append(style.tone(_TONES[outcomes[head]], cell) if head in outcomes else cell)
         lines.append(_GAP.join(padded).rstrip())
     return lines
 
 
-def _cells(row: RunRow, stages: Sequence[Stage], *, with_mesh: bool) -> list[str]:
-    spec = row.result.spec
-    outcomes = {stage.stage: stage.outcome for stage in row.result.stages}
-    place = f"{spec.slice} {row.mesh}" if with_mesh and row.mesh else spec.slice
-    return [
-        row.name,
-        spec.mode.value if spec.mode else "?",
-        place,
-        *(_MARKS[outcomes[stage]] if stage in outcomes else "" for stage in stages),
-        duration(row.seconds),
-        _counts(row),
-    ]
+def _columns(report: Report, stages: Sequence[Stage]) -> dict[str, list[str]]:
+    """The cells below each head, in the order to show them."""
+    rows = report.rows
+    specs = [row.result.spec for row in rows]
+    return {
+        "run": [row.name for row in rows],
+        "mode": [spec.mode.value if spec.mode else "?" for spec in specs],
+        "slice": [f"{row.result.spec.slice} {row.mesh}".rstrip() for row in rows],
+        **{stage.value: [_mark(row, stage) for row in rows] for stage in stages},
+        "time": [duration(row.seconds) for row in rows],
+        "findings": [_counts(row) for row in rows],
+    }
+
+
+def _says_nothing(head: str, cells: Sequence[str]) -> bool:
+    """Whether a column can be missed: it has no finding, or every run has the same slice."""
+    return set(cells) == {"-"} if head == "findings" else len(set(cells)) == 1
+
+
+def _mark(row: RunRow, stage: Stage) -> str:
+    """How a stage ended, in a word; nothing where the run has no such stage."""
+    return next((_MARKS[s.outcome] for s in row.result.stages if s.stage is stage), "")
 
 
 def _counts(row: RunRow) -> str:
@@ -67,10 +81,6 @@ def _counts(row: RunRow) -> str:
         if number:
             parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
     return ", ".join(parts) or "-"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True)).rstrip()
 
 
 def _cut(text: str, size: int) -> str:

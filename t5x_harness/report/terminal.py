@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.style import Style
 from t5x_harness.report.table import duration, table
-from t5x_harness.spec import Change, Finding, Outcome, Severity, StageResult
+from t5x_harness.spec import Change, Finding, Outcome, RunResult, Severity, StageResult
 
-__all__ = ["finding_lines", "render", "stage_failure"]
+__all__ = ["finding_lines", "render", "run_failure", "stage_failure", "wrap"]
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _LOG_LINES = 20
@@ -51,19 +51,37 @@ def stage_failure(result: StageResult, *, width: int = 100, color: bool = False)
     return "\n".join([*lines, *_log(result)])
 
 
+def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> str:
+    """Why a run did not pass: the first stage that failed, and what it says.
+
+    Args:
+      result: a run of which a stage failed.
+      width: columns to fill.
+      color: whether to use terminal colours.
+    """
+    failed = next((s for s in result.stages if s.outcome is Outcome.FAILED), None)
+    if failed is None:
+        return f"{result.spec.name}: no stage was run"
+    lines = [f"{result.spec.name}: {failed.stage} failed", stage_failure(failed, width=width, color=color)]
+    left_out = [s.stage.value for s in result.stages if s.outcome is Outcome.NOT_RUN]
+    if left_out:
+        lines.append(f"not run after it: {', '.join(left_out)}")
+    return "\n".join(lines)
+
+
 def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
     """One finding: place, code and message; the include chain; the mend."""
     place = f"{finding.location}: " if finding.location else ""
     severity = style.tone(_TONES[finding.severity], finding.severity.value)
-    head = _wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")
+    head = wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")
     head[0] = head[0].replace(f"{finding.severity} {finding.code}", f"{severity} {style.bold(finding.code)}", 1)
     lines = head
     if finding.location and finding.location.included_from:
         # Innermost first, as the chain is followed back to the file that the user named.
         chain = ", from ".join(str(at) for at in reversed(finding.location.included_from))
-        lines += _wrap(f"included from {chain}", width, "    ", "      ")
+        lines += wrap(f"included from {chain}", width, "    ", "      ")
     if finding.fix:
-        lines += _wrap(f"fix: {finding.fix}", width, "    ", "      ")
+        lines += wrap(f"fix: {finding.fix}", width, "    ", "      ")
     return lines
 
 
@@ -71,14 +89,16 @@ def _details(row: RunRow, *, width: int, style: Style, facts: bool) -> Iterator[
     if facts:
         for stage in row.result.stages:
             for name, value in stage.facts:
-                yield from _wrap(f"{stage.stage}: {name}: {value}", width, "  ", "      ")
+                yield from wrap(f"{stage.stage}: {name}: {value}", width, "  ", "      ")
     for finding in row.findings:
         yield from finding_lines(finding, width=width, style=style)
     for stage in row.result.stages:
         if stage.outcome is Outcome.FAILED:
             yield from _log(stage)
-    if row.result.changes:
-        yield from _listed("changed for this run", [_change(c) for c in row.result.changes], width)
+    # Stand-ins have a list of their own; an output folder that the config leaves open is no value that was changed.
+    changes = [c for c in row.result.changes if c.why != "standin" and c.before != "%gin.REQUIRED"]
+    if changes:
+        yield from _listed("changed for this run", [_change(c) for c in changes], width)
     if row.result.standins:
         yield from _listed("made up, as it cannot be reached here", row.result.standins, width)
     if row.not_checked:
@@ -101,11 +121,11 @@ def _log(stage: StageResult) -> Iterator[str]:
 def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
     """A titled list that stays short: one item in the title's line, more below it."""
     if len(items) == 1:
-        yield from _wrap(f"{title}: {items[0]}", width, "", "    ")
+        yield from wrap(f"{title}: {items[0]}", width, "", "    ")
         return
     yield f"{title}:"
     for item in items:
-        yield from _wrap(item, width, "  ", "    ")
+        yield from wrap(item, width, "  ", "    ")
 
 
 def _last_line(report: Report, style: Style) -> str:
@@ -121,8 +141,15 @@ def _last_line(report: Report, style: Style) -> str:
     return style.tone("green" if report.passed else "red", f"{', '.join(parts)} in {duration(seconds)}")
 
 
-def _wrap(text: str, width: int, first: str, rest: str) -> list[str]:
-    """Wraps between words only: a path that is cut cannot be clicked."""
+def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
+    """Wraps between words only: a path that is cut cannot be clicked.
+
+    Args:
+      text: one or more lines.
+      width: columns to fill.
+      first: what the first line begins with.
+      rest: what every other line begins with.
+    """
     lines: Iterable[str] = text.splitlines() or [""]
     wrapped: list[str] = []
     for line in lines:

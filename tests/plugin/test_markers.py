@@ -24,8 +24,17 @@ def test_a_slice_marker_with_two_names_is_a_usage_error(pytester: pytest.Pyteste
         "import pytest\n\n@pytest.mark.slice('v3-8', 'v3-32')\ndef test_it(t5x_run):\n    t5x_run('config.gin')\n"
     )
     result = pytester.runpytest_subprocess()
-    result.stdout.fnmatch_lines(["*use @pytest.mark.slice('v3-8'), one slice by name*"])
-    assert result.ret != 0
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: *::test_it: use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"]
+    )
+
+
+def test_a_slice_marker_without_a_slice_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n\n@pytest.mark.slice('v3-9')\ndef test_it():\n    pass\n")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *::test_it: @pytest.mark.slice: 'v3-9' is no TPU slice: nearest names: v3-8*"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""The end of a session that has already told its failures one by one, as pytest does: the table, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from t5x_harness.report.report import Report
+from t5x_harness.report.style import Style
+from t5x_harness.report.table import table
+from t5x_harness.report.terminal import finding_lines, wrap
+from t5x_harness.spec import Outcome
+
+__all__ = ["render_brief"]
+
+_NAMES = 2
+
+
+def render_brief(report: Report, *, width: int, color: bool = False) -> str:
+    """The table; then over all runs, each thing once: findings of stages that passed, changes, what was not checked.
+
+    Args:
+      report: the runs.
+      width: columns to fill.
+      color: whether to use terminal colours.
+    """
+    style = Style(color)
+    lines = table(report, width=width, style=style)
+    for finding in dict.fromkeys(
+        finding
+        for result in report.results
+        for stage in result.stages
+        if stage.outcome is Outcome.PASSED
+        for finding in stage.findings
+    ):
+        lines += finding_lines(finding, width=width, style=style)
+    made_up = _by_text((row.name, row.result.standins) for row in report.rows)
+    not_checked = _by_text((row.name, row.not_checked) for row in report.rows)
+    sections = [
+        *_changes(report, width),
+        *_listed("made up, as it cannot be reached here", made_up, len(report.rows), width),
+        *_listed("not checked", not_checked, len(report.rows), width),
+    ]
+    return "\n".join([*lines, *([""] if sections else []), *sections]) + "\n"
+
+
+def _changes(report: Report, width: int) -> Iterator[str]:
+    """How many values were changed; a single run's own list."""
+    shrunk = [[c for c in result.changes if c.why == "shrink"] for result in report.results]
+    if len(shrunk) == 1 and shrunk[0]:
+        values = ", ".join(f"{c.binding} = {c.after} (was {c.before})" for c in shrunk[0])
+        yield from wrap(f"shrunk to run here: {values}", width, "", "    ")
+    elif any(shrunk):
+        number = sum(map(len, shrunk))
+        yield from wrap(
+            f"shrunk to run here: {number} values in {sum(map(bool, shrunk))} runs (-v lists them)", width, "", "    "
+        )
+
+
+def _by_text(rows: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
+    """The texts of all runs, each with the names of the runs it is true of."""
+    found: dict[str, list[str]] = {}
+    for name, texts in rows:
+        for text in texts:
+            found.setdefault(text, []).append(name)
+    return found
+
+
+def _listed(title: str, texts: Mapping[str, Sequence[str]], runs: int, width: int) -> Iterator[str]:
+    if texts:
+        yield f"{title}:"
+    for text, names in texts.items():
+        where = "" if runs == 1 else " (every run)" if len(names) == runs else f" ({_some(names)})"
+        yield from wrap(f"{text}{where}", width, "  ", "    ")
+
+
+def _some(names: Sequence[str]) -> str:
+    left = len(names) - _NAMES
+    return ", ".join(names) if left <= 1 else f"{', '.join(names[:_NAMES])} and {left} more"
