@@ -9,6 +9,7 @@ knows.  The traceback itself belongs into the run's log.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import sys
 import sysconfig
@@ -196,7 +197,7 @@ _KNOWN: tuple[_Translation, ...] = (
     ),
     _Translation(
         "INF04",
-        r"mode`? must be one of .*Got '([^']+)'",
+        r"mode`? must be one of .*predict_with_aux.*(?:Got|not) '([^']+)'",
         "infer mode {1} does not exist",
         "use predict, score or predict_with_aux",
     ),
@@ -225,13 +226,8 @@ def log_traceback(error: BaseException) -> None:
 
 def root_cause(error: BaseException) -> BaseException:
     """The exception that started it: the end of the chain of causes."""
-    seen = {id(error)}
-    while True:
-        following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if following is None or id(following) in seen:
-            return error
-        seen.add(id(following))
-        error = following
+    *_, last = _chain(error)
+    return last
 
 
 def user_frame(error: BaseException) -> UserFrame | None:
@@ -241,12 +237,25 @@ def user_frame(error: BaseException) -> UserFrame | None:
         for frame in traceback.extract_tb(link.__traceback__):
             if _is_users(frame.filename):
                 found = UserFrame(_shown(frame.filename), frame.lineno or 0, frame.name)
-    return found
+    return _traced_frame(error, found) or found
+
+
+def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame | None:
+    """The user's line where TensorFlow traced their function: it rewrites the code and tells the line in words."""
+    places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(root_cause(error)))
+    users = [(file, int(line), name) for file, line, name in places if _is_users(file)]
+    if not users:
+        return None
+    file, line, name = users[-1]
+    function = name if name != "None" else caller.function if caller else "a function"
+    return UserFrame(_shown(file), line, function)
 
 
 def one_line(error: BaseException) -> str:
     """An exception's own text: without gin's trail, object addresses and line breaks."""
     text = re.split(r"\n\s*In (?:call to|file|bindings)", str(error), maxsplit=1)[0]
+    if text.startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error itself
+        text = text.strip().splitlines()[-1]
     text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"a \1", text)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
@@ -282,7 +291,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
                     fix=known.fix.format(*groups),
                 )
     name = type(cause).__name__
-    if frame and _raised_by_user_code(cause):
+    if frame and (_raised_by_user_code(cause) or _traced_frame(error, None)):
         return Finding(
             "USR01",
             Severity.ERROR,
@@ -333,13 +342,22 @@ def _metric_failure(
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and its causes, outermost first."""
+    """The exception and its causes, outermost first, those too that gin hides behind its own."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         yield link
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        link = _behind_gin(link) or link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _behind_gin(error: BaseException) -> BaseException | None:
+    """The exception that gin raised again with its own account of where; that one has lost its causes."""
+    text = vars(type(error)).get("__str__")
+    if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
+        return None
+    hidden = inspect.getclosurevars(text).nonlocals.get("exception")
+    return hidden if isinstance(hidden, BaseException) else None
 
 
 def _gin_location(texts: list[str], program: GinProgram | None) -> Location | None:
@@ -361,7 +379,7 @@ def _as_location(frame: UserFrame | None) -> Location | None:
 
 def _is_users(file: str) -> bool:
     """Whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
-    if file.startswith("<"):
+    if file.startswith("<") or "__autograph_generated_file" in file:
         return False
     path = Path(file)
     ours = Path(__file__).parents[1]

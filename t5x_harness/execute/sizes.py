@@ -35,6 +35,9 @@ SHORTEST = 16
 STEPS = 4
 """Train steps: two periods of two, so that a checkpoint and an eval happen in the middle and at the end."""
 
+FEWEST_EXAMPLES = 8
+"""Examples that any batch keeps, so that packing has something to pack."""
+
 LARGE_VOCABULARY = 65_536
 
 
@@ -83,11 +86,12 @@ def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
 
 
 def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
-    """The least batch that every data position and every microbatch gets a part of, as in the original."""
+    """The least batch from 8 up that every data position and microbatch gets a part of, as in the original."""
     if batch % axes.data or batch % microbatches:
         return batch  # the plan refuses it; a smaller one must not hide that
     each_full = (batch // microbatches) % axes.data == 0
-    return min(batch, axes.data * microbatches if each_full else math.lcm(axes.data, microbatches))
+    factor = axes.data * microbatches if each_full else math.lcm(axes.data, microbatches)
+    return min(batch, _multiple_of(factor, FEWEST_EXAMPLES))
 
 
 def small_vocabulary(size: int, real: int, axes: Axes) -> int:

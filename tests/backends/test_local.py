@@ -1,0 +1,176 @@
+"""The local backend: stages once and in order, and every end of a run's process as a failed stage. Needs no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.backends.local import LocalBackend, stages_of
+from t5x_harness.spec import Finding, Mode, Outcome, RunSpec, Severity, Stage, StageResult
+from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, ZygoteFailed
+
+PASSES = {s: StageResult(s, Outcome.PASSED, exercised=1) for s in Stage}
+
+
+class FakeRun:
+    """A run whose methods answer what a test says: a StageResult, artifacts, or an exception to raise."""
+
+    def __init__(self, answers: Mapping[str, Any], called: list[str]) -> None:
+        self._answers = answers
+        self._called = called
+        self.closed = False
+
+    def call(self, method: str, /, *, timeout: float | None = None, on_progress: Any = None) -> Any:
+        self._called.append(method)
+        answer = self._answers.get(method, PASSES.get(method))  # type: ignore[call-overload]
+        if on_progress:
+            on_progress({"stage": method})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer.to_json() if isinstance(answer, StageResult) else answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeZygote:
+    """Starts a FakeRun and keeps what it was started with."""
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self.called: list[str] = []
+        self.started: list[dict[str, Any]] = []
+        self.run = FakeRun(answers, self.called)
+        self._refuses = answers.get("start")
+
+    def start(self, factory: str, argument: Mapping[str, Any], **options: Any) -> Any:
+        self.started.append({"factory": factory, "argument": argument, **options})
+        if self._refuses:
+            raise self._refuses
+        return self.run
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., tuple[LocalBackend, FakeZygote]]:
+    def backend(mode: Mode = Mode.TRAIN, **answers: Any) -> tuple[LocalBackend, FakeZygote]:
+        zygote = FakeZygote({"artifacts": {}, **answers})
+        spec = RunSpec(("a.gin",), mode=mode, cwd=str(tmp_path), python_path=("tasks",))
+        return LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=5.0), zygote
+
+    return backend
+
+
+def failing(stage: Stage) -> StageResult:
+    return StageResult(stage, Outcome.FAILED, (Finding("GIN03", Severity.ERROR, stage, "no"),))
+
+
+@pytest.mark.parametrize(
+    ("mode", "last"), [(Mode.TRAIN, "train eval infer"), (Mode.EVAL, "eval"), (Mode.INFER, "infer")]
+)
+def test_a_modes_config_executes_only_its_own_stages(mode: Mode, last: str) -> None:
+    assert [s.value for s in stages_of(mode)] == ["resolve", "plan", *last.split()]
+
+
+def test_a_stage_runs_once_after_those_before_it(make: Any) -> None:
+    backend, zygote = make()
+    assert backend.stage(Stage.TRAIN).outcome is Outcome.PASSED
+    assert backend.stage(Stage.RESOLVE).outcome is Outcome.PASSED
+    backend.stage(Stage.TRAIN)
+    assert zygote.called == ["resolve", "plan", "train"]
+    assert len(zygote.started) == 1
+
+
+def test_a_stage_of_another_mode_is_refused(make: Any) -> None:
+    backend, _ = make(Mode.EVAL)
+    with pytest.raises(KeyError, match="a config for eval has no stage train; it has resolve, plan, eval"):
+        backend.stage(Stage.TRAIN)
+
+
+def test_after_a_failed_stage_the_others_are_not_run_and_say_why(make: Any) -> None:
+    backend, zygote = make(plan=failing(Stage.PLAN))
+    result = backend.stage(Stage.INFER)
+    assert result.outcome is Outcome.NOT_RUN
+    assert result.not_checked == ("infer: not run, because plan failed",)
+    assert zygote.called == ["resolve", "plan"]
+
+
+def test_inference_needs_no_evaluation(make: Any) -> None:
+    backend, _ = make(eval=failing(Stage.EVAL))
+    assert backend.stage(Stage.EVAL).outcome is Outcome.FAILED
+    assert backend.stage(Stage.INFER).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (RunDied("killed by SIGKILL (out of memory?)", log_tail="last words"), "RUN07", "killed by SIGKILL"),
+        (RunTimedOut("slow", stack="in data.py", log_tail="last words"), "RUN06", "longer than its limit of 5 s"),
+        (
+            RunRaised("x", type_name="ValueError", error="no such slice", traceback="", log_tail="last words"),
+            "RUN08",
+            "train could not be started: no such slice",
+        ),
+    ],
+)
+def test_the_end_of_the_process_is_a_failed_stage(make: Any, error: Exception, code: str, says: str) -> None:
+    backend, _ = make(train=error)
+    result = backend.stage(Stage.TRAIN)
+    assert result.outcome is Outcome.FAILED
+    assert result.errors[0].code == code
+    assert says in result.errors[0].message
+    assert result.log_tail == "last words"
+    assert backend.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
+
+
+def test_a_process_that_died_in_eval_cannot_infer(make: Any) -> None:
+    backend, zygote = make(eval=RunDied("gone"))
+    backend.stage(Stage.EVAL)
+    assert backend.stage(Stage.INFER).not_checked == ("infer: not run, because eval failed",)
+    assert backend.result().model_dir.endswith("run/model")
+    assert "artifacts" not in zygote.called
+
+
+def test_a_zygote_that_cannot_start_fails_the_first_stage(make: Any) -> None:
+    backend, _ = make(start=ZygoteFailed("no jax here"))
+    assert backend.stage(Stage.RESOLVE).errors[0].message == "resolve could not be started: no jax here"
+    assert backend.result().stages[0].outcome is Outcome.FAILED
+
+
+def test_the_result_holds_what_was_asked_for_so_far_and_runs_nothing(make: Any) -> None:
+    artifacts = {
+        "steps": 4,
+        "metrics": {"train/loss": {"4": 1.5}},
+        "checkpoints": [{"step": 4, "path": "c", "num_bytes": 1}],
+        "predictions": [{"prediction": "x"}],
+        "operative_config": "A = 1",
+        "model_dir": "m",
+        "runtime": "embedded",
+    }
+    backend, zygote = make(artifacts=artifacts)
+    backend.stage(Stage.PLAN)
+    result = backend.result()
+    assert [s.stage for s in result.stages] == [Stage.RESOLVE, Stage.PLAN]
+    assert zygote.called == ["resolve", "plan", "artifacts"]
+    assert result.metrics["train/loss"][4] == 1.5
+    assert (result.steps, result.checkpoints[0].step, result.operative_config) == (4, 4, "A = 1")
+
+
+def test_a_run_that_was_never_asked_starts_nothing(make: Any) -> None:
+    backend, zygote = make()
+    assert backend.result().stages == ()
+    backend.close()
+    assert zygote.started == []
+
+
+def test_a_run_starts_in_its_folder_with_its_modules(make: Any, tmp_path: Path) -> None:
+    backend, zygote = make()
+    with backend:
+        backend.stage(Stage.RESOLVE)
+    (start,) = zygote.started
+    assert start["cwd"] == str(tmp_path)
+    assert start["python_path"] == (str(tmp_path / "tasks"), str(tmp_path))
+    assert start["argument"]["spec"]["mode"] == "train"
+    assert start["log"] == tmp_path / "run/run.log"
+    assert zygote.run.closed

@@ -1,0 +1,130 @@
+"""Runs of tiny configs with the embedded T5X, forked from one warmed process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.backends.local import PRELOAD, LocalBackend
+from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.spec import RunSpec
+from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+
+HERE = Path(__file__).parent
+REFERENCE = HERE.parent / "reference"
+
+MODEL = """
+from __gin__ import dynamic_registration
+import __main__ as {mode}_script
+import seqio
+from t5x import models
+from t5x import partitioning
+from t5x import trainer
+from t5x import utils
+from t5x.examples.t5 import network
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/{run}.gin'
+import stage_tasks
+
+MIXTURE_OR_TASK_NAME = 'ref_reverse'
+TASK_FEATURE_LENGTHS = {{'inputs': 32, 'targets': 16}}
+DROPOUT_RATE = 0.0
+VOCABULARY = @seqio.ByteVocabulary()
+network.T5Config.vocab_size = 384
+network.T5Config.emb_dim = 16
+network.T5Config.num_heads = 8
+network.T5Config.head_dim = 4
+network.T5Config.mlp_dim = 32
+network.T5Config.dtype = 'float32'
+"""
+
+TRAIN = """
+TRAIN_STEPS = 4
+BATCH_SIZE = 8
+USE_CACHED_TASKS = False
+RANDOM_SEED = 0
+train_script.train.eval_period = 2
+train_script.train.eval_steps = 2
+train_script.train.stats_period = 1
+utils.SaveCheckpointConfig.period = 2
+"""
+
+TWO_DEVICES = "v3:1x1"
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """The warmed process."""
+    import t5x_harness
+
+    bootstrap = Path(t5x_harness.__file__).parent / "bootstrap"
+    env = {
+        RUNTIME_VARIABLE: "embedded",
+        "PYTHONPATH": str(bootstrap),
+        **compile_cache_environment(default_cache_folder(os.environ)),
+    }
+    with Zygote(preload=PRELOAD, env=env) as shared:
+        yield shared
+
+
+@pytest.fixture
+def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBackend]]:
+    """Makes the run of some gin text; ``extra`` is put at its end and ``replace`` swaps a part of it."""
+    opened = []
+
+    def make(text: str, *, extra: str = "", replace: tuple[str, str] | None = None, **options: Any) -> LocalBackend:
+        if replace:
+            assert replace[0] in text
+            text = text.replace(*replace)
+        file = tmp_path / "config.gin"
+        file.write_text(text + extra)
+        on_progress = options.pop("on_progress", None)
+        spec = RunSpec(
+            gin_files=(str(file),),
+            slice=options.pop("slice", TWO_DEVICES),
+            runtime="embedded",
+            python_path=(str(HERE), str(REFERENCE)),
+            cwd=str(tmp_path),
+            **options,
+        )
+        run = LocalBackend(
+            spec, zygote=zygote, workspace=tmp_path / "run", timeout=300, on_progress=on_progress, env={}
+        )
+        opened.append(run)
+        return run
+
+    yield make
+    for run in opened:
+        run.close()
+
+
+@pytest.fixture
+def train_text() -> str:
+    """A train config as small as shrinking would make it."""
+    return MODEL.format(mode="train", run="pretrain") + TRAIN
+
+
+@pytest.fixture
+def eval_text() -> str:
+    """An eval config whose checkpoint nobody gave."""
+    return MODEL.format(mode="eval", run="eval") + "utils.DatasetConfig.batch_size = 8\n"
+
+
+@pytest.fixture
+def infer_text() -> str:
+    """An infer config whose checkpoint is in a bucket."""
+    return (
+        MODEL.format(mode="infer", run="infer")
+        + "utils.DatasetConfig.batch_size = 8\nCHECKPOINT_PATH = 'gs://nowhere/model/checkpoint_1234'\n"
+    )
+
+
+@pytest.fixture
+def recorded() -> Callable[[str], dict[str, Any]]:
+    """What T5X itself did with a case."""
+    return lambda case: json.loads((REFERENCE / "trajectories" / f"{case}.json").read_text())

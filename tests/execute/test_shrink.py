@@ -1,0 +1,120 @@
+"""Shrinking rebinds the literals behind the bindings, and what reads them follows. Needs gin alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gin
+import pytest
+import small_configurables  # noqa: F401 - registers
+
+from t5x_harness.execute import sizes
+from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.execute.shrink import Shrinker
+from t5x_harness.lint.reader import read
+from t5x_harness.spec import Mode, RunSpec
+
+CONFIG = """
+TRAIN_STEPS = 1_020_000
+BATCH_SIZE = 128
+EMBED_DIM = 768
+LENGTHS = {'inputs': 512, 'targets': 114}
+train.total_steps = %TRAIN_STEPS
+train.eval_steps = 20
+train.eval_period = 1000
+SaveCheckpointConfig.period = 5000
+train/DatasetConfig.batch_size = %BATCH_SIZE
+train/DatasetConfig.task_feature_lengths = %LENGTHS
+infer_eval/DatasetConfig.batch_size = 64
+infer_eval/DatasetConfig.task_feature_lengths = None
+Trainer.num_microbatches = 8
+network.num_heads = 12
+network.head_dim = 64
+network.emb_dim = %EMBED_DIM
+network.mlp_dim = 2048
+network.num_layers = 12
+network.vocab_size = 32128
+network.dropout_rate = 0.1
+warmup_cosine.warmup_steps = 1000
+warmup_cosine.decay_steps = %TRAIN_STEPS
+constant_schedule.warmup_steps = 10_000
+"""
+
+
+@pytest.fixture
+def parse(tmp_path: Path) -> Iterator[Any]:
+    """Parses gin text over the configurables of ``small_configurables``, named like T5X's."""
+    gin.clear_config()
+
+    def parsed(text: str) -> GinConfig:
+        file = tmp_path / "config.gin"
+        file.write_text(text)
+        gin.parse_config_file(str(file))
+        return GinConfig(Mode.TRAIN, read(RunSpec((str(file),)), t5x_parent=None))
+
+    yield parsed
+    gin.clear_config()
+
+
+def shrunk(config: GinConfig, **kwargs: Any) -> dict[str, str]:
+    shrinker = Shrinker(config, kwargs.pop("axes", sizes.Axes(4, 2)), **kwargs)
+    shrinker.shrink()
+    return {change.binding.replace("small.", ""): change.after for change in shrinker.changes}
+
+
+def test_every_size_shrinks_at_the_binding_that_holds_it(parse: Any) -> None:
+    assert shrunk(parse(CONFIG), first_step=1_000_000) == {
+        "network.num_heads": "2",
+        "network.head_dim": "8",
+        "EMBED_DIM": "16",  # 12 heads of 64 were the width, so 2 heads of 8 are
+        "network.mlp_dim": "64",
+        "network.num_layers": "2",
+        "LENGTHS": "{'inputs': 64, 'targets': 16}",
+        "Trainer.num_microbatches": "2",
+        "BATCH_SIZE": "8",
+        "infer_eval/DatasetConfig.batch_size": "8",
+        "TRAIN_STEPS": "1000004",
+        "warmup_cosine.warmup_steps": "980",
+        "train.eval_period": "2",
+        "SaveCheckpointConfig.period": "2",
+        "train.eval_steps": "2",
+        "train.stats_period": "1",
+    }
+
+
+def test_a_schedule_shrinks_with_the_steps_it_reads_and_no_other_does(parse: Any) -> None:
+    changes = shrunk(parse(CONFIG.replace("1_020_000", "20_000")))
+    assert changes["TRAIN_STEPS"] == "4"
+    assert changes["warmup_cosine.warmup_steps"] == "1"
+    assert "constant_schedule.warmup_steps" not in changes
+
+
+def test_a_small_config_stays_as_it_is(parse: Any) -> None:
+    small = """
+    train.total_steps = 4
+    train.eval_steps = 2
+    train.eval_period = 2
+    train.stats_period = 1
+    SaveCheckpointConfig.period = 2
+    train/DatasetConfig.batch_size = 4
+    train/DatasetConfig.task_feature_lengths = {'inputs': 32, 'targets': 16}
+    network.num_heads = 8
+    network.head_dim = 4
+    network.emb_dim = 16
+    network.num_layers = 2
+    """
+    assert shrunk(parse(small)) == {}
+
+
+def test_heads_that_the_model_axis_divides_still_are(parse: Any) -> None:
+    assert shrunk(parse("network.num_heads = 64"), axes=sizes.Axes(8, 16)) == {"network.num_heads": "16"}
+
+
+def test_a_binding_is_found_with_its_file_and_line(parse: Any) -> None:
+    config = parse(CONFIG)
+    key = BindingKey("train", "small.DatasetConfig", "batch_size")
+    where = config.location(config.owner(key))
+    assert where is not None
+    assert (Path(where.file).name, where.line) == ("config.gin", 3)

@@ -1,0 +1,88 @@
+"""Shrinking keeps what the mesh and T5X check; pure arithmetic, so every combination is tried."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5x_harness.execute import sizes
+
+AXES = st.builds(sizes.Axes, data=st.sampled_from([1, 2, 4, 8, 64]), model=st.sampled_from([1, 2, 4, 8, 16]))
+SIZES = st.integers(1, 8192)
+
+
+@given(heads=st.integers(1, 128), axes=AXES)
+def test_heads_divide_as_before_and_never_grow(heads: int, axes: sizes.Axes) -> None:
+    small = sizes.small_heads(heads, axes)
+    assert 1 <= small <= heads
+    if heads % axes.model == 0:
+        assert small % axes.model == 0
+
+
+@given(width=SIZES, target=st.integers(1, 64), axes=AXES)
+def test_widths_divide_by_what_divided_them(width: int, target: int, axes: sizes.Axes) -> None:
+    small = sizes.small_width(width, target, axes)
+    assert min(width, target) <= small <= width
+    for parts in (axes.model, axes.data * axes.model):
+        if width % parts == 0:
+            assert small % parts == 0
+
+
+@given(batch=SIZES, axes=AXES, microbatches=st.sampled_from([1, 2, 3, 8]))
+def test_batches_keep_a_part_for_every_position_and_microbatch(batch: int, axes: sizes.Axes, microbatches: int) -> None:
+    small = sizes.small_batch(batch, axes, microbatches)
+    assert small <= batch
+    if batch % axes.data == 0:
+        assert small % axes.data == 0
+    if batch % microbatches == 0:
+        assert small % microbatches == 0
+    if batch % (axes.data * microbatches) == 0:
+        assert (small // microbatches) % axes.data == 0
+
+
+@given(batch=SIZES, axes=AXES)
+def test_a_batch_that_does_not_divide_is_left_for_the_plan_to_refuse(batch: int, axes: sizes.Axes) -> None:
+    if batch % axes.data:
+        assert sizes.small_batch(batch, axes) == batch
+
+
+@given(st.dictionaries(st.sampled_from(["inputs", "targets", "extra"]), st.integers(1, 4096), max_size=3))
+def test_lengths_keep_their_features_and_never_grow(lengths: dict[str, int]) -> None:
+    small = sizes.small_lengths(lengths)
+    assert small.keys() == lengths.keys()
+    assert all(small[name] <= lengths[name] for name in lengths)
+    assert max(small.values(), default=0) <= sizes.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ({"inputs": 512, "targets": 114}, {"inputs": 64, "targets": 16}),
+        ({"inputs": 1024, "targets": 512}, {"inputs": 64, "targets": 32}),
+        ({"inputs": 64, "targets": 48}, {"inputs": 64, "targets": 48}),
+        ({}, {}),
+    ],
+)
+def test_lengths_shrink_together(lengths: dict[str, int], expected: dict[str, int]) -> None:
+    assert sizes.small_lengths(lengths) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "real", "expected"),
+    [
+        (32128, 32100, 32128),  # not large: kept
+        (250112, 250100, 250112),  # needed
+        (250112, 259, 384),  # a byte vocabulary under a large table
+    ],
+)
+def test_the_embedding_keeps_a_row_for_every_id(size: int, real: int, expected: int) -> None:
+    assert sizes.small_vocabulary(size, real, sizes.Axes(4, 2)) == expected
+
+
+@given(value=st.integers(0, 10**6), before=st.integers(1, 10**6), after=st.integers(1, 100))
+def test_schedule_steps_keep_their_order(value: int, before: int, after: int) -> None:
+    scaled = sizes.steps_in_proportion(value, before, after)
+    assert scaled >= min(value, 1)
+    if value <= before and after <= before:
+        assert scaled <= max(after, 1)
