@@ -132,7 +132,7 @@ class Session:
         from t5x_harness.execute.errors import explain, log_traceback
 
         report = self._report_cls(stage)
-        self._progress({"stage": stage.value, "step": 0, "of": 0})
+        self._progress({"stage": stage.value})
         try:
             work(report)
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
