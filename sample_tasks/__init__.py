@@ -16,3 +16,12 @@ task or mixture                   source                      vocabulary        
 
 ``import t5x_harness.sample_tasks.tasks`` in a Gin file registers all of them.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["CONFIGS"]
+
+CONFIGS = Path(__file__).parent / "configs"
+"""The folder of the Gin configs, which is a search path for their includes."""
