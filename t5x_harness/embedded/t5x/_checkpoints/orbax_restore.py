@@ -135,10 +135,12 @@ class StateReader:
         return traverse_util.unflatten_dict(state, sep="/")
 
 
-def _as_t5x_shows_it(metadata: Any) -> ocp.metadata.tree.ValueMetadataEntry:
-    """Hides shape and dtype: a function that needs them does not work with T5X."""
+def _as_t5x_shows_it(metadata: Any) -> ocp.metadata.tree.ValueMetadataEntry | None:
+    """Hides shape and dtype: a function that needs them does not work with T5X. None is a leaf without a value."""
+    if metadata is None:
+        return None
     is_scalar = isinstance(metadata, ocp.metadata.value.ScalarMetadata)
-    storage = metadata.storage
+    storage = getattr(metadata, "storage", None)
     return ocp.metadata.tree.ValueMetadataEntry(
         value_type="scalar" if is_scalar else "jax.Array",
         skip_deserialize=False,

@@ -1,0 +1,19 @@
+"""Arrays that are divided among devices are saved in parts and come back in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from t5x_harness.workers import Zygote
+
+
+def test_a_divided_state_is_saved_and_restored(imported_stack: Zygote, tmp_path: Path) -> None:
+    env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    program = "sharded_program:ShardedProgram"
+    with imported_stack.start(program, {}, log=tmp_path / "log", cwd=tmp_path, env=env) as run:
+        found = run.call("save_and_restore", folder=str(tmp_path), timeout=240)
+    assert found["devices"] == 2
+    for layout in ("orbax", "legacy"):
+        assert found[layout]["equal"], layout
+        assert found[layout]["shards"] == [[8, 2], [8, 2]]
+    assert found["legacy"]["files"] == ["0.0", "0.1"]  # each device's part is a chunk of its own
