@@ -1,0 +1,35 @@
+"""INF04: a mode of inference that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.values import format_value
+from t5x_harness.spec import Finding
+
+_MODES = ("predict", "score", "predict_with_aux")
+_HEAD = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/infer.gin'
+"""
+
+
+class InferMode(Rule):
+    """Something else than what T5X's ``infer`` can do."""
+
+    code = "INF04"
+    title = "mode of inference that does not exist"
+    why = "T5X refuses it only after the job has started and written its config, with `mode must be one of`."
+    bad = Example(_HEAD, bindings=("infer.mode = 'generate'",))
+    good = Example(_HEAD, bindings=("infer.mode = 'predict_with_aux'",))
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        for binding in context.program.final_bindings:
+            if (binding.target, binding.param) == ("__main__.infer", "mode"):
+                given = context.program.resolve(binding)
+                if isinstance(given.value, str) and given.value not in _MODES:
+                    near = closest(given.value, _MODES)
+                    mend = f"write {given} = {format_value(near)}" if near else f"use {', '.join(_MODES)}"
+                    yield self.finding(f"infer has no mode {format_value(given.value)}", given, mend)
