@@ -140,8 +140,9 @@ class PjitPartitioner(BasePjitPartitioner):
         if self._spans_slices:
             rules = [(name, ("replica", "data") if name == "batch" else axis) for name, axis in rules]
         self._logical_axis_rules = tuple(rules)
-        (self._data_axis,) = flax_partitioning.logical_to_mesh_axes(["batch"], self._logical_axis_rules)
-        self._use_shardy_partitioner = bool(jax.config.jax_use_shardy_partitioner)
+        batch_spec = flax_partitioning.logical_to_mesh_axes(["batch"], self._logical_axis_rules)
+        self._data_axis = batch_spec[0] if batch_spec else None
+        self._use_shardy_partitioner = bool(jax.config.values["jax_use_shardy_partitioner"])
 
     @property
     def use_shardy_partitioner(self) -> bool:
@@ -170,7 +171,7 @@ class PjitPartitioner(BasePjitPartitioner):
         Raises:
             ValueError: JAX was told to use another partitioner since this one was made.
         """
-        now = bool(jax.config.jax_use_shardy_partitioner)
+        now = bool(jax.config.values["jax_use_shardy_partitioner"])
         if now != self._use_shardy_partitioner:
             raise ValueError(
                 f"jax_use_shardy_partitioner was {self._use_shardy_partitioner} when this partitioner was made and is "

@@ -102,7 +102,7 @@ def new_spec(folder: str, name: str, shape: Sequence[int], dtype: Any, write_sha
     )
 
 
-def write_array(ckpt_dir: str, spec: ts.Spec, array: Any) -> tuple[list[ts.Future], int]:
+def write_array(ckpt_dir: str, spec: ts.Spec, array: Any) -> tuple[list[Any], int]:
     """Begins to write this process' part of an array, cast to the dtype of its spec.
 
     Args:

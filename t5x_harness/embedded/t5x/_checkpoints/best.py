@@ -73,10 +73,10 @@ class SaveBestCheckpointer(Checkpointer):
             restore_dtype=restore_dtype,
             keep_dataset_checkpoints=keep_dataset_checkpoints,
         )
-        self._metric_name_to_monitor = metric_name_to_monitor
-        self._metric_mode = metric_mode
-        self._keep_checkpoints_without_metrics = keep_checkpoints_without_metrics
+        # The train script hands these four to the orbax manager, when that one is to save.
         self._force_keep_period = force_keep_period
+        self._keep_checkpoints_without_metrics = keep_checkpoints_without_metrics
+        self._metric_mode, self._metric_name_to_monitor = metric_mode, metric_name_to_monitor
 
     def _remove_old_checkpoints(self) -> None:
         if not self.keep:

@@ -68,14 +68,10 @@ class Checkpointer:
         keep_dataset_checkpoints: int | None = None,
     ):
         iterators.check_iterator(dataset_iterator)
-        self._train_state = train_state
-        self._partitioner = partitioner
-        self.checkpoints_dir = checkpoints_dir
-        self.keep = keep
-        self.keep_dataset_checkpoints = keep_dataset_checkpoints
-        self.restore_dtype = restore_dtype
-        self._save_dtype = save_dtype
-        self._dataset_iterator = dataset_iterator
+        self.checkpoints_dir, self.restore_dtype = checkpoints_dir, restore_dtype
+        self.keep, self.keep_dataset_checkpoints = keep, keep_dataset_checkpoints
+        self._train_state, self._partitioner = train_state, partitioner
+        self._dataset_iterator, self._save_dtype = dataset_iterator, save_dtype
         layout = partitioner.get_data_layout()
         self._dataset_ckpt_name = iterators.iterator_file_name(layout)
         self._writes_dataset = dataset_iterator is not None and layout.is_first_host_in_replica_set

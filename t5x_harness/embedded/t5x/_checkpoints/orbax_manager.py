@@ -198,13 +198,13 @@ class OrbaxCheckpointManagerInterface:
         Raises:
             ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.
         """
-        if (step is None) == (path is None):
-            raise ValueError(f"restore takes either step or path: step={step}, path={path!r}")
         if lazy_parameters:
             logging.warning("lazy_parameters is not possible for checkpoints in orbax layout: arrays are read at once")
         directory = os.fspath(self.directory)
-        if path is not None:
+        if path is not None and step is None:
             directory, step = get_step_from_checkpoint_dir(os.fspath(path))
+        elif path is not None or step is None:
+            raise ValueError(f"restore takes either step or path: step={step}, path={path!r}")
         folder = get_checkpoint_dir(directory, step)
         if _is_legacy(folder):
             legacy = Checkpointer(self._train_state, self._partitioner, directory, restore_dtype=self._restore_dtype)

@@ -9,6 +9,7 @@ from typing import Any
 
 from t5x._shown_as import shown_as
 
+_Place = Mapping[str, str]
 _Translation = Callable[..., tuple[str | None, Any]]
 
 _SLOTS = {"_slot_v": "v", "_slot_vr": "v_row", "_slot_vc": "v_col"}
@@ -80,26 +81,26 @@ def _tower(name: str) -> str:
     return "decoder" if name == "transformer" else name
 
 
-def _layer(place: Mapping[str, str]) -> str:
+def _layer(place: _Place) -> str:
     return f"{_tower(place['tower'])}/layers_{int(place['block'])}"
 
 
-def _attention(place: Mapping[str, str]) -> str:
+def _attention(place: _Place) -> str:
     kind = "attention" if place["tower"] == "encoder" else _ATTENTION[place["kind"]]
     return f"{_layer(place)}/{kind}/{_PROJECTIONS[place['matrix']]}/kernel"
 
 
-def _mlp(place: Mapping[str, str]) -> str:
+def _mlp(place: _Place) -> str:
     number = f"_{place['number']}" if place["number"] else ""
     return f"{_layer(place)}/mlp/{place['matrix']}{number}/kernel"
 
 
-def _block_norm(place: Mapping[str, str]) -> str:
+def _block_norm(place: _Place) -> str:
     return f"{_layer(place)}/{_BLOCK_NORMS[place['tower']][int(place['layer'])]}_layer_norm/scale"
 
 
 # Parameters of T5 and T5.1.1: the TensorFlow name, without the optimizer's suffix, and the T5X name.
-_PARAMETERS: tuple[tuple[str, Callable[[Mapping[str, str]], str]], ...] = (
+_PARAMETERS: tuple[tuple[str, Callable[[_Place], str]], ...] = (
     (r"shared/embedding", lambda place: "token_embedder/embedding"),
     (rf"{_TOWER}/embedding", lambda place: f"{_tower(place['tower'])}/token_embedder/embedding"),
     (
@@ -119,14 +120,15 @@ _PARAMETERS: tuple[tuple[str, Callable[[Mapping[str, str]], str]], ...] = (
 
 def _translate(
     pattern: re.Pattern[str],
-    new_name: Callable[[Mapping[str, str]], str],
+    new_name: Callable[[_Place], str],
     opts: Any,
     name: str,
     value: Any,
     *groups: str | None,
 ) -> tuple[str, Any]:
     del opts, name
-    place = dict(zip(sorted(pattern.groupindex, key=pattern.groupindex.__getitem__), groups, strict=True))
+    by_number = sorted(pattern.groupindex, key=pattern.groupindex.__getitem__)
+    place = {group: text or "" for group, text in zip(by_number, groups, strict=True)}
     parameter = new_name(place)
     if place["slot"]:
         return f"state/param_states/{parameter}/{_SLOTS[place['slot']]}", value

@@ -45,10 +45,10 @@ class AdafactorParamState:
         m: first moment.
     """
 
-    v_row: jax.Array
-    v_col: jax.Array
-    v: jax.Array
-    m: jax.Array
+    v_row: Any  # arrays, or leaves of another kind in a state of axis names
+    v_col: Any
+    v: Any
+    m: Any
 
 
 def precondition(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import flax.struct
-import jax
 from flax import serialization
 from t5x._shown_as import shown_as
 
@@ -21,7 +20,7 @@ class OptimizerState:
         param_states: what the optimizer remembers of each parameter.
     """
 
-    step: jax.Array
+    step: Any  # an array, or a leaf of another kind in a state of axis names
     param_states: Any
 
 

@@ -82,7 +82,7 @@ class MultiOptimizer(OptimizerDef):
 
     def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: Any) -> Optimizer:
         """Returns the optimizer with axis names, or None, in place of arrays."""
-        axes = []
+        axes: list[Any] = []
         for i, definition in enumerate(self.sub_optimizers):
             if not hasattr(definition, "derive_logical_axes"):
                 axes.append({})

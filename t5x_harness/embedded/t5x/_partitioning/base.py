@@ -120,7 +120,7 @@ class BasePartitioner(metaclass=abc.ABCMeta):
         if host_index is not None:
             raise NotImplementedError("get_data_layout knows the layout of this process only; leave host_index out")
         if self._data_axis is None:
-            return DataLayout(batch_size, 0, 1, jax.process_index() == 0)
+            return DataLayout(batch_size or 1, 0, 1, jax.process_index() == 0)
         size = batch_size or self.data_mesh_size
         for divisor, meaning in ((self.data_mesh_size, "data parallelism of the mesh"), (self.data_shards, "shards")):
             if size % divisor:
@@ -181,5 +181,5 @@ class BasePartitioner(metaclass=abc.ABCMeta):
         """
 
     @abc.abstractmethod
-    def compile(self, partitioned_fn: PartitionedCallable, *args: Any) -> CompiledPartitionedCallable:
+    def compile(self, partitioned_fn: Any, *args: Any) -> CompiledPartitionedCallable:
         """Compiles a partitioned function for arguments of these shapes."""

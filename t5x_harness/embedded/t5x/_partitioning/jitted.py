@@ -56,7 +56,7 @@ class PjittedFnWithContext(Callable[..., Any]):
         logical_axis_rules: the rules to set for Flax.
     """
 
-    def __init__(self, pjitted_fn: Callable[..., Any], partition_mesh: Mesh, logical_axis_rules: LogicalAxisRules = ()):
+    def __init__(self, pjitted_fn: Any, partition_mesh: Mesh, logical_axis_rules: LogicalAxisRules = ()):
         self._pjitted_fn = pjitted_fn
         self._mesh = partition_mesh
         self._logical_axis_rules = logical_axis_rules
