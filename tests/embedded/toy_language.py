@@ -19,7 +19,7 @@ EOS = 1
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """A language of `size` tokens, of which 0 (padding) is never likely and 1 ends a sentence, unless it is `endless`."""
+    """A language of `size` tokens: 0 is padding and never likely, 1 ends a sentence, unless there's no end to it."""
 
     size: int
     seed: int = 0

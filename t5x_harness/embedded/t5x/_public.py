@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 
@@ -25,6 +26,8 @@ def publish(module: str) -> None:
         if not isinstance(thing, (type, types.FunctionType)) or not thing.__module__.startswith("t5x."):
             continue
         home = thing.__module__
+        if isinstance(thing, type):  # its annotations are text, which is read in the module it names as its home
+            thing.__annotations__ = inspect.get_annotations(thing, eval_str=True)
         thing.__module__ = module
         for member in vars(thing).values():
             method = getattr(member, "__func__", member)  # what a static or a class method wraps

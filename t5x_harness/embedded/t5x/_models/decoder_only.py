@@ -81,9 +81,6 @@ class DecoderOnlyModel(BaseTransformerModel):
           z_loss: See there.
           loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
         """
-        if feature_converter_cls is not None:
-            self.FEATURE_CONVERTER_CLS = feature_converter_cls
-        self._inputs_bidirectional_attention = inputs_bidirectional_attention
         super().__init__(
             module,
             input_vocabulary=vocabulary,
@@ -94,6 +91,9 @@ class DecoderOnlyModel(BaseTransformerModel):
             z_loss=z_loss,
             loss_normalizing_factor=loss_normalizing_factor,
         )
+        self._inputs_bidirectional_attention = inputs_bidirectional_attention
+        if feature_converter_cls is not None:
+            self.FEATURE_CONVERTER_CLS = feature_converter_cls
 
     def get_initial_variables(
         self,

@@ -82,9 +82,6 @@ class EncoderDecoderModel(BaseTransformerModel):
           loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
           default_decoder_params: How to predict unless the call says otherwise.
         """
-        if feature_converter_cls is not None:
-            self.FEATURE_CONVERTER_CLS = feature_converter_cls
-        self._default_decoder_params = default_decoder_params or DecoderParams()
         super().__init__(
             module=module,
             input_vocabulary=input_vocabulary,
@@ -95,6 +92,9 @@ class EncoderDecoderModel(BaseTransformerModel):
             z_loss=z_loss,
             loss_normalizing_factor=loss_normalizing_factor,
         )
+        self._default_decoder_params = default_decoder_params or DecoderParams()
+        if feature_converter_cls is not None:
+            self.FEATURE_CONVERTER_CLS = feature_converter_cls
 
     def get_initial_variables(
         self,

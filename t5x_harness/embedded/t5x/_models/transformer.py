@@ -53,12 +53,10 @@ class BaseTransformerModel(BaseModel):
         """
         super().__init__(optimizer_def=optimizer_def)
         self.module = module
-        self._input_vocabulary = input_vocabulary
-        self._output_vocabulary = output_vocabulary
+        self._input_vocabulary, self._output_vocabulary = input_vocabulary, output_vocabulary
         self._decode_fn = decode_fn
-        self._label_smoothing = label_smoothing
-        self._z_loss = z_loss
         self._loss_normalizing_factor = loss_normalizing_factor
+        self._label_smoothing, self._z_loss = label_smoothing, z_loss
 
     @property
     def input_vocabulary(self) -> seqio.Vocabulary:
