@@ -1,0 +1,303 @@
+"""A broken copy of each sample config fails in the cheapest stage that can see it, at the right line, with a mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.pipeline import Pipeline
+from t5x_harness.sample_tasks import CONFIGS
+from t5x_harness.spec import Outcome, RunSpec, Stage
+
+# Tasks of a user's own with bugs that nobody sees before the functions are called.
+TASKS = """\
+import dataclasses
+
+import seqio
+
+import t5x_harness.sample_tasks.tasks
+from t5x_harness.sample_tasks import metrics
+
+
+def exactness(targets, predictions):
+    return {"exactness": 1 / 0}
+
+
+def label_index(text, **unused):
+    return ("english", "german").index(text)
+
+
+def add(name, of, **changes):
+    task = seqio.TaskRegistry.get(of)
+    parts = {
+        "source": task.source,
+        "preprocessors": task.preprocessors,
+        "output_features": task.output_features,
+        "postprocess_fn": None,
+        "metric_fns": [],
+    }
+    seqio.TaskRegistry.add(name, **{**parts, **changes})
+
+
+add("classify_with_a_broken_metric", "sample_classify", metric_fns=[exactness])
+add(
+    "classify_with_a_broken_postprocessor",
+    "sample_classify",
+    postprocess_fn=label_index,
+    metric_fns=[metrics.accuracy],
+)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken:
+    """One mistake and what has to be said about it.
+
+    Attributes:
+      config: the sample config that it is made in.
+      before: the text that it takes the place of.
+      after: the mistake.
+      stage: the stage that has to fail.
+      code: the finding's code.
+      message: a part of the finding's message.
+      fix: a part of its mend.
+      file: where the finding has to point: this file, ...
+      at: ... at the line with this text; empty for a line of T5X's own files.
+      also: further codes, of what else follows from the mistake.
+    """
+
+    config: str
+    before: str
+    after: str
+    stage: Stage
+    code: str
+    message: str
+    fix: str
+    file: str = ""
+    at: str = ""
+    also: tuple[str, ...] = ()
+
+
+BROKEN = [
+    Broken(
+        "eval_answer.gin",
+        "import t5x_harness.sample_tasks.tasks",
+        "import t5x_harness.sample_tasks.taks",
+        Stage.LINT,
+        "GIN15",
+        "there is no module t5x_harness.sample_tasks.taks",
+        "t5x_harness is there, but has no t5x_harness.sample_tasks.taks: check the spelling and the version",
+        at="sample_tasks.taks",
+    ),
+    Broken(
+        "eval_classify.gin",
+        "split = 'validation'",
+        "split = 'validaton'",
+        Stage.RESOLVE,
+        "SEQ19",
+        "task sample_classify has no split 'validaton' (it has: train, validation)",
+        "use 'validation'",
+        at="validaton",
+    ),
+    Broken(
+        "eval_classify.gin",
+        "'sample_classify'\n",
+        "'classify_with_a_broken_metric'\nimport my_tasks\n",
+        Stage.EVAL,
+        "SEQ20",
+        "the metrics of task classify_with_a_broken_metric cannot be computed: exactness in my_tasks.py:10 raised "
+        "ZeroDivisionError: division by zero",
+        "correct the metric function",
+        file="my_tasks.py",
+        at="1 / 0",
+    ),
+    Broken(
+        "eval_classify.gin",
+        "'sample_classify'\n",
+        "'classify_with_a_broken_postprocessor'\nimport my_tasks\n",
+        Stage.EVAL,
+        "SEQ24",
+        "label_index in my_tasks.py:14 raised ValueError: tuple.index(x): x not in tuple",
+        "make the postprocess function accept any text",
+        file="my_tasks.py",
+        at=".index(text)",
+    ),
+    Broken(
+        "eval_translate.gin",
+        "models/tiny_pieces.gin",
+        "models/tiny_bytes.gin",
+        Stage.RESOLVE,
+        "SEQ09",
+        "feature inputs of task sample_translate uses SentencePieceVocabulary",
+        "give the model the task's vocabulary",
+        file="models/tiny_bytes.gin",
+        at="VOCABULARY =",
+        also=("SEQ12",),
+    ),
+    Broken(
+        "finetune_answer.gin",
+        "num_microbatches = 2",
+        "num_microbatches = 3",
+        Stage.PLAN,
+        "MSH11",
+        "the batch size 16 is not divisible by 3 microbatches",
+        "set trainer.Trainer.num_microbatches to a divisor of 16",
+        at="num_microbatches",
+    ),
+    Broken(
+        "finetune_classify.gin",
+        "eval_period = 500",
+        "eval_period = 700",
+        Stage.LINT,
+        "MSH12",
+        "the eval period 700 (train_script.train.eval_period) is no multiple of the checkpoint period 500 "
+        "(utils.SaveCheckpointConfig.period, finetune_classify.gin:22)",
+        "make it a multiple of 500, such as 500 or 1000",
+        at="eval_period",
+    ),
+    Broken(
+        "finetune_mixture.gin",
+        "TRAIN_STEPS = 12_000",
+        "TRAIN_STEPS = 2_000",
+        Stage.LINT,
+        "CKP01",
+        "TRAIN_STEPS = 2000 is below step 10000 of the checkpoint gs://my-bucket/pretrained/",
+        "TRAIN_STEPS = 12_000",
+        at="TRAIN_STEPS",
+    ),
+    Broken(
+        "finetune_sums.gin",
+        "'sample_sums'",
+        "'sample_sum'",
+        Stage.RESOLVE,
+        "SEQ04",
+        "no task or mixture is called 'sample_sum'",
+        "use 'sample_sums'",
+        at="'sample_sum'",
+    ),
+    Broken(
+        "finetune_translate.gin",
+        "num_partitions = 2",
+        "num_partitions = 3",
+        Stage.PLAN,
+        "MSH03",
+        "T5X has no default submesh for num_partitions=3 on TPU v3 (v3-8); v3-8 can be cut into submeshes of 1, 2, 4 "
+        "or 8 devices",
+        "choose a number of partitions or a submesh that fits the slice",
+        at="num_partitions",
+    ),
+    Broken(
+        "infer_answer.gin",
+        "infer.mode = 'score'",
+        "infer.mode = 'generate'",
+        Stage.LINT,
+        "INF04",
+        "infer has no mode 'generate'",
+        "use predict, score, predict_with_aux",
+        at="infer.mode",
+    ),
+    Broken(
+        "infer_span_corruption.gin",
+        "include 'models/tiny_pieces.gin'\n",
+        "",
+        Stage.LINT,
+        "GIN18",
+        "nothing defines the macro MODEL that infer_script.infer.model reads",
+        "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'",
+        file="t5x/configs/runs/infer.gin",
+    ),
+    Broken(
+        "infer_translate.gin",
+        "{'inputs': 64, 'targets': 48}",
+        "{'inputs': 64}",
+        Stage.RESOLVE,
+        "SEQ15",
+        "task_feature_lengths is {'inputs': 64} and lacks targets",
+        "add targets",
+        at="TASK_FEATURE_LENGTHS",
+    ),
+    Broken(
+        "pretrain_span_corruption.gin",
+        "BATCH_SIZE = 32",
+        "BATCH_SIZE = 30",
+        Stage.PLAN,
+        "MSH02",
+        "the batch size of train is 30, and the mesh's data axis has 4 positions: 30 / 4 leaves 2",
+        "set BATCH_SIZE to 28 or 32",
+        at="BATCH_SIZE",
+    ),
+    Broken(
+        "pretrain_span_corruption.gin",
+        "num_partitions = 2",
+        "num_partitions = 4\nimport t5x.examples.t5.network\nt5x.examples.t5.network.T5Config.num_heads = 6",
+        Stage.PLAN,
+        "MSH06",
+        "which 4 devices of the mesh axis model cannot share evenly: ",
+        "divisible by 4, or use fewer partitions",
+        at="num_heads",
+    ),
+    Broken(
+        "pretrain_stream.gin",
+        "warmup_steps = 1000",
+        "warmup_step = 1000",
+        Stage.LINT,
+        "GIN13",
+        "utils.create_learning_rate_scheduler has no parameter warmup_step; did you mean warmup_steps?",
+        "write utils.create_learning_rate_scheduler.warmup_steps",
+        at="warmup_step",
+    ),
+    Broken(
+        "models/tiny_pieces.gin",
+        "vocab_size = 640",
+        "vocab_size = 600",
+        Stage.RESOLVE,
+        "SEQ12",
+        "and the embedding has 600 rows; JAX reads another row without an error",
+        "set network.T5Config.vocab_size to at least 612",
+        at="vocab_size",
+    ),
+]
+
+
+def test_every_sample_config_is_broken_once() -> None:
+    configs = {path.name for path in CONFIGS.glob("*.gin")}
+    assert configs
+    assert configs <= {each.config for each in BROKEN}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.config}-{b.code}")
+def test_a_broken_copy_is_told_where_and_how(
+    broken: Broken, pipeline: Callable[[RunSpec], Pipeline], tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(CONFIGS, folder)
+    (folder / "my_tasks.py").write_text(TASKS)
+    text = (folder / broken.config).read_text()
+    assert text.count(broken.before) == 1
+    (folder / broken.config).write_text(text.replace(broken.before, broken.after))
+    name = "pretrain_span_corruption.gin" if broken.config.startswith("models/") else broken.config
+
+    run = pipeline(RunSpec((name,), runtime="embedded", python_path=(".",), cwd=str(folder)))
+    results = [run.stage(stage) for stage in run.stages]
+
+    failed = next(result for result in results if result.outcome is Outcome.FAILED)
+    at = results.index(failed)
+    assert failed.stage is broken.stage, [(f.code, f.message) for f in failed.errors]
+    assert [r.outcome for r in results[:at]] == [Outcome.PASSED] * at
+    assert [r.outcome for r in results[at + 1 :]] == [Outcome.NOT_RUN] * len(results[at + 1 :])
+
+    finding = failed.errors[0]
+    assert finding.code == broken.code
+    assert {f.code for f in failed.errors} == {broken.code, *broken.also}
+    assert broken.message in finding.message
+    assert broken.fix in (finding.fix or "")
+    assert finding.location is not None
+    assert finding.location.file.endswith(broken.file or broken.config)
+    if broken.config.startswith("models/"):  # how the line is reached
+        assert [str(at) for at in finding.location.included_from] == ["pretrain_span_corruption.gin:10"]
+    if broken.at:
+        assert broken.at in (folder / finding.location.file).read_text().splitlines()[finding.location.line - 1]
