@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.import_hooks import EMBEDDED_PATH, use_runtime
-from t5x_harness.workers import Run, Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.workers import Run, RunDied, Zygote, compile_cache_environment, default_cache_folder
 
 # Not a fixture: test modules import t5x and the recorded tasks at their top.
 use_runtime("embedded")
@@ -39,6 +39,11 @@ class Programs:
         with self.start(log=log) as run:
             status = run.call("run", module=module, flags=list(flags), timeout=240)
         return status, (self._folder / log).read_text(errors="replace")
+
+    def die(self, module: str, *flags: str, at: str, number: int) -> None:
+        """Runs ``python -m module flags...`` and kills it at the ``number``-th call of ``at``."""
+        with self.start(log="killed.log") as run, pytest.raises(RunDied):
+            run.call("die_at_call", module=module, flags=list(flags), function=at, number=number, timeout=240)
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Calls a method of ``programs.Program`` in a fork."""

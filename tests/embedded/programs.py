@@ -31,9 +31,10 @@ class Program:
         return 0
 
     def die_at_call(self, module: str, flags: Sequence[str], function: str, number: int) -> None:
-        """Does what ``run`` does, but is killed at the ``number``-th call of ``package.module:function``."""
-        home, _, name = function.partition(":")
-        owner = sys.modules[home]
+        """Does what ``run`` does, but is killed at the ``number``-th call of ``package.module:Class.method``."""
+        home, _, path = function.partition(":")
+        scope, _, name = path.rpartition(".")
+        owner = getattr(sys.modules[home], scope)
         original, calls = getattr(owner, name), []
 
         def killed(*args: Any, **kwargs: Any) -> Any:

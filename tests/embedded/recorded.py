@@ -164,3 +164,10 @@ def same(want: Any, have: Any, tolerance: float) -> bool:
     if isinstance(want, float) and isinstance(have, float):
         return abs(have - want) <= tolerance * max(abs(want), 1e-6)
     return bool(want == have)
+
+
+def changed(value: Any, replacement: Any, *path: str) -> Any:
+    """A copy of nested mappings with one entry replaced."""
+    if not path:
+        return replacement
+    return {**value, path[0]: changed(value[path[0]], replacement, *path[1:])}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import REFERENCE, Tolerance, differences, record
+from recorded import REFERENCE, Tolerance, changed, differences, record
 
 ALL_STEPS = [str(step) for step in range(1, 9)]
 MEASURED_PER_SUMMARY = (
@@ -99,10 +99,3 @@ def test_a_difference_in_any_part_is_told() -> None:
         found = differences(expected, run, Tolerance())
         assert told in "\n".join(found), (told, found)
     assert differences(expected, expected, Tolerance()) == []
-
-
-def changed(value: Any, replacement: Any, *path: str) -> Any:
-    """A copy of nested mappings with one entry replaced."""
-    if not path:
-        return replacement
-    return {**value, path[0]: changed(value[path[0]], replacement, *path[1:])}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from t5x._driver.errors import ConfigError
+from t5x._utils.checkpoint_steps import find_first_checkpoint_step, find_next_checkpoint_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,10 +156,8 @@ class Schedule:
         save_at = self.periods.save_at
         if not save_at:
             return Stop(step, saves=False)
-        from t5x import utils  # only where it is needed: everything else here is plain arithmetic
-
-        index = utils.find_first_checkpoint_step(last.index, save_at, self.first_step, last.step)
-        num_steps, saves = utils.find_next_checkpoint_step(
+        index = find_first_checkpoint_step(last.index, save_at, self.first_step, last.step)
+        num_steps, saves = find_next_checkpoint_step(
             index, step - last.step, False, last.step, save_at, epoch.end_step, self.periods.save, self.first_step
         )
         if num_steps <= 0:

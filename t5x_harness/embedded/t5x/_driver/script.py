@@ -89,10 +89,10 @@ def fail(message: str) -> None:
     sys.exit(f"t5x: error: {message}")
 
 
-def call(function: Callable[..., Any], **arguments: Any) -> None:
+def call(function: Callable[[], Any]) -> None:
     """Calls ``function``; a ConfigError ends the program with its message alone."""
     try:
-        function(**arguments)
+        function()
     except ConfigError as error:
         logging.debug("The config cannot be run.", exc_info=True)
         fail(str(error))
@@ -117,13 +117,11 @@ def run(function: Callable[..., Any], extra: Extra | None = None) -> None:
             seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
         extra.prepare()
         if config_utils.using_fdl():
-            configured = build_fiddle(function)
-            arguments: Mapping[str, Any] = {}
+            call(build_fiddle(function))
         else:
             configured = gin.configurable(function)
             read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
-            arguments = extra.arguments(function.__name__)
-        call(configured, **arguments)
+            call(lambda: configured(**extra.arguments(function.__name__)))
         jax.effects_barrier()
 
     config_utils.run(main)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable
 from typing import Any
 
 
@@ -31,9 +30,9 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         for future in ended:
             future.result()
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+    def submit(self, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:  # type: ignore[override]
         """Schedules a call, and raises what went wrong in earlier ones."""
-        future = super().submit(fn, *args, **kwargs)
+        future = super().submit(*args, **kwargs)
         self._unchecked.append(future)
         self.check_for_exceptions()
         return future

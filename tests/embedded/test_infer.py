@@ -1,0 +1,216 @@
+"""Inference: T5X's predictions from its checkpoint, in files that an interrupted run completes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import seqio
+import tensorflow as tf
+from recorded import REFERENCE
+from t5x import infer
+from t5x._driver.errors import ConfigError
+from t5x._driver.inferences import in_order
+from test_eval import MODEL
+
+WRITER = "t5x._driver.chunks:TaskInference._write"
+CONFIG = MODEL.partition("seqio.Evaluator.num_examples")[0].replace("eval", "infer").replace("evaluate", "infer")
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> list[str]:
+    """Infers the validation split in chunks of two batches of three examples."""
+    (tmp_path / "infer.gin").write_text(
+        CONFIG + "utils.DatasetConfig.batch_size = 3\nutils.RestoreCheckpointConfig.dtype = 'float32'\n"
+    )
+    return [
+        "--gin_file=infer.gin",
+        "--gin.infer.checkpoint_period=2",
+        f'--gin.CHECKPOINT_PATH="{REFERENCE}/checkpoint_8"',
+        f'--gin.INFER_OUTPUT_DIR="{tmp_path}/out"',
+    ]
+
+
+@pytest.fixture
+def recorded_lines() -> list[dict[str, Any]]:
+    """What T5X predicted and scored with the same checkpoint, for the first eight examples."""
+    text = (REFERENCE / "inference_eval/ref_reverse-000008.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_interrupted_inference_is_completed(
+    programs: Any, flags: list[str], tmp_path: Path, recorded_lines: list[dict[str, Any]]
+) -> None:
+    """It is killed while it writes the second of three chunks, and then run again, twice."""
+    name, parts = "ref_reverse-predict.jsonl-00000-of-00001", tmp_path / "out/tmp-ref_reverse-00000-of-00001"
+    programs.die("t5x.infer", *flags, at=WRITER, number=2)
+    assert (parts / f"{name}-chunk00000.COMPLETED").exists()
+    assert not (parts / f"{name}-chunk00001.COMPLETED").exists()
+    assert (parts / "input.ckpt.index").exists()
+    first_chunk = (parts / f"{name}-chunk00000").read_text()
+
+    status, printed = programs.run("t5x.infer", *flags, "--alsologtostderr")
+    assert status == 0
+    assert "Going on from the position in" in printed
+    assert "Chunk 0: inference" not in printed
+    output = tmp_path / "out"
+    assert sorted(path.name for path in output.iterdir()) == ["config.gin", "model-info.txt", name, f"{name}.COMPLETED"]
+    text = (output / name).read_text()
+    assert text.startswith(first_chunk)
+    found = [json.loads(line) for line in text.splitlines()]
+    assert len(found) == 16
+    assert found[:8] == [
+        {
+            "inputs": {key: line["input"][key] for key in ("inputs_pretokenized", "targets_pretokenized")},
+            "prediction": line["prediction"],
+        }
+        for line in recorded_lines
+    ]
+
+    (output / name).write_text("kept")
+    assert programs.run("t5x.infer", *flags)[0] == 0
+    assert (output / name).read_text() == "kept"
+
+
+def test_scores_are_those_of_t5x_shard_by_shard(
+    programs: Any, flags: list[str], tmp_path: Path, recorded_lines: list[dict[str, Any]]
+) -> None:
+    """Shard 1 of 2, in chunks that stay."""
+    more = ['--gin.infer.mode="score"', "--gin.infer.num_shards=2", "--gin.infer.merge_chunked_results=False"]
+    assert programs.run("t5x.infer", *flags, *more, "--shard_id=1")[0] == 0
+    output = tmp_path / "out"
+    name = "ref_reverse-score.jsonl-00001-of-00002"
+    chunks = sorted((output / "tmp-ref_reverse-00001-of-00002").glob(f"{name}-chunk?????"))
+    found = [json.loads(line) for chunk in chunks for line in chunk.read_text().splitlines()]
+    assert [path.name for path in output.glob("*.*")] == [f"{name}.COMPLETED"]
+    assert [set(line) for line in found] == [{"inputs", "score"}] * 8
+    scores = {line["input"]["inputs_pretokenized"]: line["score"] for line in recorded_lines}
+    compared = [line for line in found if line["inputs"]["inputs_pretokenized"] in scores]
+    assert len(compared) == 4
+    for line in compared:
+        assert line["score"] == pytest.approx(scores[line["inputs"]["inputs_pretokenized"]], rel=1e-4)
+
+
+def test_a_shard_that_nothing_names_is_refused(programs: Any, flags: list[str], tmp_path: Path) -> None:
+    """As T5X refuses it, which looks the shard up in the config."""
+    text = (
+        "from __gin__ import dynamic_registration\nimport __main__ as script\n"
+        "from t5x import utils\nscript.infer.dataset_cfg = @utils.DatasetConfig()\n"
+    )
+    (tmp_path / "bare.gin").write_text(text)
+    status, printed = programs.run("t5x.infer", "--gin_file=bare.gin")
+    assert status == 1
+    assert "t5x: error: nothing says which shard to infer: bind infer.shard_id in the config" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.fixture
+def examples() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(
+        {"inputs_pretokenized": ["a", "b"], "inputs": [[1, 2], [3, 4]], "weight": [0.5, 1.5], "count": [7, 8]}
+    )
+
+
+def written(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_inputs_are_chosen_by_name(examples: tf.data.Dataset, tmp_path: Path) -> None:
+    """Numbers are written as T5X writes them: integers of a feature as floats."""
+    path = tmp_path / "lines.jsonl"
+
+    def inputs(**choice: Any) -> Any:
+        infer.write_inferences_to_file(str(path), ([1.0, 2.0], {}), examples, "score", **choice)
+        return written(path)[1]["inputs"]
+
+    assert inputs() == {"inputs_pretokenized": "b"}
+    assert inputs(input_fields_to_include=["inputs", "count"]) == {
+        "inputs_pretokenized": "b",
+        "inputs": [3, 4],
+        "count": 8.0,
+    }
+    everything = inputs(include_all_inputs=True)
+    assert everything == {"inputs_pretokenized": "b", "inputs": [3, 4], "weight": 1.5, "count": 8.0}
+    with pytest.raises(ConfigError, match=r"include_all_inputs is True, so input_fields_to_include .*'x'"):
+        inputs(include_all_inputs=True, input_fields_to_include=["x"])
+
+
+def test_predictions_are_decoded_and_their_tokens_end_at_the_padding(examples: tf.data.Dataset, tmp_path: Path) -> None:
+    vocabulary = seqio.ByteVocabulary()
+    ids = np.array([[*vocabulary.encode("hi"), 0, 0], vocabulary.encode("wide")])
+    path = tmp_path / "lines.jsonl"
+    inferences = (list(ids), {"scores": [np.float32(-1.5), np.float32(-2.5)]})
+    infer.write_inferences_to_file(str(path), inferences, examples, "predict_with_aux", vocabulary, output_ids=True)
+    assert written(path) == [
+        {
+            "inputs": {"inputs_pretokenized": "a"},
+            "prediction": "hi",
+            "prediction_tokens": [107, 108],
+            "aux": {"scores": -1.5},
+        },
+        {
+            "inputs": {"inputs_pretokenized": "b"},
+            "prediction": "wide",
+            "prediction_tokens": vocabulary.encode("wide"),
+            "aux": {"scores": -2.5},
+        },
+    ]
+    with pytest.raises(ConfigError, match="needs a vocabulary to decode with in mode 'predict'"):
+        infer.write_inferences_to_file(str(path), inferences, examples, "predict")
+    with pytest.raises(ConfigError, match="must be one of predict, score, predict_with_aux, not 'guess'"):
+        infer.write_inferences_to_file(str(path), inferences, examples, "guess")
+
+
+def test_results_are_put_in_the_order_of_the_examples() -> None:
+    assert in_order([(2, "c"), (0, "a"), (1, "b")]) == (["a", "b", "c"], {})
+    values, aux = in_order(([(1, "b"), (0, "a")], {"scores": [0.2, 0.1], "more": {"ids": np.array([[2], [1]])}}))
+    assert values == ["a", "b"]
+    assert aux["scores"] == [0.1, 0.2]
+    assert [list(row) for row in aux["more"]["ids"]] == [[1], [2]]
+
+
+def test_a_missing_chunk_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there are no results to write to x\.jsonl: did the input have no"):
+        infer.merge_chunks_to_file(str(tmp_path), "x.jsonl", str(tmp_path), None)
+    for number in (0, 2):
+        (tmp_path / f"x.jsonl-chunk0000{number}").write_text(f"{number}\n")
+    with pytest.raises(FileNotFoundError, match=r"there should be 3 chunks of x\.jsonl in .*, but there are 2"):
+        infer.merge_chunks_to_file(str(tmp_path), "x.jsonl", str(tmp_path), None)
+    (tmp_path / "x.jsonl-chunk00001").write_text("1\n")
+    infer.merge_chunks_to_file(str(tmp_path), "x.jsonl", str(tmp_path), 8)
+    assert (tmp_path / "x.jsonl").read_text() == "0\n1\n2\n"
+
+
+def test_a_write_that_fails_in_the_background_is_raised() -> None:
+    pool = infer.FailFastThreadPoolExecutor(max_workers=1)
+    going_on = threading.Event()
+    pool.submit(lambda: going_on.wait() and 1 / 0)
+    going_on.set()
+    with pytest.raises(ZeroDivisionError):
+        pool.shutdown(wait=True)
+    pool = infer.FailFastThreadPoolExecutor(max_workers=1)
+    done = pool.submit(lambda: 5)
+    pool.check_for_exceptions(wait=True)
+    pool.shutdown(wait=True)
+    assert done.result() == 5
+
+
+def test_a_task_is_made_of_tfexample_files(tmp_path: Path) -> None:
+    path = str(tmp_path / "data.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for text in ("one", "two"):
+            value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+            writer.write(tf.train.Example(features=tf.train.Features(feature={"q": value})).SerializeToString())
+    features = {"inputs": seqio.Feature(seqio.ByteVocabulary(), add_eos=True)}
+    name = infer.create_task_from_tfexample_file([path], "tfrecord", "q", None, features, task_id=tmp_path.name)
+    assert name == f"infer_{tmp_path.name}"
+    rows = seqio.get_mixture_or_task(name).get_dataset({"inputs": 8}, "infer", shuffle=False)
+    assert [row["inputs_pretokenized"].decode() for row in rows.as_numpy_iterator()] == ["one", "two"]
+    with pytest.raises(ConfigError, match=r"no file matches the TFExample paths \['.*missing'\]"):
+        infer.create_task_from_tfexample_file([str(tmp_path / "missing")], "tfrecord", "q", None, features)
+    with pytest.raises(ConfigError, match="files of type 'recordio' cannot be read; types are tfrecord"):
+        infer.create_task_from_tfexample_file([path], "recordio", "q", None, features)

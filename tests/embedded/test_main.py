@@ -1,0 +1,117 @@
+"""The command line: flags as T5X takes them, and one clear message for what cannot be run."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import REFERENCE, record
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> str:
+    (tmp_path / "case.gin").write_text(record("t5_1_1")["gin"])
+    return f'--gin.MODEL_DIR="{tmp_path}/model"'
+
+
+def test_a_dry_run_reads_the_config_and_runs_nothing(programs: Any, case: str, tmp_path: Path) -> None:
+    flags = [
+        "--run_mode=train",
+        "--dry_run",
+        "--alsologtostderr",
+        "--gin_file=sub/case.gin",
+        "--gin_search_paths=/,here",
+    ]
+    (tmp_path / "here/sub").mkdir(parents=True)
+    (tmp_path / "case.gin").rename(tmp_path / "here/sub/case.gin")
+    status, printed = programs.run("t5x.main", *flags, case, "--gin.TRAIN_STEPS=77")
+    assert status == 0
+    assert "TRAIN_STEPS = 77" in printed
+    assert "The config is read; --dry_run ends here." in printed
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "flags", "message"),
+    [
+        ("t5x.train", ["--gin_fiel=case.gin"], "Unknown command line flag 'gin_fiel'. Did you mean: gin_file ?"),
+        ("t5x.train", ["case.gin"], "only flags are taken, not case.gin"),
+        ("t5x.main", [], "--run_mode says what to run and must be given: one of train, eval, infer"),
+        (
+            "t5x.main",
+            ["--run_mode=precompile"],
+            "--run_mode=precompile needs t5x.precompile, which this embedded T5X runtime does not have; it has train, "
+            "eval, infer. Install T5X itself to use it",
+        ),
+        ("t5x.main", ["--run_mode=trian"], "value should be one of <train|eval|infer|precompile|export>"),
+        ("t5x.main", ["--run_mode=train", "--gin_file=missing.gin"], "Unable to open file: missing.gin"),
+        (
+            "t5x.main",
+            ["--run_mode=train", "--gin_file=case.gin", "--gin.trainer.Trainer.micro=2"],
+            "'trainer.Trainer' doesn't have a parameter named 'micro'",
+        ),
+        ("t5x.eval", ["--gin_file=case.gin"], "t5x: error: the gin config cannot be read: "),
+        ("t5x.train", ["--gin_file=broken.gin"], "broken.gin"),
+    ],
+)
+def test_what_cannot_be_run_is_told_without_a_traceback(
+    programs: Any, case: str, tmp_path: Path, module: str, flags: list[str], message: str
+) -> None:
+    (tmp_path / "broken.gin").write_text("TRAIN_STEPS = = 3\n")
+    status, printed = programs.run(module, *flags)
+    assert status == 1
+    assert message in " ".join(printed.split())
+    assert "Traceback" not in printed
+
+
+def test_every_flag_of_t5x_is_known(programs: Any, case: str, tmp_path: Path) -> None:
+    """Help ends with status 1, as absl's does, and lists them under the script."""
+    for module, flags in {
+        "t5x.train": [
+            "gin_file", "gin_bindings", "gin_search_paths", "tfds_data_dir", "seqio_additional_cache_dirs",
+            "multiprocess_gpu", "coordinator_address", "process_count", "process_index", "initialization_timeout",
+        ],
+        "t5x.eval": ["gin_file", "gin_bindings", "gin_search_paths", "tfds_data_dir"],
+        "t5x.infer": ["gin_file", "gin_bindings", "gin_search_paths", "tfds_data_dir", "shard_id"],
+        "t5x.main": ["gin_file", "gin_bindings", "gin_search_paths", "tfds_data_dir", "dry_run", "run_mode"],
+    }.items():  # fmt: skip
+        _, printed = programs.run(module, "--help")
+        for flag in flags:
+            assert f"--{flag}:" in printed or f"--[no]{flag}:" in printed, (module, flag)
+
+
+def parameters(function: Any) -> list[tuple[str, str, str | None]]:
+    """Name, kind and default of each parameter, written as in the record."""
+
+    def shown(default: Any) -> str | None:
+        if default is inspect.Parameter.empty:
+            return None
+        return f"{default.__module__}.{default.__qualname__}" if inspect.isfunction(default) else repr(default)
+
+    entries = inspect.signature(function).parameters.values()
+    return [(entry.name, entry.kind.name, shown(entry.default)) for entry in entries]
+
+
+@pytest.mark.parametrize("module_name", ["t5x.trainer", "t5x.train", "t5x.eval", "t5x.infer"])
+def test_names_bases_parameters_and_defaults_are_those_of_t5x(module_name: str) -> None:
+    module = importlib.import_module(module_name)
+
+    def recorded(signature: list[dict[str, str]]) -> list[tuple[str, str, str | None]]:
+        return [(entry["name"], entry["kind"], entry.get("default")) for entry in signature]
+
+    for name, expected in json.loads((REFERENCE / "api.json").read_text())[module_name].items():
+        thing = getattr(module, name)
+        assert thing.__module__ == module_name, name
+        if expected["kind"] == "function":
+            assert parameters(thing) == recorded(expected["signature"]), name
+            continue
+        assert [f"{base.__module__}.{base.__qualname__}" for base in thing.__bases__] == expected["bases"], name
+        for member, signature in expected["members"].items():
+            if signature == "property":
+                assert isinstance(getattr(thing, member), property), (name, member)
+            else:
+                assert parameters(getattr(thing, member)) == recorded(signature), (name, member)

@@ -1,0 +1,124 @@
+"""Training begins from what there is, goes on where it was interrupted, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import REFERENCE, Tolerance, changed, differences, record
+
+TRAINER = "t5x._driver.base_trainer:BaseTrainer.train"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> list[str]:
+    """The flags that train the recorded case t5_1_1 in ``model``."""
+    (tmp_path / "case.gin").write_text(record("t5_1_1")["gin"])
+    return ["--gin_file=case.gin", f'--gin.MODEL_DIR="{tmp_path}/model"']
+
+
+@pytest.fixture
+def t5x_checkpoint(tmp_path: Path) -> Path:
+    """A model folder with the checkpoint that T5X wrote at step 8."""
+    shutil.copytree(REFERENCE / "checkpoint_8", tmp_path / "model/checkpoint_8")
+    return tmp_path / "model"
+
+
+def test_goes_on_from_a_checkpoint_that_t5x_wrote(programs: Any, config: list[str], t5x_checkpoint: Path) -> None:
+    """The numbers are T5X's own, from the same checkpoint: one step, with the data from its beginning."""
+    assert programs.run("t5x.train", *config, "--gin.TRAIN_STEPS=9")[0] == 0
+    scalars = programs.call("scalars", folder="model")
+    assert scalars["train"]["loss"] == {"9": pytest.approx(203.37452697753906, rel=1e-4)}
+    assert scalars["training_eval/ref_reverse"]["loss"] == {"9": pytest.approx(337.6026916503906, rel=1e-4)}
+    assert sorted(path.name for path in t5x_checkpoint.glob("checkpoint_*")) == ["checkpoint_8", "checkpoint_9"]
+
+
+def test_an_interrupted_training_ends_as_if_it_had_not_been(programs: Any, config: list[str]) -> None:
+    """It is killed at its seventh step; the position in the data comes from checkpoint_4 too."""
+    flags = [*config, "--gin.utils.SaveCheckpointConfig.save_dataset=True"]
+    programs.die("t5x.train", *flags, at=TRAINER, number=7)
+    with programs.start() as run:
+        assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
+        observed = run.call("observe", model_dir="model", final_step=8)
+    # Restored with SaveCheckpointConfig.dtype, as everything is; T5X, interrupted there, saves a float too.
+    expected = changed(record("t5_1_1"), "float32", "final_state", "state/step", "dtype")
+    assert differences(expected, observed, Tolerance()) == []
+
+
+def test_the_checkpoint_of_another_run_is_restored_if_there_is_none(
+    programs: Any, config: list[str], tmp_path: Path
+) -> None:
+    """With relative_steps, an evaluation before the training, weight metrics and the garbage collected by hand."""
+    (tmp_path / "more.gin").write_text(
+        "from __gin__ import dynamic_registration\n"
+        "import __main__ as train_script\n"
+        "from t5x import trainer\n"
+        "include 'case.gin'\n"
+        "TRAIN_STEPS_RELATIVE = 1\n"
+        "train_script.train.run_eval_before_training = True\n"
+        "train_script.train.gc_period = 4\n"
+        "trainer.Trainer.weight_metrics_computer = @trainer.WeightMetricsComputer()\n"
+    )
+    restore = [
+        f'--gin.utils.RestoreCheckpointConfig.path="{REFERENCE}/checkpoint_8"',
+        '--gin.utils.RestoreCheckpointConfig.mode="specific"',
+    ]
+    assert programs.run("t5x.train", "--gin_file=more.gin", config[1], *restore)[0] == 0
+    scalars = programs.call("scalars", folder="model")
+    assert scalars["train"]["loss"] == {"9": pytest.approx(203.37452697753906, rel=1e-4)}
+    recorded_loss = record("t5_1_1_infer_eval")["scalars"]["training_eval/ref_reverse"]["loss"]["8"]
+    assert scalars["training_eval/ref_reverse"]["loss"] == {
+        "8": pytest.approx(recorded_loss, rel=1e-4),
+        "9": pytest.approx(337.6026916503906, rel=1e-4),
+    }
+    assert "weight_rms/token_embedder/embedding" in scalars["train"]
+    assert "weight_gradient_norm" in scalars["train"]
+    assert (tmp_path / "model/checkpoint_8").is_dir()
+
+
+def test_a_training_that_is_at_its_end_only_says_so(programs: Any, config: list[str], t5x_checkpoint: Path) -> None:
+    status, printed = programs.run("t5x.train", *config, "--alsologtostderr")
+    assert status == 0
+    assert "The checkpoint is at step 8 and total_steps is 8: there is nothing to train." in printed
+    assert [path.name for path in t5x_checkpoint.glob("checkpoint_*")] == ["checkpoint_8"]
+
+
+def test_a_training_that_ends_before_its_checkpoint_fails(
+    programs: Any, config: list[str], t5x_checkpoint: Path
+) -> None:
+    status, printed = programs.run("t5x.train", *config, "--gin.TRAIN_STEPS=4")
+    assert status == 1
+    assert "t5x: error: train.total_steps (4) is less than the step of the checkpoint (8)" in printed
+    assert "Traceback" not in printed
+    assert not (t5x_checkpoint / "train").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--gin.utils.SaveCheckpointConfig.period=6"],
+            "t5x: error: SaveCheckpointConfig.period (6) must be a multiple of the shortest period, train.eval_period "
+            "(4): set SaveCheckpointConfig.period to 8, or the two to the same number",
+        ),
+        (
+            ['--gin.MODEL_DIR="model"'],
+            "t5x: error: train.model_dir ('model') must be an absolute path, because checkpoints are saved in it: "
+            "set MODEL_DIR to '",
+        ),
+        (
+            ["--gin.train.actions={'TRAINING': []}"],
+            "t5x: error: train.actions has TRAINING, but its keys must be among TRAIN, TRAIN_EVAL, INFER_EVAL",
+        ),
+    ],
+)
+def test_values_that_cannot_work_together_end_the_program_before_it_writes(
+    programs: Any, config: list[str], tmp_path: Path, flags: list[str], message: str
+) -> None:
+    status, printed = programs.run("t5x.train", *config, *flags)
+    assert status == 1
+    assert message in printed
+    assert "Traceback" not in printed
+    assert not (tmp_path / "model").exists()
