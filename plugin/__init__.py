@@ -29,6 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and this run's session object; declared runs join what pytest collects."""
     marks.register(config)
     session = config.stash[SESSION] = HarnessSession(config)
+    session.check()
     collection.add_declared_runs(config, session)
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs

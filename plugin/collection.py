@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from t5x_harness.spec import Location
 
 from . import marks
-from .gin_items import DeclaredRuns, GinFile
+from .gin_items import DeclaredRuns, GinFile, NoRun
 from .session import SESSION, HarnessSession
 
 _PYPROJECT = "pyproject.toml"
@@ -29,11 +30,7 @@ def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A collector for a run config or for declared runs; None for every other file.
-
-    Raises:
-      pytest.Collector.CollectError: the command line names a gin file that is no run config.
-    """
+    """A collector for a run config or for declared runs; None for every other file."""
     if path.suffix == ".gin":
         return _collect_gin(path, parent)
     if path.name == _PYPROJECT and path.parent == parent.config.rootpath:
@@ -41,19 +38,19 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
     return None
 
 
-def _collect_gin(path: Path, parent: pytest.Collector) -> GinFile | None:
+def _collect_gin(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     session = parent.config.stash[SESSION]
     named = _named_on_command_line(path, parent.config)
     if not named and not _wanted(path, parent.config, session):
         return None
-    from t5x_harness.lint.classify import classify
+    from t5x_harness.lint.classify import Kind, classify
 
     spec = session.spec([str(path)])
     verdict = classify(spec, t5x_parent=session.runtime.location)
-    if verdict.mode is None:
-        if named:
-            raise pytest.Collector.CollectError(verdict.reason)
-        return None
+    if verdict.kind is Kind.FRAGMENT:
+        return NoRun.of(parent, path, verdict.reason) if named else None
+    if verdict.kind is Kind.BROKEN and not named:
+        return None  # a fragment, for all that can be seen
     return GinFile.of(parent, path, session.spec([str(path)], mode=verdict.mode), verdict.location)
 
 
@@ -61,14 +58,14 @@ def _collect_declared(path: Path, parent: pytest.Collector) -> DeclaredRuns | No
     session = parent.config.stash[SESSION]
     if not session.project.runs:
         return None
-    from t5x_harness.lint.classify import classify
+    from t5x_harness.lint.classify import Kind, classify
 
     runs = []
     for declared in session.project.runs:
         spec = session.spec(**declared.overrides(session.project, session.options.bindings, session.slice_name))
         verdict = classify(spec, t5x_parent=session.runtime.location)
-        if verdict.mode is None:
-            raise pytest.Collector.CollectError(f"{path}:{declared.line}: run {declared.name!r}: {verdict.reason}")
+        if verdict.kind is Kind.RUN_CONFIG and spec.mode is None:
+            spec = dataclasses.replace(spec, mode=verdict.mode)
         runs.append((declared.name, spec, Location(str(path), declared.line)))
     node: DeclaredRuns = DeclaredRuns.from_parent(parent, path=path)
     node.runs = tuple(runs)

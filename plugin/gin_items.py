@@ -41,6 +41,30 @@ class GinFile(pytest.File):
         return stage_items(self, self.spec, self.start)
 
 
+class NoRun(pytest.File):
+    """A gin file that the command line names, though it is there only to be included."""
+
+    reason: str
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path, reason: str) -> NoRun:
+        """A collector that fails for a reason, such as ``model.gin is no run config: it binds none of ...``."""
+        node: NoRun = cls.from_parent(parent, path=path)
+        node.reason = reason.replace(str(path), os.path.relpath(path, parent.config.invocation_params.dir))
+        return node
+
+    def collect(self) -> Iterable[StageItem]:
+        """Gives the reason.
+
+        Raises:
+          pytest.Collector.CollectError: always.
+        """
+        raise self.CollectError(
+            f"{self.reason}\n    fix: name the config that includes it; or declare a run of several files, "
+            "[[tool.t5x_harness.runs]] in pyproject.toml"
+        )
+
+
 class DeclaredRuns(pytest.File):
     """The ``[[tool.t5x_harness.runs]]`` of a pyproject.toml."""
 

@@ -43,6 +43,17 @@ class HarnessSession:
         self._folder: Path | None = None
         self._kept: list[Path] = []
 
+    def check(self) -> None:
+        """Checks what the options and pyproject.toml say before pytest collects anything.
+
+        Raises:
+          pytest.UsageError: something is wrong with it.
+        """
+        if self.options.slice or self.project.slice:
+            _ = self.slice_name
+        if self.options.runtime == "installed":
+            _ = self.runtime
+
     @property
     def project(self) -> ProjectConfig:
         """``[tool.t5x_harness]`` of the root folder's pyproject.toml; read once.
