@@ -14,6 +14,7 @@ from types import ModuleType
 
 from t5x_harness import __version__
 from t5x_harness.arguments import UsageError, add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.model_dirs import ModelDirError
 from t5x_harness.project import ProjectError
 from t5x_harness.report.report import Report
 from t5x_harness.spec import RunResult, RunSpec, Stage
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run: Callable[[argparse.Namespace], int] = module.run
             return run(parsed)
         return _lint(parsed) if parsed.command == "lint" else _run(parsed)
-    except (UsageError, ProjectError) as error:
+    except (UsageError, ProjectError, ModelDirError) as error:
         return _usage(str(error))
     except SystemExit as stop:  # argparse has said why
         return stop.code if isinstance(stop.code, int) else USAGE
@@ -149,7 +150,10 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"a time limit is a positive number of seconds, not {text}")
     return seconds
@@ -159,10 +163,11 @@ def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
     """The runs, with everything checked that makes no sense to start with.
 
     Raises:
-      UsageError: nothing to run, a file that is not there, no such slice, a folder that cannot be written.
+      UsageError: nothing to run, a file that is not there, no such slice, no such runtime.
+      ModelDirError: a run cannot have the folder that it asks for.
       ProjectError: pyproject.toml has a mistake in it.
     """
-    from t5x_harness.pipeline import ensure_model_dirs
+    from t5x_harness.model_dirs import ensure_model_dirs
     from t5x_harness.slices import SliceError, get_slice
     from t5x_harness.t5x_runtime import RuntimeChoiceError
 
@@ -173,10 +178,6 @@ def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
         _require_files(specs)
         ensure_model_dirs(specs)
     except (SliceError, RuntimeChoiceError) as error:
-        raise UsageError(str(error)) from None
-    except (ValueError, OSError) as error:
-        if isinstance(error, UsageError | ProjectError):
-            raise
         raise UsageError(str(error)) from None
     return specs
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
+from t5x_harness.model_dirs import claim_model_dir, ensure_model_dirs
 from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from t5x_harness.t5x_runtime import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["Pipeline", "RunOptions", "ensure_model_dirs", "run_specs", "stages_of", "worker_for"]
+__all__ = ["Pipeline", "RunOptions", "run_specs", "stages_of", "worker_for"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
@@ -202,31 +203,6 @@ class RunOptions:
     in_process: bool = False
 
 
-def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
-    """Checks that every ``model_dir`` can be written, by one run only, before anything is started.
-
-    Raises:
-      ValueError: two runs name one folder.
-      OSError: a folder cannot be written.
-    """
-    taken: dict[Path, RunSpec] = {}
-    for spec in specs:
-        if spec.model_dir is None or "://" in spec.model_dir:
-            continue
-        folder = Path(spec.cwd, spec.model_dir).resolve()
-        if folder in taken:
-            raise ValueError(
-                f"{taken[folder].name} and {spec.name} would both write into {spec.model_dir}: "
-                "give each run its own --model_dir, or leave it out"
-            )
-        taken[folder] = spec
-        existing = next(p for p in (folder, *folder.parents) if p.exists())
-        if not existing.is_dir():
-            raise NotADirectoryError(f"--model_dir {spec.model_dir}: {existing} is a file")
-        if not os.access(existing, os.W_OK | os.X_OK):
-            raise PermissionError(f"--model_dir {spec.model_dir}: no permission to write into {existing}")
-
-
 def run_specs(
     specs: Sequence[RunSpec],
     options: RunOptions,
@@ -243,7 +219,7 @@ def run_specs(
       on_progress: makes the receiver of a run's progress events.
 
     Raises:
-      ValueError, OSError: see :func:`ensure_model_dirs`; nothing was started.
+      ModelDirError: a run cannot have its folder; it was not started, and if that could be seen before, none was.
       RuntimeError: a run asks for an installed T5X and there is none.
     """
     ensure_model_dirs(specs)
@@ -260,14 +236,17 @@ def run_specs(
                     worker.warm()
             workspace = options.workspace / f"{number:02d}-{spec.name}"
             workspace.mkdir(parents=True, exist_ok=True)
-            with Pipeline(
-                spec,
-                zygote=workers[spec.runtime],
-                workspace=workspace,
-                timeout=options.timeout,
-                on_progress=on_progress(spec) if on_progress is not None else None,
-                t5x_parent=runtime.location,
-            ) as pipeline:
+            with (
+                claim_model_dir(spec),
+                Pipeline(
+                    spec,
+                    zygote=workers[spec.runtime],
+                    workspace=workspace,
+                    timeout=options.timeout,
+                    on_progress=on_progress(spec) if on_progress is not None else None,
+                    t5x_parent=runtime.location,
+                ) as pipeline,
+            ):
                 for stage in pipeline.stages:
                     pipeline.stage(stage)
                     if stage is options.until:

@@ -107,7 +107,7 @@ def test_wrong_usage_is_one_line_and_2(
 def test_a_folder_that_cannot_be_written_is_refused_first(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("t5x_harness.pipeline.os.access", lambda path, mode: False)  # root may write anywhere
+    monkeypatch.setattr("t5x_harness.model_dirs.os.access", lambda path, mode: False)  # root may write anywhere
     assert main(["run", "run.gin", "--model_dir=out", EMBEDDED]) == 2
     assert f"--model_dir out: no permission to write into {folder}" in capsys.readouterr().err
     assert not (folder / "out").exists()

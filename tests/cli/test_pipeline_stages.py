@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from t5x_harness import pipeline as pipelines
-from t5x_harness.pipeline import Pipeline, RunOptions, ensure_model_dirs, run_specs, stages_of
+from t5x_harness.model_dirs import ensure_model_dirs
+from t5x_harness.pipeline import Pipeline, RunOptions, run_specs, stages_of
 from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.workers.errors import RunDied
 

@@ -1,0 +1,114 @@
+"""The folders that runs keep their output in, ``--model_dir``: each belongs to one run, at a time and ever after.
+
+T5X goes on from whatever checkpoint it finds in its folder.  A shrunken run must neither do that nor write into the
+folder of a real one, so a folder with anything in it is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from t5x_harness.spec import RunSpec
+
+__all__ = ["ModelDirError", "claim_model_dir", "ensure_model_dirs"]
+
+_SHOWN = 2
+
+
+class ModelDirError(ValueError):
+    """A run cannot have the folder that it asks for; the message names both and the mend."""
+
+
+def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
+    """Checks that every ``model_dir`` can be written, by one run only, before anything is started.
+
+    Raises:
+      ModelDirError: two runs name one folder, or a folder cannot be written or holds something.
+    """
+    taken: dict[Path, RunSpec] = {}
+    for spec in specs:
+        folder = _folder(spec)
+        if folder is None:
+            continue
+        if folder in taken:
+            raise ModelDirError(
+                f"{taken[folder].name} and {spec.name} would both write into {spec.model_dir}: "
+                "give each run its own --model_dir, or leave it out"
+            )
+        taken[folder] = spec
+        existing = next(p for p in (folder, *folder.parents) if p.exists())
+        if not existing.is_dir():
+            raise ModelDirError(f"--model_dir {spec.model_dir}: {existing} is a file; name a folder")
+        if not os.access(existing, os.W_OK | os.X_OK):
+            raise ModelDirError(
+                f"--model_dir {spec.model_dir}: no permission to write into {existing}; name another folder"
+            )
+        if existing == folder:
+            _refuse_used(folder, spec)
+
+
+@contextlib.contextmanager
+def claim_model_dir(spec: RunSpec) -> Iterator[None]:
+    """Makes a run's ``model_dir`` and keeps other runs, of other processes too, out of it while it is used.
+
+    Afterwards the folders that were made are removed again if the run left nothing in them.
+
+    Raises:
+      ModelDirError: the folder cannot be made, is in use, or holds something.
+    """
+    folder = _folder(spec)
+    if folder is None:
+        yield
+        return
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        _remove_empty(made)
+        raise ModelDirError(
+            f"--model_dir {spec.model_dir}: cannot be written: {error.strerror}; name another folder"
+        ) from None
+    try:
+        try:
+            # On the folder itself: it leaves no file behind and ends with this process, however that ends.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ModelDirError(
+                f"--model_dir {spec.model_dir}: another run is writing into it; give each run its own"
+            ) from None
+        _refuse_used(folder, spec)
+        yield
+    finally:
+        os.close(handle)
+        _remove_empty(made)
+
+
+def _folder(spec: RunSpec) -> Path | None:
+    """The local folder that a run asks for; None for none, and for a bucket."""
+    if spec.model_dir is None or "://" in spec.model_dir:
+        return None
+    return Path(spec.cwd, spec.model_dir).resolve()
+
+
+def _refuse_used(folder: Path, spec: RunSpec) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    if names:
+        left = len(names) - _SHOWN
+        listed = ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+        raise ModelDirError(
+            f"--model_dir {spec.model_dir}: it already holds {listed}; name a new folder for each run, or empty it"
+        )
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Removes folders, innermost first, up to the first that holds something."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
