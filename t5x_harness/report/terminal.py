@@ -71,7 +71,7 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
 
 def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
     """One finding: place, code and message; the include chain; the mend."""
-    place = f"{finding.location}: " if finding.location else ""
+    place = f"{finding.location or finding.binding}: " if finding.location or finding.binding else ""
     severity = style.tone(_TONES[finding.severity], finding.severity.value)
     head = wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")
     head[0] = head[0].replace(f"{finding.severity} {finding.code}", f"{severity} {style.bold(finding.code)}", 1)
@@ -112,6 +112,9 @@ def _change(change: Change) -> str:
 
 
 def _log(stage: StageResult) -> Iterator[str]:
+    """The end of the log, unless the findings explain the failure: then it only holds the talk of libraries."""
+    if stage.errors and not any(f.code.startswith("RUN") for f in stage.errors):
+        return
     tail = stage.log_tail.rstrip().splitlines()[-_LOG_LINES:]
     if tail:
         yield f"the last {len(tail)} lines of the log of {stage.stage}:" if len(tail) > 1 else "the log's last line:"

@@ -210,7 +210,7 @@ def test_periods_are_only_held_against_the_smallest(folder: Folder) -> None:
     ("target", "files", "fix"),
     [
         ("models/tiny.gin", {"models/tinny.gin": ""}, "did you mean models/tinny.gin?"),
-        ("nowhere.gin", {}, "check the name, or add the folder that it is relative to with --gin_search_paths"),
+        ("nowhere.gin", {}, "check the name, or put the folder that it is relative to on the search paths"),
         ("t5x/configs/runs/pretrian.gin", {},
          "did you mean 't5x/configs/runs/pretrain.gin'? Or install T5X from its git repository if the file is one that "
          "the embedded runtime does not have"),

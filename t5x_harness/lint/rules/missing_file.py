@@ -59,7 +59,7 @@ def _mend(context: Context, problem: Problem) -> str:
         near = closest(os.path.basename(target), _gin_files(cwd / searched / os.path.dirname(target), ""))
         if near:
             return f"did you mean {os.path.join(os.path.dirname(target), near)}?"
-    return "check the name, or add the folder that it is relative to with --gin_search_paths"
+    return "check the name, or put the folder that it is relative to on the search paths"
 
 
 def _gin_files(folder: Path, below: str) -> list[str]:
