@@ -135,7 +135,7 @@ class Trainer(BaseTrainer):
             )
 
         state_axes = self._train_state_axes
-        return self._partitioner.partition(  # type: ignore[no-any-return]
+        return self._partitioner.partition(
             train_step,
             in_axis_resources=(state_axes, data_spec),
             out_axis_resources=(state_axes, None),
@@ -147,7 +147,7 @@ class Trainer(BaseTrainer):
         def one_eval_step(train_state: Any, batch: Any) -> MetricMapType:
             return eval_step(self._model, train_state, batch)
 
-        return self._partitioner.partition(  # type: ignore[no-any-return]
+        return self._partitioner.partition(
             one_eval_step,
             in_axis_resources=(self._train_state_axes, self._partitioner.data_partition_spec),
             out_axis_resources=None,

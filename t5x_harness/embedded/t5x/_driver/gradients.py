@@ -133,4 +133,4 @@ def eval_step(model: Any, train_state: Any, batch: Any) -> MetricMapType:
     """Returns the metrics of ``model.eval_fn`` on one batch; its third argument are Flax mutables, if there are any."""
     mutables = (train_state.flax_mutables,) if train_state.flax_mutables else ()
     _, metrics = model.eval_fn(train_state.params, batch, *mutables)
-    return metrics  # type: ignore[no-any-return]
+    return metrics

@@ -56,12 +56,12 @@ class InferenceEvaluator:
     @property
     def model_feature_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Shape of one example by feature, as the model gets it."""
-        return self._evaluator.model_feature_shapes  # type: ignore[no-any-return]
+        return self._evaluator.model_feature_shapes
 
     @property
     def eval_tasks(self) -> Sequence[seqio.Task]:
         """The tasks that have metrics and the split."""
-        return self._evaluator.eval_tasks  # type: ignore[no-any-return]
+        return self._evaluator.eval_tasks
 
     def close(self) -> None:
         """Finishes writing the metrics."""

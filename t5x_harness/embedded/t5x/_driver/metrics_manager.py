@@ -49,7 +49,7 @@ class Stopwatch:
             _wait_for(arrays)
             return now()
 
-        return read()  # type: ignore[no-any-return]
+        return read()
 
     def start(self, block_on: Any = ()) -> None:
         """Starts as soon as ``block_on`` (a pytree of arrays) is computed."""
@@ -65,7 +65,7 @@ class Stopwatch:
             raise ValueError("a stopwatch was stopped that had not been started: call start_duration_timer() first")
         started, self._started = self._started, None
         stopped = self._reading(block_on)
-        return self._worker(lambda: stopped.result() - started.result())()  # type: ignore[no-any-return]
+        return self._worker(lambda: stopped.result() - started.result())()
 
     def close(self) -> None:
         """Waits for the readings that are still asked for."""
@@ -155,7 +155,7 @@ class MetricsManager:
                 metric_writers.write_values(self.summary_writer, step, summary)
             return summary
 
-        return summarize()  # type: ignore[no-any-return]
+        return summarize()
 
     def flush(self) -> None:
         """Waits until everything asked for so far is on disk; raises what went wrong in the background."""

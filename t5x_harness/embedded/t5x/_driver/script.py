@@ -131,4 +131,4 @@ def build_fiddle(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns ``function`` configured by the Fiddle flags."""
     import fiddle  # only installed where it is used
 
-    return fiddle.build(config_utils.config_with_fiddle(function))  # type: ignore[no-any-return]
+    return fiddle.build(config_utils.config_with_fiddle(function))

@@ -19,7 +19,7 @@ from t5x._driver.train_setup import Inputs
 
 def as_iterator(dataset: Any) -> Iterator[Any]:
     """Returns what ``BaseTrainer.eval`` iterates over: numpy batches of a ``tf.data`` dataset, or what it is given."""
-    return dataset.as_numpy_iterator() if isinstance(dataset, tf.data.Dataset) else dataset  # type: ignore[no-any-return]
+    return dataset.as_numpy_iterator() if isinstance(dataset, tf.data.Dataset) else dataset
 
 
 @dataclasses.dataclass(frozen=True)

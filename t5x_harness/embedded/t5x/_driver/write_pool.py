@@ -30,7 +30,7 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         for future in ended:
             future.result()
 
-    def submit(self, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:  # type: ignore[override]
+    def submit(self, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
         """Schedules a call, and raises what went wrong in earlier ones."""
         future = super().submit(*args, **kwargs)
         self._unchecked.append(future)
@@ -42,4 +42,4 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         try:
             self.check_for_exceptions(wait=wait)
         finally:
-            super().shutdown(*args, wait=wait, **kwargs)
+            super().shutdown(*args, wait=wait, **kwargs)  # type: ignore[misc]
