@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.devices import force_cpu_devices
+from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
 from t5x_harness.execute.compile_options import compile_cheaply
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
@@ -44,6 +45,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     compile_cheaply()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
+    write_small_arrays_whole()
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
 
 
