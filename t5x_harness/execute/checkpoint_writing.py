@@ -1,8 +1,8 @@
 """Keeps orbax from cutting arrays of a few numbers into a slice for each device.
 
-Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes; for a shrunken model it means
-hundreds of compiled programs that each slice a few bytes. Arrays of at least :data:`SMALLEST_SLICE` bytes a device are
-written as on a TPU.
+Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes; for a shrunken model it
+means hundreds of compiled programs that each slice a few bytes. Arrays of at least :data:`SMALLEST_SLICE` bytes a
+device are written as on a TPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALLEST_SLICE = 2**20
 
 
 def write_small_arrays_whole() -> None:
-    """Sets the threshold of orbax's handler of ``jax.Array`` in this process; files and their contents stay the same."""
+    """Sets the threshold of orbax's handler of ``jax.Array`` in this process; what is restored stays the same."""
     current = ocp.type_handlers.get_type_handler(jax.Array)
     handler = ocp.type_handlers.ArrayHandler(
         min_slice_bytes_for_replica_parallel=SMALLEST_SLICE,
