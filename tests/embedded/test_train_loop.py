@@ -142,6 +142,16 @@ def test_an_action_stops_the_training_within_an_epoch_with_a_checkpoint() -> Non
     assert seen == [("TRAIN", {"train": {"loss": 1.0}})] * 3
 
 
+def test_an_action_that_stops_the_last_epoch_fails_as_it_does_in_t5x() -> None:
+    notes = Notes()
+    last = loop(notes, Schedule(0, 8, Periods(save=4), stats_period=1), act=lambda *_: notes.train_state.step == 6)
+    with pytest.raises(
+        ConfigError, match=r"stopped the training at step 6, in its last epoch\. The checkpoint is saved"
+    ):
+        last.run()
+    assert notes.saved == [0, 4, 6]
+
+
 def test_an_action_after_an_evaluation_stops_the_training_before_the_next_epoch() -> None:
     notes = Notes()
     stopped = loop(notes, Schedule(0, 8, Periods(evaluate=4)), act=lambda mode, metrics: mode == "INFER_EVAL")
@@ -175,7 +185,5 @@ def test_a_dataset_without_a_single_batch_is_told_with_the_batch_size() -> None:
     def empty() -> None:
         raise StopIteration
 
-    with pytest.raises(
-        ConfigError, match=r"not one batch of train_dataset_cfg\.batch_size \(64\) examples: is the split"
-    ):
+    with pytest.raises(ConfigError, match=r"not one batch of train_dataset_cfg\.batch_size \(64\) examples"):
         loop(Notes(), Schedule(0, 6, Periods()), first_batch=SimpleNamespace(result=empty)).run()

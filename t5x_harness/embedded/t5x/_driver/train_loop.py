@@ -46,10 +46,10 @@ class Saver:
         return self.use_orbax and self.manager is not None and step in self.manager.all_steps()
 
     def save(self, train_state: Any, why: str) -> None:
-        """Saves in the background, unless the checkpoint is there; ``why`` is for the log."""
-        step = int(checkpoints.get_local_data(train_state.step))
-        if self.manager is None or self.save_cfg is None or self.has(step):
+        """Saves in the background; ``why`` is for the log."""
+        if self.manager is None or self.save_cfg is None:
             return
+        step = int(checkpoints.get_local_data(train_state.step))
         logging.info("Saving the checkpoint of step %d: %s.", step, why)
         self.manager.save(train_state, self.save_cfg.state_transformation_fns)
 
@@ -142,7 +142,7 @@ class TrainLoop:
         if self.evaluate_first:
             self.evaluation.with_training_metrics(compile_first=True)
             self.evaluation.with_inference(self.step)
-        if self.saver.on:
+        if self.saver.on and not self.saver.has(self.step):
             self.saver.save(self.trainer.train_state, "where the training begins")
         if self.schedule.nothing_to_do:
             logging.warning(
@@ -213,6 +213,12 @@ class TrainLoop:
             self.evaluation.with_inference(self.step)
 
     def _save_and_time(self) -> None:
+        if self.saver.has(self.step):
+            raise ConfigError(
+                f"a TRAIN action of train.actions stopped the training at step {self.step}, in its last epoch. The "
+                "checkpoint is saved, but T5X saves it a second time there and fails, so this fails too: let the "
+                "action follow TRAIN_EVAL instead"
+            )
         self.summary.result()  # the last step has ended before the clock starts
         began = time.time()
         self.saver.save(self.trainer.train_state, "it is due")
