@@ -1,0 +1,82 @@
+"""A folder with a config that is right and copies of it with one mistake each, and ways to run them as users do."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.sample_tasks import CONFIGS
+
+GOOD = (CONFIGS / "infer_answer.gin").read_text()
+PARTITIONS = "t5x.partitioning.PjitPartitioner.num_partitions"
+MISTAKES = {
+    "syntax.gin": ("DROPOUT_RATE = 0.0", "DROPOUT_RATE = 0.0.0"),
+    "unknown_configurable.gin": ("utils.DatasetConfig:", "utils.DatasetConfg:"),
+    "unregistered_task.gin": ("'sample_answer'\n", "'sample_anser'\n"),
+    "no_such_split.gin": ("split = 'validation'", "split = 'test'"),
+    "no_such_include.gin": ("models/tiny_pieces.gin", "models/tiny_peaces.gin"),
+    "no_mesh.gin": (
+        "DROPOUT_RATE",
+        "import t5x.partitioning\nt5x.partitioning.PjitPartitioner.num_partitions = 3\nDROPOUT_RATE",
+    ),
+}
+
+
+@pytest.fixture
+def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, which is the working directory, too."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (pytester.path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(pytester.path / "temporary"))
+    shutil.copytree(CONFIGS / "models", pytester.path / "models")
+    (pytester.path / "good.gin").write_text(GOOD)
+    for name, (before, after) in MISTAKES.items():
+        assert GOOD.count(before) == 1
+        (pytester.path / name).write_text(GOOD.replace(before, after))
+    return pytester.path
+
+
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.RunResult]:
+    """Runs pytest in the folder; checks that no traceback is shown and nothing is left in the folder."""
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return _checked(
+            folder,
+            lambda: pytester.runpytest_subprocess("-p", "no:cacheprovider", "--t5x-runtime=embedded", *arguments),
+        )
+
+    return run
+
+
+@pytest.fixture
+def run_command(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.RunResult]:
+    """Runs ``t5x-harness`` in the folder, with the same checks."""
+    program = "import sys; from t5x_harness.cli import main; sys.exit(main())"
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return _checked(
+            folder, lambda: pytester.run(sys.executable, "-c", program, *arguments, "--t5x-runtime=embedded")
+        )
+
+    return run
+
+
+def _checked(folder: Path, run: Callable[[], pytest.RunResult]) -> pytest.RunResult:
+    before = _names(folder)
+    result = run()
+    for text in (result.stdout, result.stderr):
+        text.no_fnmatch_line("*Traceback*")
+        text.no_fnmatch_line("*INTERNALERROR*")
+    assert _names(folder) == before
+    return result
+
+
+def _names(folder: Path) -> list[str]:
+    """What lies in the folder, aside from what pytester, pytest's tmp_path and Keras (in its home) keep there."""
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    return sorted(n for n in names if not n.startswith(("runpytest-", "temporary/", ".keras", "stdout", "stderr")))
