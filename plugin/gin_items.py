@@ -128,7 +128,8 @@ class StageItem(pytest.Item):
         cause = session.failed_before(self.spec, result)
         if cause is not None:
             if any(getattr(i, "spec", None) == self.spec and i.name == cause.stage for i in self.session.items):
-                pytest.skip(f"not run: {cause.stage} failed")
+                # As pytest's own marks do: a skip belongs to the item's line, not to this one.
+                raise pytest.skip.Exception(f"not run: {cause.stage} failed", _use_item_location=True)
             raise StageFailed(cause)
         if result.outcome is not Outcome.PASSED:
             raise StageFailed(result)

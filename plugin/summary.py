@@ -46,5 +46,9 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
     report = Report(results)
     text = render(report, width=width, color=color) if reporter.verbosity > 0 else None
     reporter.write(text or render_brief(report, width=width, color=color))
-    for folder in session.kept:
-        reporter.write_line(f"log and output of the failed run are kept in {folder}")
+    kept = session.kept
+    if len(kept) == 1:
+        reporter.write_line(f"log and output of the failed run are kept in {kept[0]}")
+    else:
+        for parent in dict.fromkeys(folder.parent for folder in kept):
+            reporter.write_line(f"logs and outputs of the failed runs are kept in {parent}")

@@ -34,7 +34,11 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
     ):
         lines += finding_lines(finding, width=width, style=style)
     made_up = _by_text((row.name, row.result.standins) for row in report.rows)
-    not_checked = _by_text((row.name, row.not_checked) for row in report.rows)
+    # The table shows which stages were not run.
+    run = [
+        (row.name, stage) for row in report.rows for stage in row.result.stages if stage.outcome is not Outcome.NOT_RUN
+    ]
+    not_checked = _by_text((name, stage.not_checked) for name, stage in run)
     sections = [
         *_changes(report, width),
         *_listed("made up, as it cannot be reached here", made_up, len(report.rows), width),
