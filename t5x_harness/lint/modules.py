@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import t5x_harness
+
 __all__ = ["FoundModule", "ModuleFinder"]
 
 
@@ -70,6 +72,9 @@ class ModuleFinder:
             )
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
+        if name == t5x_harness.__name__:
+            # Runs are made by this process's harness, whatever lies on their path: in a checkout, half a package does.
+            return FoundModule(Path(t5x_harness.__file__), tuple(Path(p) for p in t5x_harness.__path__))
         if name == "t5x" and self._t5x_parent is not None:
             return _look_in((self._t5x_parent,), name)
         return self._top_level(name)
