@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> No
     """With what the scalars of the records leave out: the time that each step took, and the config."""
     observed = train_case(programs, tmp_path, "t5_1_1_infer_eval")
     assert differences(record("t5_1_1_infer_eval"), observed, Tolerance()) == []
-    config = (tmp_path / "model/config.gin").read_text().replace(f"'{tmp_path}/model'", "'model'")
-    assert config == (REFERENCE / "config.gin").read_text()
+    config = (tmp_path / "model/config.gin").read_text()
+    assert f"'{tmp_path}/model'" in config
+    assert re.sub(r"(?<=MODEL_DIR = )[^']*'[^']*'", "'model'", config) == (REFERENCE / "config.gin").read_text()
     measured = {
         folder: {tag: list(steps) for tag, steps in tags.items() if tag.startswith("timing/")}
         for folder, tags in observed["scalars"].items()
