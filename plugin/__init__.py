@@ -71,9 +71,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.config.stash[SESSION].leave(item, nextitem)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuses ``slice`` markers that name no slice, before anything runs."""
-    marks.check_slices(items)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fails a test whose ``slice`` marker names no slice."""
+    marks.check_slice(item)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

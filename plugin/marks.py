@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 SMOKE = "smoke"
@@ -48,34 +46,32 @@ def selects_only(expression: str, mark: str) -> bool:
     return compiled.evaluate(lambda name, **_: name == mark) and not compiled.evaluate(lambda name, **_: False)
 
 
-def check_slices(items: Iterable[pytest.Item]) -> None:
-    """Checks the ``slice`` markers of all tests.
+def check_slice(item: pytest.Item) -> None:
+    """Fails a test, without a traceback, whose ``slice`` marker is not one name of a slice."""
+    name = slice_name(item)
+    if name is not None and (problem := slice_problem(name)):
+        pytest.fail(f"@pytest.mark.slice: {problem}", pytrace=False)
 
-    Raises:
-      pytest.UsageError: the arguments of one are not one name, or there is no such slice.
-    """
-    for item in items:
-        name = slice_name(item)
-        if name is not None:
-            from t5x_harness.slices import SliceError, get_slice
 
-            try:
-                get_slice(name)
-            except SliceError as error:
-                raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.slice: {error}") from None
+def slice_problem(name: str) -> str | None:
+    """What is wrong with the name of a slice; None for one that exists."""
+    from t5x_harness.slices import SliceError, get_slice
+
+    try:
+        get_slice(name)
+    except SliceError as error:
+        return str(error)
+    return None
 
 
 def slice_name(item: pytest.Item) -> str | None:
-    """The slice that the closest ``slice`` marker names.
-
-    Raises:
-      pytest.UsageError: the marker's arguments are not one name.
-    """
+    """The slice that the closest ``slice`` marker names; fails the test if its arguments are not one name."""
     mark = item.get_closest_marker("slice")
     if mark is None:
         return None
     values = [*mark.args, *mark.kwargs.values()]
     if len(values) != 1 or not isinstance(values[0], str) or set(mark.kwargs) - {"name"}:
         given = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
-        raise pytest.UsageError(f"{item.nodeid}: use @pytest.mark.slice('v3-8'), one slice by name; not slice({given})")
-    return values[0]
+        pytest.fail(f"use @pytest.mark.slice('v3-8'), one slice by name; not slice({given})", pytrace=False)
+    name: str = values[0]
+    return name

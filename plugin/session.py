@@ -13,6 +13,7 @@ import pytest
 
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
+from . import marks
 from .options import Options
 from .progress import TerminalProgress
 
@@ -93,13 +94,9 @@ class HarnessSession:
         Raises:
           pytest.UsageError: there is no such slice.
         """
-        from t5x_harness.slices import SliceError, get_slice
-
         name = self.options.slice or self.project.slice or DEFAULT_SLICE
-        try:
-            get_slice(name)
-        except SliceError as error:
-            raise pytest.UsageError(f"slice {error}") from None
+        if problem := marks.slice_problem(name):
+            raise pytest.UsageError(f"slice {problem}")
         return name
 
     def spec(self, gin_files: Sequence[str], **overrides: object) -> RunSpec:

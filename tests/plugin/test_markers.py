@@ -19,22 +19,22 @@ def test_a_smoke_test_that_exercised_nothing_fails(pytester: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*test_hollow is marked smoke but exercised nothing: no step was trained*"])
 
 
-def test_a_slice_marker_with_two_names_is_a_usage_error(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        "import pytest\n\n@pytest.mark.slice('v3-8', 'v3-32')\ndef test_it(t5x_run):\n    t5x_run('config.gin')\n"
-    )
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("'v3-8', 'v3-32'", "use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"),
+        ("size=8", "use @pytest.mark.slice('v3-8'), one slice by name; not slice(size=8)"),
+        ("'v3-9'", "@pytest.mark.slice: 'v3-9' is no TPU slice: nearest names: v3-8, v3-32, v3-64; or give *"),
+    ],
+)
+def test_a_slice_marker_that_names_no_slice_fails_its_test(
+    pytester: pytest.Pytester, arguments: str, message: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n\n@pytest.mark.slice({arguments})\ndef test_it():\n    pass\n")
     result = pytester.runpytest_subprocess()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: *::test_it: use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"]
-    )
-
-
-def test_a_slice_marker_without_a_slice_is_a_usage_error(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("import pytest\n\n@pytest.mark.slice('v3-9')\ndef test_it():\n    pass\n")
-    result = pytester.runpytest_subprocess()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *::test_it: @pytest.mark.slice: 'v3-9' is no TPU slice: nearest names: v3-8*"])
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*Traceback*")
 
 
 @pytest.mark.parametrize(
