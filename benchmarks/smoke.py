@@ -41,7 +41,7 @@ def call(command: Sequence[str], cache: Path, folder: Path) -> float:
     """Wall seconds of a command, which must succeed."""
     env = dict(os.environ, T5X_HARNESS_CACHE_DIR=str(cache), TF_CPP_MIN_LOG_LEVEL="3")
     start = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
@@ -57,19 +57,39 @@ def smoke(names: Iterable[str], cache: Path) -> float:
 def processes(folder: Path) -> float:
     """Seconds of training, evaluating and inferring by three T5X processes, without a compile cache."""
     checkpoint = folder / "model" / "checkpoint_4"
-    task = (f"--gin.MIXTURE_OR_TASK_NAME='sample_translate'", "--gin.DROPOUT_RATE=0.0")
+    task = ("--gin.MIXTURE_OR_TASK_NAME='sample_translate'", "--gin.DROPOUT_RATE=0.0")
     restore = (f"--gin.CHECKPOINT_PATH='{checkpoint}'", "--gin.utils.DatasetConfig.batch_size=4")
     train = [f"--gin.{binding.replace(' ', '')}" for binding in TRAIN]
     steps = (
-        ("train", FIRST, [f"--gin.MODEL_DIR='{folder / 'model'}'", "--gin.utils.RestoreCheckpointConfig.path=[]", *train]),
-        ("eval", "eval_translate.gin", [f"--gin.EVAL_OUTPUT_DIR='{folder / 'eval'}'", *task, *restore,
-                                        f"--gin.seqio.Evaluator.num_examples={EXAMPLES}"]),
+        (
+            "train",
+            FIRST,
+            [f"--gin.MODEL_DIR='{folder / 'model'}'", "--gin.utils.RestoreCheckpointConfig.path=[]", *train],
+        ),
+        (
+            "eval",
+            "eval_translate.gin",
+            [
+                f"--gin.EVAL_OUTPUT_DIR='{folder / 'eval'}'",
+                *task,
+                *restore,
+                f"--gin.seqio.Evaluator.num_examples={EXAMPLES}",
+            ],
+        ),
         ("infer", "infer_translate.gin", [f"--gin.INFER_OUTPUT_DIR='{folder / 'infer'}'", *task, *restore]),
     )
     harness = [sys.executable, "-m", "t5x_harness.cli", "exec", "--slice", "v3-8", "--"]
     return sum(
         call(
-            [*harness, sys.executable, "-m", f"t5x.{mode}", f"--gin_search_paths={CONFIGS}", f"--gin_file={gin}", *extra],
+            [
+                *harness,
+                sys.executable,
+                "-m",
+                f"t5x.{mode}",
+                f"--gin_search_paths={CONFIGS}",
+                f"--gin_file={gin}",
+                *extra,
+            ],
             Path("off"),
             folder,
         )
@@ -80,7 +100,9 @@ def processes(folder: Path) -> float:
 def plugin_milliseconds() -> float:
     """Milliseconds that importing the plugin takes beyond what pytest has imported already."""
     program = "import pytest, _pytest.config, t5x_harness.plugin"
-    done = subprocess.run([sys.executable, "-X", "importtime", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", program], capture_output=True, text=True, check=True
+    )
     line = next(line for line in done.stderr.splitlines() if re.search(r"\|\s+t5x_harness\.plugin$", line))
     return int(line.split("|")[1]) / 1000
 

@@ -42,4 +42,4 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         try:
             self.check_for_exceptions(wait=wait)
         finally:
-            super().shutdown(*args, wait=wait, **kwargs)  # type: ignore[misc]
+            super().shutdown(*args, wait=wait, **kwargs)

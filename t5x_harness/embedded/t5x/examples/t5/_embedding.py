@@ -89,7 +89,7 @@ def relative_position_buckets(
       int[qlen, klen] bucket numbers. From Raffel et al. 2019, arXiv:1910.10683, section 2.1.
     """
     steps_back = np.arange(qlen, dtype=np.int32)[:, None] - np.arange(klen, dtype=np.int32)
-    first = 0
+    first: int | np.ndarray = 0
     if bidirectional:
         num_buckets //= 2
         first = np.where(steps_back < 0, num_buckets, 0)
