@@ -1,1 +1,1 @@
-"""Gin files that belong to no model family. A package, so that Gin's ``include`` finds them wherever T5X is installed."""
+"""Gin files that belong to no model family. A package, so that Gin's ``include`` finds them in every install."""
