@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,6 @@ class HarnessSession:
         self.config = config
         self.options = Options.of(config)
         self.results: dict[RunSpec, RunResult] = {}
-        self._progress = TerminalProgress(config)
         self._pipelines: dict[RunSpec, Pipeline] = {}
         self._workspaces: dict[RunSpec, Path] = {}
         self._workers: Zygote | InProcess | None = None
@@ -180,8 +180,13 @@ class HarnessSession:
         if self._folder is None:
             # A plugin cannot ask for the fixture tmp_path_factory outside a test; this is where pytest keeps it.
             factory: pytest.TempPathFactory = self.config._tmp_path_factory  # type: ignore[attr-defined]
-            self._folder = factory.mktemp("t5x-harness")
+            self._folder = factory.mktemp("t5x-harness", numbered=False)
         return self._folder
+
+    @functools.cached_property
+    def _progress(self) -> TerminalProgress:
+        """Made at the first run: pytest's terminal reporter comes after the plugins."""
+        return TerminalProgress(self.config)
 
     @property
     def kept(self) -> Sequence[Path]:

@@ -1,0 +1,37 @@
+"""A folder of gin configs for pytest to collect, with the embedded T5X."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.sample_tasks import CONFIGS
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, which is the working directory, too: ``infer.gin``, ``train.gin`` and the fragments they include."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    shutil.copytree(CONFIGS / "models", pytester.path / "models")
+    shutil.copy(CONFIGS / "infer_answer.gin", pytester.path / "infer.gin")
+    shutil.copy(CONFIGS / "finetune_answer.gin", pytester.path / "train.gin")
+    return pytester.path
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, folder: Path) -> Run:
+    """Runs pytest there; whatever comes of it, no traceback of ours may be shown."""
+
+    def call(*arguments: str) -> pytest.RunResult:
+        result = pytester.runpytest_subprocess("--t5x-runtime=embedded", *arguments)
+        for text in (result.stdout, result.stderr):
+            text.no_fnmatch_line("*Traceback*")
+            text.no_fnmatch_line("*INTERNALERROR*")
+        return result
+
+    return call
