@@ -19,7 +19,7 @@ from t5x_harness.project import ProjectError
 from t5x_harness.report.report import Report
 from t5x_harness.spec import RunResult, RunSpec, Stage
 
-__all__ = ["main"]
+__all__ = ["main", "parser_of"]
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = next((a for a in given if not a.startswith("-")), None)
     try:
-        parser, module = _parser(command if command in _SUMMARIES else None)
+        parser, module = parser_of(command if command in _SUMMARIES else None)
         parsed = parser.parse_args(rewrite_gin(given) if command in _RUN_COMMANDS else given)
         if parsed.command is None:
             parser.print_help()
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FOUND
 
 
-def _parser(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
+def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     """The parser, with the arguments of ``command`` only: modules of the others are not imported."""
     parser = argparse.ArgumentParser(
         prog="t5x-harness",

@@ -1,0 +1,132 @@
+"""What README and docs show is run, parsed, read or followed here, so that it stays true."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.arguments import rewrite_gin, specs_of
+from t5x_harness.cli import parser_of
+from t5x_harness.lint import lint
+from t5x_harness.project import load_project
+from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
+
+
+@pytest.fixture(scope="module")
+def readme(repository: Path) -> str:
+    return (repository / "README.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands of all shell blocks, as words; `&&` separates two."""
+    lines = [line for block in blocks(text, "shell") for line in block.splitlines()]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [shlex.split(part) for line in words for part in shlex.join(line).split(" '&&' ")]
+
+
+def test_the_own_test_passes(readme: str, pytester: pytest.Pytester) -> None:
+    (block,) = blocks(readme, "python")
+    name = block.splitlines()[0].removeprefix("# ")
+    assert sum(bool(line.strip()) for line in block.splitlines()[1:]) <= 20
+    (pytester.path / name).write_text(block)
+    result = pytester.runpytest_subprocess("-m", "smoke", "--strict-markers", "--t5x-runtime=embedded", name)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["finetune_classify *ok *ok *ok *ok *ok *ok *"])
+
+
+def test_the_two_commands_are_what_the_ci_runs(readme: str, repository: Path) -> None:
+    (first, *_) = blocks(readme, "shell")
+    shown = commands(f"```shell\n{first}```\n")
+    assert shown == [
+        ["python", "-m", "pip", "install", "tox"],
+        ["tox", "run", "-e", "smoke"],
+        ["tox", "run", "-e", "tests"],
+    ]
+    lines = (repository / ".ci" / "run").read_text().splitlines()
+    run = [[word for word in shlex.split(line, comments=True) if word != "--quiet"] for line in lines]
+    assert [words for words in run if words in shown] == shown
+
+
+def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
+    shown = [words[1:] for words in commands(readme) if words[0] == "t5x-harness"]
+    assert {words[0] for words in shown} == {"lint", "plan", "run", "exec", "doctor"}
+    for words in shown:
+        parser, module = parser_of(words[0])
+        parsed = parser.parse_args(words if module else rewrite_gin(words))
+        if module is None:
+            assert [spec.gin_files for spec in specs_of(parsed, tmp_path)] == [(words[1],)]
+
+
+def test_pytest_options_and_ini_values_exist(readme: str, repository: Path, pytester: pytest.Pytester) -> None:
+    help_text = pytester.runpytest_subprocess("--help").stdout.str()
+    pages = [readme, *(page.read_text() for page in (repository / "docs").glob("*.md"))]
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r"`(--t5x-[\w-]+|t5x_(?:gin_files|bindings|search_paths|slice))", page)
+    }
+    assert len(named) > 3
+    assert [name for name in named if name not in help_text] == []
+
+
+def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path) -> None:
+    (block,) = blocks(readme, "toml")
+    (tmp_path / "pyproject.toml").write_text(block)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "my_finetune.gin").write_text(
+        "include 't5x/configs/runs/finetune.gin'\n"
+        "MIXTURE_OR_TASK_NAME = 'my_task'\n"
+        "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\n"
+        "INITIAL_CHECKPOINT_PATH = 'gs://bucket/t5_1_1_small/checkpoint_1000000'\n"
+        "TRAIN_STEPS = 1_000_000\n"
+    )
+    project = load_project(tmp_path)
+    assert (project.slice, project.gin_files) == ("v3-32", ("configs/runs/*.gin",))
+    assert (project.search_paths, project.python_path) == ((str(tmp_path / "configs"),), (str(tmp_path / "src"),))
+    (run,) = project.runs
+    assert run.name == "small_finetune"
+
+    def result_of(bindings: tuple[str, ...]) -> tuple[Outcome, tuple[Finding, ...]]:
+        spec = RunSpec(
+            run.gin_files, (*bindings, "DROPOUT_RATE = 0.1"), mode=Mode.TRAIN, runtime="embedded", cwd=str(tmp_path)
+        )
+        result = lint(spec)
+        return result.outcome, result.errors
+
+    assert result_of(run.bindings) == (Outcome.PASSED, ())
+    assert result_of(())[0] is Outcome.FAILED  # the binding of the table is what makes it right: CKP02
+
+
+def test_links_lead_somewhere(repository: Path) -> None:
+    pages = [repository / "README.md", *sorted((repository / "docs").glob("*.md"))]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if "://" in target:
+                continue
+            file, _, anchor = target.partition("#")
+            path = page if not file else (page.parent / file).resolve()
+            assert path.is_file(), f"{page.name}: {target}"
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+                assert anchor in {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}
+
+
+def test_every_page_is_linked_from_the_readme(readme: str, repository: Path) -> None:
+    for page in (repository / "docs").glob("*.md"):
+        assert f"docs/{page.name}" in readme
+
+
+def test_the_output_shown_has_the_shape_of_a_report(readme: str) -> None:
+    (block,) = blocks(readme, "console")
+    lines = block.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("run "))
+    assert lines[head].split() == "run mode slice lint resolve plan train eval infer time findings".split()
+    assert lines[head + 1].split()[-10:-3] == ["2", "ok", "ok", "ok", "ok", "ok", "ok"]
+    assert "@@" not in readme
