@@ -1,0 +1,128 @@
+"""``t5x_run``: where its settings come from, and what a test sees of a run that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+BROKEN = "infer.mode = 'generate'"  # lint sees it, so no test here waits for a process
+
+
+def test_settings_come_from_fixtures_the_marker_and_the_call(run: Run, folder: Path) -> None:
+    """The last one wins: configuration, fixture, marker, call."""
+    (folder / "pyproject.toml").write_text(
+        '[tool.t5x_harness]\nslice = "v3-32"\nbindings = ["BATCH_SIZE = 1"]\nsearch_paths = ["first"]\n'
+    )
+    (folder / "conftest.py").write_text(
+        f"""
+import pytest
+
+@pytest.fixture
+def t5x_bindings(request):
+    return ["BATCH_SIZE = 2", {BROKEN!r}]
+
+@pytest.fixture
+def t5x_search_paths():
+    return ["second"]
+"""
+    )
+    (folder / "test_settings.py").write_text(
+        """
+import pytest
+
+def settings(result):
+    spec = result.spec
+    return spec.slice, spec.bindings[:1], spec.bindings[-1], [path.rpartition("/")[2] for path in spec.search_paths]
+
+def test_configuration(t5x_run):
+    slice, first, last, paths = settings(t5x_run("infer.gin", check=False))
+    assert (slice, first, paths) == ("v3-32", ("BATCH_SIZE = 1",), ["second", "first"])
+    assert last.endswith("'generate'")
+
+def test_call(t5x_run):
+    result = t5x_run("infer.gin", slice="v2-8", bindings=["BATCH_SIZE = 3"], search_paths=["third"], check=False)
+    assert settings(result)[0] == "v2-8"
+    assert settings(result)[2:] == ("BATCH_SIZE = 3", ["third", "second", "first"])
+
+@pytest.mark.slice("v4-8")
+def test_marker(t5x_run):
+    assert settings(t5x_run("infer.gin", check=False))[0] == "v4-8"
+    assert settings(t5x_run("infer.gin", slice="v4-16", check=False))[0] == "v4-16"
+
+class TestOverridden:
+    @pytest.fixture
+    def t5x_slice(self):
+        return "v3-64"
+
+    def test_fixture(self, t5x_run):
+        assert settings(t5x_run("infer.gin", check=False))[0] == "v3-64"
+
+    @pytest.mark.slice(name="v4-8")
+    def test_marker(self, t5x_run):
+        assert settings(t5x_run("infer.gin", check=False))[0] == "v4-8"
+"""
+    )
+    result = run("test_settings.py")
+    result.assert_outcomes(passed=5)
+    result.stdout.no_fnmatch_line("*= t5x-harness =*")  # failures that a test expects are not the session's
+
+
+def test_a_failing_run_shows_its_findings_and_no_frame_of_ours(run: Run, folder: Path) -> None:
+    (folder / "test_failing.py").write_text(
+        f"def test_it(t5x_run):\n    t5x_run('infer.gin', bindings=[{BROKEN!r}])\n    assert False, 'not reached'\n"
+    )
+    result = run("test_failing.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*_ test_it _*",
+            "infer: lint failed",
+            "--gin bindings:1: error INF04: infer has no mode 'generate'",
+            "    fix: use predict, score, predict_with_aux",
+            "not run after it: resolve, plan, infer",
+            "run *",
+            "infer *FAILED*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*runs.py*")
+    result.stdout.no_fnmatch_line("*not reached*")
+
+
+def test_a_smoke_test_whose_run_did_nothing_fails(run: Run, folder: Path) -> None:
+    (folder / "empty.gin").write_text("# nothing\n")
+    (folder / "test_hollow.py").write_text(
+        "import pytest\n\n@pytest.mark.smoke\ndef test_it(t5x_run):\n    t5x_run('empty.gin', check=False)\n"
+    )
+    result = run("test_hollow.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["test_it is marked smoke but exercised nothing: *"])
+
+
+def test_a_run_of_some_gin_files_and_a_tiny_task(run: Run, folder: Path) -> None:
+    """Several files are one run, and the task's module is found wherever pytest was started."""
+    (folder / "test_tiny.py").write_text(
+        """
+ROWS = [{"inputs": f"say {word}", "targets": word} for word in ("one", "two", "three", "four")]
+
+def test_it(t5x_run, tiny_task):
+    result = t5x_run(
+        ["models/tiny_pieces.gin", "t5x/configs/runs/infer.gin"],
+        mode="infer",
+        task=tiny_task(ROWS, vocabulary="sentencepiece"),
+        bindings=[
+            "DROPOUT_RATE = 0.0",
+            "CHECKPOINT_PATH = 'gs://bucket/checkpoint_8'",
+            "utils.DatasetConfig.split = 'test'",
+        ],
+        slice="v3:1x1",
+    )
+    assert result.spec.name == "infer"
+    assert dict(result.stage("plan").facts)["mesh"] == "data 2 x model 1"
+    assert [line["inputs"]["targets_pretokenized"] for line in result.predictions] == ["one", "two", "three", "four"]
+"""
+    )
+    run("test_tiny.py").assert_outcomes(passed=1)
