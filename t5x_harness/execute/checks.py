@@ -262,30 +262,48 @@ class Vocabularies(Check):
 
     @staticmethod
     def _ids(run: Resolved, rows: int, key: BindingKey | None, report: StageReport) -> None:
+        """SEQ12 for the largest id without a row; else, as a warning, for the largest vocabulary that has such ids."""
+        ids: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for role, sample in run.sampled():
             for name, feature in sample.task.output_features.items():
-                ids = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
-                size = feature.vocabulary.vocab_size
-                if ids and max(ids) >= rows and feature.dtype.is_integer:
-                    report.find(
-                        "SEQ12",
-                        Severity.ERROR,
-                        f"feature {name} of {sample.task.name} {role.dataset.split} has the id {max(ids)}, and the "
-                        f"embedding has {rows} rows; JAX reads another row without an error",
-                        location=run.config.location(key),
-                        fix=f"set {key.short if key else 'vocab_size'} to at least {max(size or 0, max(ids) + 1)}",
-                        binding=key.short if key else None,
-                    )
-                elif size and size > rows:
-                    report.find(
-                        "SEQ12",
-                        Severity.WARNING,
-                        f"the vocabulary of feature {name} of {sample.task.name} has {size} ids and the embedding "
-                        f"{rows} rows; the sampled examples happen to stay below",
-                        location=run.config.location(key),
-                        fix=f"set {key.short if key else 'vocab_size'} to at least {size}",
-                        binding=key.short if key else None,
-                    )
+                if not feature.dtype.is_integer:
+                    continue
+                where = f"feature {name} of {sample.task.name}"
+                found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
+                ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
+                sizes[where] = feature.vocabulary.vocab_size or 0
+        beyond = {where: largest for where, largest in ids.items() if largest >= rows}
+        larger = {where: size for where, size in sizes.items() if size > rows}
+        name = key.short if key else "vocab_size"
+        if beyond:
+            where = max(beyond, key=beyond.__getitem__)
+            report.find(
+                "SEQ12",
+                Severity.ERROR,
+                f"{where} has the id {beyond[where]}, and the embedding has {rows} rows; JAX reads another row without "
+                f"an error{_more(beyond, 'is', 'are')}",
+                location=run.config.location(key),
+                fix=f"set {name} to at least {max(beyond[where] + 1, *larger.values(), 0)}",
+                binding=key.short if key else None,
+            )
+        elif larger:
+            where = max(larger, key=larger.__getitem__)
+            report.find(
+                "SEQ12",
+                Severity.WARNING,
+                f"the vocabulary of {where} has {larger[where]} ids and the embedding {rows} rows; the sampled "
+                f"examples happen to stay below{_more(larger, 'is', 'are')}",
+                location=run.config.location(key),
+                fix=f"set {name} to at least {larger[where]}",
+                binding=key.short if key else None,
+            )
+
+
+def _more(found: Mapping[str, int], one: str, many: str) -> str:
+    """``; so are 3 more``, or nothing where there is only one."""
+    left = len(found) - 1
+    return f"; so {one if left == 1 else many} {left} more" if left else ""
 
 
 class EndOfSequence(Check):

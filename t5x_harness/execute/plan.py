@@ -129,6 +129,7 @@ def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseExcept
 
 def _batches(run: Resolved, mesh: Mapping[str, int], report: StageReport) -> None:
     data = mesh["data"]
+    bad: dict[tuple[BindingKey | None, int], list[str]] = {}  # datasets that share a macro share its mistake
     for role in run.roles:
         batch = role.dataset.batch_size
         key = role.key(run.config, "batch_size")
@@ -142,18 +143,20 @@ def _batches(run: Resolved, mesh: Mapping[str, int], report: StageReport) -> Non
                 binding=key.short if key else None,
             )
         elif batch % data:
-            near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
-            report.find(
-                "MSH02",
-                Severity.ERROR,
-                f"the batch size of {role.name} is {batch}, and the mesh's data axis has {data} positions: "
-                f"{batch} / {data} leaves {batch % data}",
-                location=run.config.location(key),
-                fix=f"set {key.short if key else 'batch_size'} to {' or '.join(map(str, near))}",
-                binding=key.short if key else None,
-            )
+            bad.setdefault((key, batch), []).append(role.name)
         else:
             report.fact(f"{role.name} batch", f"{batch}, {batch // data} for each data position")
+    for (key, batch), names in bad.items():
+        near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
+        report.find(
+            "MSH02",
+            Severity.ERROR,
+            f"the batch size of {' and '.join(names)} is {batch}, and the mesh's data axis has {data} positions: "
+            f"{batch} / {data} leaves {batch % data}",
+            location=run.config.location(key),
+            fix=f"set {key.short if key else 'batch_size'} to {' or '.join(map(str, near))}",
+            binding=key.short if key else None,
+        )
 
 
 def _microbatches(run: Resolved, report: StageReport) -> None:

@@ -160,7 +160,7 @@ train_eval/utils.DatasetConfig.split = 'valid'
         pytest.param(
             "BATCH_SIZE = 12",
             "MSH02",
-            "the batch size of train is 12, and the mesh's data axis has 8 positions: 12 / 8 leaves 4",
+            "the batch size of train and train_eval is 12, and the mesh's data axis has 8 positions: 12 / 8 leaves 4",
             "set BATCH_SIZE to 8 or 16",
             id="batch-and-mesh",
         ),
