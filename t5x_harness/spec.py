@@ -126,7 +126,8 @@ class Change:
       binding: the full gin name, such as ``network.T5Config.emb_dim``.
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
-      why: what the change is for: ``shrink``, ``standin`` or ``sandbox`` (paths moved into the run's folder).
+      why: what the change is for: ``shrink``, ``standin``, ``sandbox`` (paths moved into the run's folder) or
+        ``repeatable`` (a seed where T5X would take the clock).
     """
 
     binding: str

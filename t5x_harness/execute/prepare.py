@@ -112,6 +112,7 @@ def prepare(full: Resolved, plan: Plan, spec: RunSpec, workspace: Path, report: 
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model))
     if not spec.full_size:
         shrinker.shrink()
+        shrinker.fix_seed()
         report.changes += shrinker.changes
     model = config.build("model") if shrinker.changes else full.model
     roles = roles_of(config)

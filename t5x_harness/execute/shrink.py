@@ -30,6 +30,8 @@ _HEAD_TARGET = 8
 _WIDTH_TARGET = 32
 _MLP_TARGET = 64
 
+_SEED = 0
+
 
 def as_gin(value: Any) -> str:
     """A value as gin text."""
@@ -63,6 +65,19 @@ class Shrinker:
         self._batches()
         if self.config.mode is Mode.TRAIN:
             self._steps()
+
+    def fix_seed(self) -> None:
+        """Gives a run that T5X would seed from the clock a seed, and the generator that T5X then takes.
+
+        A run that repeats is a run that can be compared; and the seed is a constant of the compiled train step, so the
+        clock would have it compiled anew each time.
+        """
+        if self.config.mode is not Mode.TRAIN:
+            return
+        seed = BindingKey("", self.config.entry, "random_seed")
+        if self.config.value(self.config.owner(seed)) is None:
+            self.rebind(seed, _SEED, "repeatable")
+            self.rebind(BindingKey("", self.config.entry, "use_hardware_rng"), True, "repeatable")
 
     def rebind(self, key: BindingKey, value: Any, why: str = "shrink") -> bool:
         """Changes the literal behind a binding and notes it; no change if the value is the same."""

@@ -14,6 +14,8 @@ def train(
     eval_period: Any = None,
     stats_period: Any = None,
     relative_steps: Any = None,
+    random_seed: Any = None,
+    use_hardware_rng: Any = False,
 ) -> None:
     """The entry point."""
 

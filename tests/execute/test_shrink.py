@@ -118,3 +118,19 @@ def test_a_binding_is_found_with_its_file_and_line(parse: Any) -> None:
     where = config.location(config.owner(key))
     assert where is not None
     assert (Path(where.file).name, where.line) == ("config.gin", 3)
+
+
+def test_a_run_without_a_seed_gets_one_and_the_generator_that_t5x_takes_then(parse: Any) -> None:
+    config = parse("RANDOM_SEED = None\n__main__.train.random_seed = %RANDOM_SEED")
+    shrinker = Shrinker(config, sizes.Axes(8, 1))
+    shrinker.fix_seed()
+    assert [(c.binding, c.before, c.after, c.why) for c in shrinker.changes] == [
+        ("RANDOM_SEED", "None", "0", "repeatable"),
+        ("__main__.train.use_hardware_rng", "the default", "True", "repeatable"),
+    ]
+
+
+def test_a_seed_of_the_configs_own_stays(parse: Any) -> None:
+    shrinker = Shrinker(parse("__main__.train.random_seed = 42"), sizes.Axes(8, 1))
+    shrinker.fix_seed()
+    assert shrinker.changes == []
