@@ -126,7 +126,7 @@ def test_a_run_without_a_seed_gets_one_and_the_generator_that_t5x_takes_then(par
     shrinker.fix_seed()
     assert [(c.binding, c.before, c.after, c.why) for c in shrinker.changes] == [
         ("RANDOM_SEED", "None", "0", "repeatable"),
-        ("__main__.train.use_hardware_rng", "the default", "True", "repeatable"),
+        ("train.use_hardware_rng", "the default", "True", "repeatable"),
     ]
 
 
