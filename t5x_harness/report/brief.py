@@ -12,6 +12,9 @@ from t5x_harness.spec import Outcome
 
 __all__ = ["render_brief"]
 
+_CHANGES = {"shrink": "shrunk to run here", "repeatable": "seeded, so that the run repeats"}
+"""What to call a change by what it is for; stand-ins and folders have sections of their own."""
+
 _NAMES = 2
 
 
@@ -49,15 +52,15 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
 
 def _changes(report: Report, width: int) -> Iterator[str]:
     """How many values were changed; a single run's own list."""
-    shrunk = [[c for c in result.changes if c.why == "shrink"] for result in report.results]
-    if len(shrunk) == 1 and shrunk[0]:
-        values = ", ".join(f"{c.binding} = {c.after} (was {c.before})" for c in shrunk[0])
-        yield from wrap(f"shrunk to run here: {values}", width, "", "    ")
-    elif any(shrunk):
-        number = sum(map(len, shrunk))
-        yield from wrap(
-            f"shrunk to run here: {number} values in {sum(map(bool, shrunk))} runs (-v lists them)", width, "", "    "
-        )
+    for why, title in _CHANGES.items():
+        changed = [[c for c in result.changes if c.why == why] for result in report.results]
+        if len(changed) == 1 and changed[0]:
+            values = ", ".join(f"{c.binding} = {c.after} (was {c.before})" for c in changed[0])
+        elif any(changed):
+            values = f"{sum(map(len, changed))} values in {sum(map(bool, changed))} runs (-v lists them)"
+        else:
+            continue
+        yield from wrap(f"{title}: {values}", width, "", "    ")
 
 
 def _by_text(rows: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
