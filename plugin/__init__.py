@@ -53,6 +53,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return collection.collect_file(file_path, parent)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Starts the imports in the background before collecting, where the command line tells that they are needed."""
+    session.config.stash[SESSION].warm_early()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Starts the imports in the background while pytest goes on, if any selected item will need them."""
     session.config.stash[SESSION].warm(session.items)

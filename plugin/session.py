@@ -207,13 +207,28 @@ class HarnessSession:
             self.results[result.spec] = result
         self._kept += map(Path, value["kept"])
 
+    @property
+    def expects_runs(self) -> bool:
+        """Whether the command line asks for runs: ``-m smoke``, or a gin file by name."""
+        if marks.selects_only(self.config.option.markexpr or "", marks.SMOKE):
+            return True
+        return any(str(arg).partition("::")[0].endswith(".gin") for arg in self.config.args)
+
+    def warm_early(self) -> None:
+        """Starts the worker's imports while pytest still collects, if the command line asks for runs."""
+        distributes = self.config.getoption("dist", "no") != "no"  # xdist's workers have workers of their own
+        if self.expects_runs and not distributes:
+            self._warm()
+
     def warm(self, items: Iterable[pytest.Item]) -> None:
         """Starts the worker's imports if one of the selected items will want it, without waiting for them."""
-        if self.config.option.collectonly or self.options.in_process:
-            return
         if any(
             getattr(item, "needs_worker", False) or "t5x_run" in getattr(item, "fixturenames", ()) for item in items
         ):
+            self._warm()
+
+    def _warm(self) -> None:
+        if not self.config.option.collectonly and not self.options.in_process:
             self.workers().warm()
 
     def leave(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -6,15 +6,12 @@ import pytest
 
 from t5x_harness import __version__
 
-from . import marks
 from .session import HarnessSession
 
 
 def header(session: HarnessSession) -> list[str]:
     """One line with versions, runtime, slice and mesh; nothing in a session that does not use the harness."""
-    config = session.config
-    used = session.options.gin_files or marks.selects_only(config.option.markexpr or "", marks.SMOKE)
-    if not used and not any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args):
+    if not session.expects_runs and not session.options.gin_files:
         return []
     from t5x_harness.mesh import MeshRefused, plan_mesh
     from t5x_harness.slices import get_slice
