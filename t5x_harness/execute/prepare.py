@@ -171,12 +171,14 @@ def _start_from(
     config.bind(start.key, value)
     if Path(before).name != UNSET_CHECKPOINT:
         report.changes.append(Change(start.key.short, as_gin(before), as_gin(value), "standin"))
-    report.not_checked.append(
-        f"the checkpoint {before}: a made-up one of the {'shrunken ' if start.reachable else ''}model's shapes at step "
-        f"{step} stands in for it"
-        if Path(before).name != UNSET_CHECKPOINT
-        else f"the checkpoint: the config leaves its path open, and a made-up one at step {step} stands in for it"
-    )
+    if Path(before).name == UNSET_CHECKPOINT:
+        report.not_checked.append(
+            f"the checkpoint: the config leaves its path open, and a made-up one at step {step} stands in for it"
+        )
+    elif start.reachable:  # of one that is not, the plan has said so
+        report.not_checked.append(
+            f"the values of {before}: made-up ones in the shrunken model's shapes at step {step} stand in for them"
+        )
     report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
 
 
