@@ -57,7 +57,8 @@ def _changes(report: Report, width: int) -> Iterator[str]:
         if len(changed) == 1 and changed[0]:
             values = ", ".join(f"{c.binding} = {c.after} (was {c.before})" for c in changed[0])
         elif any(changed):
-            values = f"{sum(map(len, changed))} values in {sum(map(bool, changed))} runs (-v lists them)"
+            runs = sum(map(bool, changed))
+            values = f"{sum(map(len, changed))} values in {runs} run{'s' * (runs > 1)} (-v lists them)"
         else:
             continue
         yield from wrap(f"{title}: {values}", width, "", "    ")
