@@ -1,38 +1,20 @@
-"""What a lint rule is: a small class that registers itself by its code."""
+"""What a lint rule is: a rule that sees the statements of a config, and nothing behind them."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import difflib
-import importlib
-import inspect
-import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from t5x_harness import rule
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
+from t5x_harness.rule import Example
+from t5x_harness.spec import Finding, Location, Severity, Stage
 
 __all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "where"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Example:
-    """A config that shows a rule at work; the rule's page prints it and a test runs it.
-
-    Attributes:
-      gin: text of the config's own file.
-      bindings: what comes from the command line.
-      mode: the run mode that was asked for.
-      files: further files by name.
-    """
-
-    gin: str
-    bindings: tuple[str, ...] = ()
-    mode: Mode | None = None
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,44 +33,15 @@ class Context:
         return statement.value, statement
 
 
-class Rule(abc.ABC):
-    """One kind of mistake.
-
-    A subclass sets the class variables and ``check``; defining it is all it takes to have it run.
+class Rule(rule.Rule):
+    """A mistake that can be seen in the text of a config.
 
     Attributes:
-      code: stable id from the failure catalogue.
-      severity: of its findings, unless a finding says otherwise.
-      title: the mistake in a few words.
-      why: what happens on the TPU, and why the rule is worth obeying.
-      bad: a config with the mistake.
-      good: the same config without it.
       whole_program: whether the rule is only meaningful once every statement has been read.
     """
 
-    code: ClassVar[str]
-    severity: ClassVar[Severity] = Severity.ERROR
-    title: ClassVar[str]
-    why: ClassVar[str]
-    bad: ClassVar[Example]
-    good: ClassVar[Example]
+    stage = Stage.LINT
     whole_program: ClassVar[bool] = False
-
-    _by_code: ClassVar[dict[str, type[Rule]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if inspect.isabstract(cls) or not hasattr(cls, "code"):
-            return
-        missing = [name for name in ("title", "why", "bad", "good") if not hasattr(cls, name)]
-        if missing:
-            raise TypeError(f"rule {cls.__qualname__} ({cls.code}) does not set {', '.join(missing)}")
-        other = Rule._by_code.get(cls.code)
-        if other is not None:
-            raise TypeError(
-                f"rule {cls.__qualname__} has code {cls.code}, and so has {other.__module__}.{other.__qualname__}"
-            )
-        Rule._by_code[cls.code] = cls
 
     @abc.abstractmethod
     def check(self, context: Context) -> Iterator[Finding]:
@@ -117,11 +70,8 @@ class Rule(abc.ABC):
 
 
 def all_rules() -> tuple[type[Rule], ...]:
-    """Every rule, ordered by code; imports the modules of ``t5x_harness.lint.rules`` on the way."""
-    package = importlib.import_module("t5x_harness.lint.rules")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    return tuple(rule for _, rule in sorted(Rule._by_code.items()))
+    """Every rule of this room, ordered by code."""
+    return tuple(found for found in rule.all_rules(Stage.LINT) if issubclass(found, Rule))
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
