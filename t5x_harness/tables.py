@@ -1,0 +1,46 @@
+"""Small text tables, for facts of the stages that are more than one value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["GAP", "columns"]
+
+GAP = "  "
+"""What stands between two columns. No cell contains it, so whoever prints a table can tell cells apart."""
+
+_NUMBER = re.compile(r"[-+~<>]?\d[\d,_.]*(?:e[-+]?\d+)?\s?(?:%|[A-Za-z/]{1,6})?", re.ASCII)
+_EMPTY = ("", "-")
+
+
+def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> str:
+    """Makes a table with aligned columns.
+
+    A column of numbers, each with or without a unit, is aligned to the right, every other one to the left.
+
+    Args:
+      rows: the cells of each row, written with ``str``; a short row is filled up with empty cells.
+      header: the heads of the columns; none by default.
+
+    Returns:
+      One line a row below the header's, none of which ends in a space or a newline; empty if there is nothing to show.
+    """
+    # Cells hold no two spaces in a row, nor a line break: both would look like the end of a cell.
+    body = [[" ".join(str(cell).split()) for cell in row] for row in rows]
+    table = [list(header), *body] if header else body
+    count = max(map(len, table), default=0)
+    table = [[*row, *[""] * (count - len(row))] for row in table]
+    widths = [max(len(row[index]) for row in table) for index in range(count)]
+    to_the_right = [_is_numeric([row[index] for row in body if index < len(row)]) for index in range(count)]
+    lines = []
+    for row in table:
+        cells = zip(row, widths, to_the_right, strict=True)
+        lines.append(GAP.join(c.rjust(width) if right else c.ljust(width) for c, width, right in cells).rstrip())
+    return "\n".join(lines)
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Whether there is a number among the cells and nothing but numbers."""
+    filled = [cell for cell in cells if cell not in _EMPTY]
+    return bool(filled) and all(map(_NUMBER.fullmatch, filled))
