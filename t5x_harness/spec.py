@@ -16,6 +16,7 @@ from typing import Any, Self
 __all__ = [
     "Change",
     "Checkpoint",
+    "Edit",
     "Finding",
     "Location",
     "Mode",
@@ -82,6 +83,24 @@ class Location:
 
 
 @dataclasses.dataclass(frozen=True)
+class Edit:
+    """Whole lines of a file, and what to put in their place.
+
+    Attributes:
+      file: the file's name as locations show it: relative to the run's working directory, or absolute.
+      first: the first line that goes, counted from 1.
+      last: the last line that goes; ``first - 1`` where none goes and ``text`` is put in front of line ``first``.
+      text: what comes in their place, each line ended by ``\\n`` whatever the file itself ends lines with; empty to
+        remove them.
+    """
+
+    file: str
+    first: int
+    last: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """One thing to tell the user: what is wrong, where, and the smallest change that mends it.
 
@@ -93,6 +112,7 @@ class Finding:
       location: the binding, import or include at fault; None where no line is (say so in the message).
       fix: the smallest mend, as an instruction.
       binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
+      edits: the same mend for a program to make, all of it or none; empty where a person has to decide.
     """
 
     code: str
@@ -102,6 +122,7 @@ class Finding:
     location: Location | None = None
     fix: str | None = None
     binding: str | None = None
+    edits: tuple[Edit, ...] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -115,6 +136,7 @@ class Finding:
             location=Location.from_json(where) if where else None,
             fix=value.get("fix"),
             binding=value.get("binding"),
+            edits=tuple(Edit(**edit) for edit in value.get("edits", ())),
         )
 
 

@@ -12,7 +12,7 @@ from t5x_harness import rule
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.rule import Example
-from t5x_harness.spec import Finding, Location, Severity, Stage
+from t5x_harness.spec import Edit, Finding, Location, Severity, Stage
 
 __all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "where"]
 
@@ -55,6 +55,7 @@ class Rule(rule.Rule):
         *,
         severity: Severity | None = None,
         binding: str | None = None,
+        edits: tuple[Edit, ...] = (),
     ) -> Finding:
         """Builds a finding of this rule at a statement or a place."""
         statement = at if isinstance(at, (Binding, MacroBinding)) else None
@@ -66,6 +67,7 @@ class Rule(rule.Rule):
             location=statement.location if statement is not None else at if isinstance(at, Location) else None,
             fix=fix,
             binding=binding or (str(statement) if statement is not None else None),
+            edits=edits,
         )
 
 
