@@ -9,15 +9,25 @@ from pathlib import Path
 
 from t5x_harness.lint.modules import FoundModule, ModuleFinder
 
-__all__ = ["FileFinder", "FoundFile", "NotAPackage", "NotFound", "is_file"]
+__all__ = ["GCS_MOUNT", "FileFinder", "FoundFile", "NotAPackage", "NotFound", "Unreachable"]
+
+GCS_MOUNT = Path("/gcs")
+"""Where Vertex AI mounts buckets: ``/gcs/bucket/name`` is ``gs://bucket/name``."""
+
+_GS = "gs://"
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundFile:
-    """A gin file: its absolute path, and the name to show for it."""
+    """A gin file: its absolute path, and the name to show for it.
+
+    Attributes:
+      out_of_reach: where it would have been looked for before, had that place been within reach.
+    """
 
     path: Path
     shown: str
+    out_of_reach: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +35,13 @@ class NotFound:
     """No such file; the folders that were searched, in order."""
 
     searched: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unreachable:
+    """A file that may lie in a bucket that this machine does not see; the names under which it may be there."""
+
+    names: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,27 +75,43 @@ class FileFinder:
         self._prefixes = ("", *(search_paths or ["."]), *([str(t5x_parent)] if t5x_parent else []))
         self._modules = modules
 
-    def find(self, target: str) -> FoundFile | NotFound | NotAPackage:
+    def find(self, target: str) -> FoundFile | NotFound | NotAPackage | Unreachable:
         """Looks up one file; the first match wins."""
-        prefixes = ("",) if os.path.isabs(target) else self._prefixes
+        alone = os.path.isabs(target) or target.startswith(_GS)
+        prefixes = ("",) if alone else self._prefixes
         stop: Path | None = None
+        hidden: list[str] = []
         for prefix in prefixes:
             joined = os.path.join(prefix, target)
-            path = self._cwd / joined
-            file = path if is_file(path) else None
+            path = self._path(joined)
+            if path is None:
+                hidden.append(joined)
+                continue
+            file = path if os.path.isfile(path) else None
             if file is None and (package := self._package(joined)) is not None:
                 if package.is_namespace:
                     stop = stop or package.folders[0]
                 else:
                     file = _resource(package, joined)
             if file is not None:
-                found = self._found(file)
+                found = self._found(file, tuple(hidden))
                 return found if stop is None else NotAPackage(self.shown(stop), found.shown)
-        return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not os.path.isabs(target) else ())
+        if hidden:
+            return Unreachable(tuple(dict.fromkeys(hidden)))
+        return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
 
-    def _found(self, path: Path) -> FoundFile:
-        absolute = Path(os.path.normpath(path))
-        return FoundFile(absolute, self.shown(absolute))
+    def _path(self, joined: str) -> Path | None:
+        """Where a name lies on this machine; None for one in a bucket that is not mounted."""
+        path = GCS_MOUNT / joined.removeprefix(_GS).lstrip("/") if joined.startswith(_GS) else self._cwd / joined
+        if path.is_relative_to(GCS_MOUNT) and not os.path.isdir(_bucket(path)):
+            return None
+        return path
+
+    def _found(self, path: Path, out_of_reach: tuple[str, ...]) -> FoundFile:
+        tidy = Path(os.path.normpath(path))
+        if tidy != path and not _is_same(tidy, path):  # `..` behind a link to another folder
+            tidy = path
+        return FoundFile(tidy, self.shown(tidy), out_of_reach)
 
     def shown(self, path: Path) -> str:
         """A path as users should read it: relative to the working directory where it lies below that."""
@@ -87,9 +120,13 @@ class FileFinder:
     def _package(self, joined: str) -> FoundModule | None:
         """The Python package whose name is that of the file's folder."""
         name = os.path.dirname(joined).replace("/", ".")
-        if not name or not all(part.isidentifier() for part in name.split(".")):
-            return None
-        return self._modules.find(name)
+        # Gin asks for any folder, even one whose name no import statement could spell.
+        return self._modules.find(name) if all(name.split(".")) else None
+
+
+def _bucket(path: Path) -> Path:
+    """The folder of the bucket that a path below the mount lies in."""
+    return GCS_MOUNT.joinpath(*path.relative_to(GCS_MOUNT).parts[:1])
 
 
 def _resource(package: FoundModule, joined: str) -> Path | None:
@@ -97,12 +134,11 @@ def _resource(package: FoundModule, joined: str) -> Path | None:
     if package.origin is None:
         return None
     path = package.origin.parent / os.path.basename(joined)
-    return path if is_file(path) else None
+    return path if os.path.isfile(path) else None
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is a file of this name; False for a name that the file system refuses."""
+def _is_same(one: Path, other: Path) -> bool:
     try:
-        return path.is_file()
-    except (OSError, ValueError):  # too long, or with a null byte
+        return one.samefile(other)
+    except OSError:
         return False

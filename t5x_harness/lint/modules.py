@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import t5x_harness
+from t5x_harness.spec import RunSpec
 
-__all__ = ["FoundModule", "ModuleFinder"]
+__all__ = ["FoundModule", "ModuleFinder", "module_path"]
+
+
+def module_path(spec: RunSpec) -> tuple[Path, ...]:
+    """The folders in which a run's Python looks for modules, in order."""
+    cwd = Path(os.path.abspath(spec.cwd))
+    return (*(cwd / p for p in spec.python_path), cwd, *(Path(p) for p in sys.path if p))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,12 +99,12 @@ def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
     portions = []
     for folder in folders:
         inner = folder / name
-        if (init := inner / "__init__.py").is_file():
+        if os.path.isfile(init := inner / "__init__.py"):
             return FoundModule(init, (inner,))
         for suffix in importlib.machinery.all_suffixes():
-            if (file := folder / f"{name}{suffix}").is_file():
+            if os.path.isfile(file := folder / f"{name}{suffix}"):
                 return FoundModule(file)
-        if inner.is_dir():
+        if os.path.isdir(inner):
             portions.append(inner)
     return FoundModule(None, tuple(portions)) if portions else None
 
@@ -109,7 +117,7 @@ def _ask_finders(name: str, folders: Sequence[Path] | None = None) -> FoundModul
             continue
         try:
             spec = finder.find_spec(name, path)
-        except (ImportError, ValueError, AttributeError, KeyError):
+        except (ImportError, ValueError, AttributeError, KeyError, OSError):
             continue
         if spec is None:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import tokenize
 import warnings
@@ -92,15 +93,20 @@ _PARSE_ERRORS = (
 )
 
 
-def parse(text: str) -> tuple[list[RawStatement], list[SyntaxProblem]]:
+@functools.lru_cache(maxsize=1024)  # the runs of one call include the same few files
+def parse(text: str) -> tuple[tuple[RawStatement, ...], tuple[SyntaxProblem, ...]]:
     """Parses Gin text.
 
     After an error the parser starts anew at the next line that looks like a statement, so one reading shows them all.
 
+    Args:
+      text: with newlines at the end of lines, as Python reads text files; other characters end no line for Gin.
+
     Returns:
-      The statements in order and the syntax problems in order, with lines counted from 1.
+      The statements in order and the syntax problems in order, with lines counted from 1. The same text gives the same
+      objects, so nobody may change a value in them.
     """
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")
     statements: list[RawStatement] = []
     problems: list[SyntaxProblem] = []
     start = 0
@@ -111,7 +117,7 @@ def parse(text: str) -> tuple[list[RawStatement], list[SyntaxProblem]]:
             break
         problems.append(problem)
         start = _next_statement(lines, problem.line)
-    return statements, problems
+    return tuple(statements), tuple(problems)
 
 
 def _next_statement(lines: list[str], after: int) -> int:

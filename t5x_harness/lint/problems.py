@@ -11,12 +11,17 @@ __all__ = ["Problem", "ProblemKind"]
 
 
 class ProblemKind(enum.Enum):
-    """What went wrong while reading, in words."""
+    """What went wrong while reading, in words.
+
+    ``UNREACHABLE_FILE`` alone is no mistake: the file lies in a bucket that this machine does not see, and no rule may
+    make a finding of it.
+    """
 
     SYNTAX = "syntax error"
     MISSING_FILE = "no such gin file"
     NOT_A_PACKAGE = "folder without __init__.py"
     UNREADABLE_FILE = "unreadable file"
+    UNREACHABLE_FILE = "gin file out of reach"
     INCLUDE_CYCLE = "includes go round in a circle"
     MISSING_MODULE = "no such module"
     LATE_REGISTRATION = "late dynamic registration"
@@ -32,6 +37,7 @@ _LOSES_STATEMENTS = frozenset(
         ProblemKind.MISSING_FILE,
         ProblemKind.NOT_A_PACKAGE,
         ProblemKind.UNREADABLE_FILE,
+        ProblemKind.UNREACHABLE_FILE,
         ProblemKind.INCLUDE_CYCLE,
     }
 )

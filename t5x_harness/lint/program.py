@@ -11,7 +11,18 @@ from t5x_harness.lint.problems import Problem
 from t5x_harness.lint.values import Macro, Reference, is_required, macros_in, references_in
 from t5x_harness.spec import Location, Mode, RunSpec
 
-__all__ = ["BINDINGS", "ENTRIES", "MAIN", "Binding", "GinProgram", "Import", "Include", "MacroBinding", "Statement"]
+__all__ = [
+    "BINDINGS",
+    "ENTRIES",
+    "MAIN",
+    "Binding",
+    "Block",
+    "GinProgram",
+    "Import",
+    "Include",
+    "MacroBinding",
+    "Statement",
+]
 
 BINDINGS = "--gin bindings"
 """The file name in locations of statements that came from the command line or its like."""
@@ -51,6 +62,20 @@ class Include:
     location: Location
     target: str
     file: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """The head of a block, ``scope/selector:``; its bindings follow. Gin looks the name up here, before the bindings.
+
+    ``target`` and ``resolved`` are those of :class:`Binding`.
+    """
+
+    location: Location
+    scope: str
+    selector: str
+    target: str
+    resolved: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +121,7 @@ class MacroBinding:
         return self.name
 
 
-Statement = Import | Include | Binding | MacroBinding
+Statement = Import | Include | Block | Binding | MacroBinding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +135,7 @@ class GinProgram:
       problems: what T5X could not read.
       not_checked: what static reading cannot judge, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None if there is none.
+      possible_constants: macros without a binding that a module of the user's may define by ``gin.constant``.
     """
 
     spec: RunSpec
@@ -118,6 +144,7 @@ class GinProgram:
     problems: tuple[Problem, ...] = ()
     not_checked: tuple[str, ...] = ()
     t5x_parent: str | None = None
+    possible_constants: frozenset[str] = frozenset()
 
     @property
     def complete(self) -> bool:
@@ -174,11 +201,11 @@ class GinProgram:
 
     @cached_property
     def undefined_macros(self) -> tuple[tuple[str, Binding | MacroBinding], ...]:
-        """Macros that a final value uses and nothing binds, each with the first statement that uses it."""
+        """Macros that a final value uses and surely nothing defines, each with the first statement that uses it."""
         found: dict[str, Binding | MacroBinding] = {}
         for statement in self.final.values():
             for macro in macros_in(statement.value):
-                if macro.name not in self.macros:
+                if macro.name not in self.macros and macro.name not in self.possible_constants:
                     found.setdefault(macro.name, statement)
         return tuple(found.items())
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.lint import parsing
-from t5x_harness.lint.files import FileFinder, FoundFile, NotAPackage
-from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.files import FileFinder, FoundFile, NotAPackage, Unreachable
+from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import (
     BINDINGS,
     MAIN,
     Binding,
+    Block,
     GinProgram,
     Import,
     Include,
@@ -24,14 +24,18 @@ from t5x_harness.lint.program import (
     Statement,
 )
 from t5x_harness.lint.snapshot import Snapshot
+from t5x_harness.lint.sources import SourceFinder, definer_of_constants
 from t5x_harness.lint.symbols import FileScope, Registry
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Location, RunSpec
 
 __all__ = ["read"]
 
-_DEEPEST_INCLUDE = 100
-_MOST_FILES = 2000  # of one run, each counted as often as it is included
+_DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for each
+_MOST_FILES = 10_000  # of one run, each counted as often as it is included
+
+_NO_BUCKETS = "its bucket is not mounted here"
+_NO_GS = f"{_NO_BUCKETS}. Gin opens gs:// only in a run that imports gin.tf, and T5X does not"
 
 # Their configurables all have a decorator-free form, so that an unknown bare name cannot come from them.
 _UNDECORATED = frozenset({"seqio", "optax", "flax", "jax", "numpy", "tensorflow", "t5x", MAIN, "__gin__"})
@@ -50,35 +54,62 @@ def read(spec: RunSpec, *, t5x_parent: Path | None) -> GinProgram:
     return _Reader(spec, t5x_parent).read()
 
 
+class _OpenFile:
+    """A file whose statements are being read; kept on a list instead of Python's stack, which deep includes exhaust.
+
+    Attributes:
+      found: the file.
+      chain: the include statements that led to it, outermost first.
+      scope: its imports.
+      statements: those that are left.
+      errors: the syntax errors that are left.
+    """
+
+    def __init__(self, found: FoundFile, text: str, chain: tuple[Location, ...], scope: FileScope) -> None:
+        self.found = found
+        self.chain = chain
+        self.scope = scope
+        statements, errors = parsing.parse(text)
+        self.statements = iter(statements)
+        self.errors = list(errors)
+
+    def at(self, line: int) -> Location:
+        return Location(self.found.shown, line, self.chain)
+
+
 class _Reader:
     """The state of one reading."""
 
     def __init__(self, spec: RunSpec, t5x_parent: Path | None) -> None:
         self._spec = spec
         self._t5x_parent = t5x_parent
-        cwd = Path(os.path.abspath(spec.cwd))
-        python_path = [cwd / p for p in spec.python_path]
-        self._modules = ModuleFinder([*python_path, cwd, *(p for p in sys.path if p)], t5x_parent)
-        self._files = FileFinder(cwd, spec.search_paths, t5x_parent, self._modules)
+        self._modules = ModuleFinder(module_path(spec), t5x_parent)
+        self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules)
         self._registry = Registry()
         self._snapshot = Snapshot(t5x_parent)
         self._statements: list[Statement] = []
         self._problems: list[Problem] = []
         self._opened: list[str] = []
+        self._open: list[_OpenFile] = []
         self._unknown_imports: dict[str, None] = {}
         self._bare_unknown: dict[str, None] = {}
+        self._doubts: list[str] = []
 
     def read(self) -> GinProgram:
         for name in self._spec.gin_files:
-            self._read_file(name, Location(name, 0), chain=(), open_files=())
+            self._enter(name, Location(name, 0), chain=())
+            while self._open:
+                self._next_statement()
         scope = FileScope(self._registry)
         for number, text in enumerate(self._spec.bindings, start=1):
             statements, errors = parsing.parse(text)
             for error in errors:
                 self._problem(ProblemKind.SYNTAX, Location(BINDINGS, number), error.text, error.message)
             for raw in statements:
-                self._statement(raw, scope, Location(BINDINGS, number), open_files=())
-        return GinProgram(
+                self._statement(raw, scope, Location(BINDINGS, number))
+                while self._open:
+                    self._next_statement()
+        program = GinProgram(
             spec=self._spec,
             files=tuple(dict.fromkeys(self._opened)),
             statements=tuple(self._statements),
@@ -86,8 +117,23 @@ class _Reader:
             not_checked=tuple(self._not_checked()),
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
         )
+        return self._without_constants(program)
+
+    def _without_constants(self, program: GinProgram) -> GinProgram:
+        """The program, with a doubt for macros without a binding that a module may define as constants."""
+        names = [name for name, _ in program.undefined_macros]
+        module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
+        if module is None:
+            return program
+        doubt = (
+            f"whether there is a macro {', '.join(names)}: {module} may define constants, which are read like macros"
+        )
+        return dataclasses.replace(
+            program, not_checked=(*program.not_checked, doubt), possible_constants=frozenset(names)
+        )
 
     def _not_checked(self) -> Iterator[str]:
+        yield from dict.fromkeys(self._doubts)
         if self._bare_unknown:
             yield (
                 f"whether {', '.join(self._bare_unknown)} can be configured: only the import of "
@@ -99,53 +145,73 @@ class _Reader:
     ) -> None:
         self._problems.append(Problem(kind, where, subject, detail, names))
 
-    def _read_file(
-        self, target: str, where: Location, chain: tuple[Location, ...], open_files: tuple[Path, ...]
-    ) -> str | None:
-        """Reads one file; ``where`` is the place that asks for it. Returns the name to show for it."""
+    def _enter(self, target: str, where: Location, chain: tuple[Location, ...]) -> str | None:
+        """Opens a file that ``where`` asks for, to be read next. Returns the name to show for it if there is one."""
         found = self._files.find(target)
+        if isinstance(found, Unreachable):
+            self._unreachable(target, where, found)
+            return None
         if isinstance(found, NotAPackage):
             self._problem(ProblemKind.NOT_A_PACKAGE, where, target, found.folder, (found.file,))
             return None
         if not isinstance(found, FoundFile):
             self._problem(ProblemKind.MISSING_FILE, where, target, names=found.searched)
             return None
-        if found.path in open_files or len(open_files) >= _DEEPEST_INCLUDE or len(self._opened) >= _MOST_FILES:
-            loop = [*(self._files.shown(p) for p in open_files), found.shown]
-            self._problem(ProblemKind.INCLUDE_CYCLE, where, target, names=tuple(loop[-10:]))
-            return found.shown
-        try:
-            text = found.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
-            self._problem(ProblemKind.UNREADABLE_FILE, where, found.shown, reason)
-            return found.shown
-        self._opened.append(found.shown)
-        scope = FileScope(self._registry)
-        statements, errors = parsing.parse(text)
-        waiting = list(errors)
-        for raw in statements:
-            while waiting and waiting[0].line < raw.line:
-                self._syntax(waiting.pop(0), found.shown, chain)
-            self._statement(raw, scope, Location(found.shown, raw.line, chain), (*open_files, found.path))
-        for left in waiting:
-            self._syntax(left, found.shown, chain)
+        if found.out_of_reach:
+            hidden = found.out_of_reach[0]
+            self._doubts.append(f"whether there is {hidden}, to be read in place of {found.shown}: {_NO_BUCKETS}")
+        text = self._text(found, target, where)
+        if text is not None:
+            self._opened.append(found.shown)
+            self._open.append(_OpenFile(found, text, chain, FileScope(self._registry)))
         return found.shown
 
-    def _syntax(self, error: parsing.SyntaxProblem, file: str, chain: tuple[Location, ...]) -> None:
-        self._problem(ProblemKind.SYNTAX, Location(file, error.line, chain), error.text.strip(), error.message)
+    def _unreachable(self, target: str, where: Location, found: Unreachable) -> None:
+        self._problem(ProblemKind.UNREACHABLE_FILE, where, target, _NO_BUCKETS, found.names)
+        asked = "" if where.line == 0 else f", which {where} includes"
+        name = found.names[0]
+        self._doubts.append(f"what {name}{asked} holds: {_NO_GS if name.startswith('gs://') else _NO_BUCKETS}")
 
-    def _statement(
-        self, raw: parsing.RawStatement, scope: FileScope, where: Location, open_files: tuple[Path, ...]
-    ) -> None:
+    def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
+        """What a file holds; None if it cannot be read, or not once more."""
+        paths = [file.found.path for file in self._open]
+        if found.path in paths or len(self._opened) >= _MOST_FILES:
+            loop = [*(file.found.shown for file in self._open), found.shown]
+            self._problem(ProblemKind.INCLUDE_CYCLE, where, target, names=tuple(loop[-10:]))
+            return None
+        try:
+            if len(paths) >= _DEEPEST_INCLUDE:
+                raise OSError(0, f"it is included through {len(paths)} files, more than Python's stack can hold")
+            return found.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            reason = "it is no UTF-8 text"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        self._problem(ProblemKind.UNREADABLE_FILE, where, found.shown, reason)
+        return None
+
+    def _next_statement(self) -> None:
+        """Reads on in the innermost open file."""
+        file = self._open[-1]
+        raw = next(file.statements, None)
+        while file.errors and (raw is None or file.errors[0].line < raw.line):
+            error = file.errors.pop(0)
+            self._problem(ProblemKind.SYNTAX, file.at(error.line), error.text.strip(), error.message)
+        if raw is None:
+            self._open.pop()
+        else:
+            self._statement(raw, file.scope, file.at(raw.line))
+
+    def _statement(self, raw: parsing.RawStatement, scope: FileScope, where: Location) -> None:
         if isinstance(raw, parsing.RawImport):
             self._import(raw, scope, where)
         elif isinstance(raw, parsing.RawInclude):
             here = Location(where.file, where.line)
-            file = self._read_file(raw.target, where, (*where.included_from, here), open_files)
+            file = self._enter(raw.target, where, (*where.included_from, here))
             self._statements.append(Include(where, raw.target, file))
         elif isinstance(raw, parsing.RawBlock):
-            self._resolve(raw.selector, scope, where)
+            target = self._resolve(raw.selector, scope, where)
+            self._statements.append(Block(where, raw.scope, raw.selector, target or raw.selector, target is not None))
         else:
             self._binding(raw, scope, where)
 

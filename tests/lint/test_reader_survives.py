@@ -50,7 +50,7 @@ _NAMES = st.from_regex(r"[A-Z][A-Z_]{0,5}", fullmatch=True)
 def test_macros_come_to_what_gin_comes_to(statements: list[tuple[str, Any]]) -> None:
     text = "".join(f"{name} = {value!r}\n" for name, value in statements)
     parsed, problems = parsing.parse(text)
-    assert problems == []
+    assert problems == ()
     mine = {s.selector: s.value for s in parsed if isinstance(s, parsing.RawBinding)}
     gin.clear_config()
     gin.parse_config(text)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.lint.files import is_file
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.rule import Context, Example, Rule, closest
 from t5x_harness.spec import Finding
@@ -52,7 +51,7 @@ def _mend(context: Context, problem: Problem) -> str:
         other = f"did you mean '{near}'? Or " if near else ""
         return f"{other}install T5X from its git repository if the file is one that the embedded runtime does not have"
     cwd = Path(context.program.spec.cwd).absolute()
-    if not problem.named_by_user and is_file(cwd / os.path.dirname(problem.location.file) / target):
+    if not problem.named_by_user and os.path.isfile(cwd / os.path.dirname(problem.location.file) / target):
         folder = os.path.dirname(problem.location.file) or "."
         return f"it lies beside the file that includes it: pass --gin_search_paths={folder}"
     for searched in problem.names or (".",):
