@@ -135,6 +135,7 @@ class GinProgram:
       problems: what T5X could not read.
       not_checked: what static reading cannot judge, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None if there is none.
+      texts: what the files hold, by their names, with ``\\n`` at the end of lines.
       possible_constants: macros without a binding that a module of the user's may define by ``gin.constant``.
     """
 
@@ -144,6 +145,7 @@ class GinProgram:
     problems: tuple[Problem, ...] = ()
     not_checked: tuple[str, ...] = ()
     t5x_parent: str | None = None
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     possible_constants: frozenset[str] = frozenset()
 
     @property

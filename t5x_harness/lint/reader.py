@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,18 @@ _NO_GS = f"{_NO_BUCKETS}. Gin opens gs:// only in a run that imports gin.tf, and
 _UNDECORATED = frozenset({"seqio", "optax", "flax", "jax", "numpy", "tensorflow", "t5x", MAIN, "__gin__"})
 
 
-def read(spec: RunSpec, *, t5x_parent: Path | None) -> GinProgram:
+def read(spec: RunSpec, *, t5x_parent: Path | None, texts: Mapping[Path, str] | None = None) -> GinProgram:
     """Reads everything a run would read.
 
     Args:
       spec: gin files, bindings, search paths and python path; its ``cwd`` is what relative paths start from.
       t5x_parent: the folder that holds the package ``t5x`` of the run; None if there is none.
+      texts: what to read in place of what files hold, by their real paths.
 
     Returns:
       The program. Nothing that a file may contain makes this raise; see ``GinProgram.problems``.
     """
-    return _Reader(spec, t5x_parent).read()
+    return _Reader(spec, t5x_parent, texts or {}).read()
 
 
 class _OpenFile:
@@ -80,9 +81,10 @@ class _OpenFile:
 class _Reader:
     """The state of one reading."""
 
-    def __init__(self, spec: RunSpec, t5x_parent: Path | None) -> None:
+    def __init__(self, spec: RunSpec, t5x_parent: Path | None, instead: Mapping[Path, str]) -> None:
         self._spec = spec
         self._t5x_parent = t5x_parent
+        self._instead = instead
         self._modules = ModuleFinder(module_path(spec), t5x_parent)
         self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules)
         self._registry = Registry()
@@ -90,6 +92,7 @@ class _Reader:
         self._statements: list[Statement] = []
         self._problems: list[Problem] = []
         self._opened: list[str] = []
+        self._texts: dict[str, str] = {}
         self._open: list[_OpenFile] = []
         self._unknown_imports: dict[str, None] = {}
         self._bare_unknown: dict[str, None] = {}
@@ -116,6 +119,7 @@ class _Reader:
             problems=tuple(self._problems),
             not_checked=tuple(self._not_checked()),
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
+            texts=self._texts,
         )
         return self._without_constants(program)
 
@@ -163,6 +167,7 @@ class _Reader:
         text = self._text(found, target, where)
         if text is not None:
             self._opened.append(found.shown)
+            self._texts[found.shown] = text
             self._open.append(_OpenFile(found, text, chain, FileScope(self._registry)))
         return found.shown
 
@@ -182,7 +187,8 @@ class _Reader:
         try:
             if len(paths) >= _DEEPEST_INCLUDE:
                 raise OSError(0, f"it is included through {len(paths)} files, more than Python's stack can hold")
-            return found.path.read_text(encoding="utf-8")
+            instead = self._instead.get(Path(os.path.realpath(found.path))) if self._instead else None
+            return found.path.read_text(encoding="utf-8") if instead is None else instead
         except UnicodeDecodeError:
             reason = "it is no UTF-8 text"
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -13,13 +14,16 @@ from t5x_harness.spec import RunSpec
 __all__ = ["missing_gin_files", "program_of"]
 
 
-def program_of(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> GinProgram:
+def program_of(
+    spec: RunSpec, *, t5x_parent: str | Path | None = None, texts: Mapping[Path, str] | None = None
+) -> GinProgram:
     """Reads a run's gin files and bindings.
 
     Args:
       spec: the run.
       t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
         ``spec.runtime`` means.
+      texts: what to read in place of what files hold, by their real paths.
 
     Raises:
       RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
@@ -31,7 +35,7 @@ def program_of(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> GinPro
     folder = Path(t5x_parent)
     if folder.name == "t5x" and not (folder / "t5x").is_dir():
         folder = folder.parent
-    return read(spec, t5x_parent=folder)
+    return read(spec, t5x_parent=folder, texts=texts)
 
 
 def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
