@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5x_harness.execute.checkpoint_source import checkpoint_steps
+from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint
 
 __all__ = ["checkpoints_in", "json_lines", "not_finite", "scalars_in"]

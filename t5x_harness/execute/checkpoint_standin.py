@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from t5x import checkpoints
 
-from t5x_harness.execute.state_shapes import StateShapes
+from t5x_harness.plan.state_shapes import StateShapes
 
 __all__ = ["write_standin"]
 

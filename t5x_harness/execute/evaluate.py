@@ -15,10 +15,10 @@ from t5x import eval as eval_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import scalars_in
-from t5x_harness.execute.datasets import DataRole
-from t5x_harness.execute.gin_config import GinConfig
-from t5x_harness.execute.stage_report import StageReport
-from t5x_harness.execute.state_shapes import StateShapes
+from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity
 
 __all__ = ["evaluate_checkpoint", "evaluate_config", "teacher_forced"]

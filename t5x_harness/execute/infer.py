@@ -12,9 +12,9 @@ from t5x import infer as infer_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import json_lines
-from t5x_harness.execute.datasets import DataRole
-from t5x_harness.execute.gin_config import GinConfig
-from t5x_harness.execute.stage_report import StageReport
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity
 
 __all__ = ["infer_checkpoint", "infer_config"]

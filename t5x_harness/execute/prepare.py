@@ -10,16 +10,16 @@ from typing import Any
 import seqio
 
 from t5x_harness.execute import sizes
-from t5x_harness.execute.checkpoint_source import StartPoint, stored_shapes
 from t5x_harness.execute.checkpoint_standin import write_standin
-from t5x_harness.execute.checks import Resolved, lengths_of
-from t5x_harness.execute.datasets import DataRole, roles_of, vocabulary_ids
-from t5x_harness.execute.gin_config import BindingKey, GinConfig
-from t5x_harness.execute.plan import Plan
 from t5x_harness.execute.sandbox import UNSET_CHECKPOINT
 from t5x_harness.execute.shrink import Shrinker, as_gin
-from t5x_harness.execute.stage_report import StageReport
-from t5x_harness.execute.state_shapes import StateShapes, model_inputs, state_shapes
+from t5x_harness.plan.checkpoint_source import StartPoint, stored_shapes
+from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
+from t5x_harness.resolve.datasets import DataRole, roles_of, vocabulary_ids
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.resolved import Resolved, lengths_of
+from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Change, Mode, RunSpec
 
 __all__ = ["Prepared", "prepare"]
@@ -93,7 +93,7 @@ class Prepared:
         return dataclasses.replace(role, dataset=dataset)
 
 
-def prepare(full: Resolved, plan: Plan, spec: RunSpec, workspace: Path, report: StageReport) -> Prepared:
+def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, report: StageReport) -> Prepared:
     """Shrinks a config and makes its starting checkpoint.
 
     Args:

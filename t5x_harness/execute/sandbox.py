@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from t5x_harness.execute.checkpoint_source import checkpoint_steps
-from t5x_harness.execute.gin_config import BindingKey, GinConfig
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.plan.checkpoint_source import checkpoint_steps
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
 
 __all__ = ["UNSET_CHECKPOINT", "earlier_checkpoint", "output_binding", "sandbox"]

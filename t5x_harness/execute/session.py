@@ -57,7 +57,7 @@ class Session:
     """
 
     def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
-        from t5x_harness.execute.stage_report import StageReport
+        from t5x_harness.resolve.stage_report import StageReport
 
         self._spec = spec
         self._workspace = workspace
@@ -131,7 +131,7 @@ class Session:
 
     def _stage(self, stage: Stage, work: Callable[[Any], None]) -> dict[str, Any]:
         """Runs one stage; everything that the user's config and code may raise becomes a finding."""
-        from t5x_harness.execute.errors import explain, log_traceback
+        from t5x_harness.resolve.errors import explain, log_traceback
 
         report = self._report_cls(stage)
         self._progress({"stage": stage.value})
@@ -155,8 +155,9 @@ class Session:
         return read(self._spec, t5x_parent=self._t5x_parent)
 
     def _resolve(self, report: Any) -> None:
-        from t5x_harness.execute import gin_config, sandbox
-        from t5x_harness.execute.resolve import resolve
+        from t5x_harness.execute import sandbox
+        from t5x_harness.resolve import gin_config
+        from t5x_harness.resolve.stage import resolve
 
         if self._resolved is not None:
             return
@@ -186,7 +187,7 @@ class Session:
             seqio.set_tfds_data_dir_override(self._spec.tfds_data_dir)
 
     def _plan_full_size(self, report: Any) -> None:
-        from t5x_harness.execute.plan import plan
+        from t5x_harness.plan.stage import plan
 
         self._need(self._resolved, self._resolve)
         self._plan = plan(self._resolved, self._slice, report)
@@ -211,8 +212,8 @@ class Session:
         return self._small
 
     def _train(self, report: Any) -> None:
-        from t5x_harness.execute.datasets import few_examples
         from t5x_harness.execute.train import train
+        from t5x_harness.resolve.datasets import few_examples
 
         small = self._prepare(report)
         with few_examples(small.all_tasks, small.examples):
@@ -226,7 +227,7 @@ class Session:
 
     def _eval(self, report: Any) -> None:
         from t5x_harness.execute import evaluate
-        from t5x_harness.execute.datasets import few_examples
+        from t5x_harness.resolve.datasets import few_examples
 
         small = self._prepare(report)
         with few_examples(small.all_tasks, small.examples):
@@ -247,7 +248,7 @@ class Session:
 
     def _infer(self, report: Any) -> None:
         from t5x_harness.execute import infer
-        from t5x_harness.execute.datasets import few_examples
+        from t5x_harness.resolve.datasets import few_examples
 
         small = self._prepare(report)
         with few_examples(small.all_tasks, small.examples):

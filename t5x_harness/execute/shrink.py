@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from t5x_harness.execute import sizes
-from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
 
 __all__ = ["Shrinker", "as_gin"]

@@ -23,8 +23,8 @@ __all__ = [
     "steps_in_proportion",
 ]
 
-LAYERS = 2
-"""The first layer and one that is not the first: position biases and parameter names differ between them."""
+LAYERS = 1
+"""Layers of a stack; the plan traces all of them at full size, and every further one costs tracing and compiling."""
 
 LONGEST = 64
 """Tokens of the longest feature."""

@@ -16,8 +16,8 @@ from t5x import checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, not_finite, scalars_in
-from t5x_harness.execute.gin_config import GinConfig
-from t5x_harness.execute.stage_report import StageReport
+from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity
 
 __all__ = ["Trained", "train"]

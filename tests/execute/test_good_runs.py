@@ -80,7 +80,7 @@ train_script.train.eval_period = 1000
     about_it = [text for stage in result.stages for text in stage.not_checked if "gs://somewhere" in text]
     assert about_it == ["whether gs://somewhere/t5_1_1_base/checkpoint_1000000 fits the model: it cannot be read here"]
     assert [c.step for c in result.checkpoints] == [1_000_000, 1_000_002, 1_000_004]
-    assert facts(result, Stage.TRAIN)["restored"].startswith("checkpoint_1000004: 261 arrays equal")
+    assert facts(result, Stage.TRAIN)["restored"].startswith("checkpoint_1000004: 146 arrays equal")
     assert sorted(result.metrics["train/loss"]) == [1_000_001, 1_000_002, 1_000_003, 1_000_004]
     assert all(math.isfinite(loss) for loss in result.metrics["train/loss"].values())
     assert [(e["step"], e["of"]) for e in events if e["stage"] == "train" and "step" in e] == [

@@ -11,9 +11,9 @@ import pytest
 import small_configurables  # noqa: F401 - registers
 
 from t5x_harness.execute import sizes
-from t5x_harness.execute.gin_config import BindingKey, GinConfig
 from t5x_harness.execute.shrink import Shrinker
 from t5x_harness.lint.reader import read
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, RunSpec
 
 CONFIG = """
@@ -70,7 +70,7 @@ def test_every_size_shrinks_at_the_binding_that_holds_it(parse: Any) -> None:
         "network.head_dim": "8",
         "EMBED_DIM": "16",  # 12 heads of 64 were the width, so 2 heads of 8 are
         "network.mlp_dim": "64",
-        "network.num_layers": "2",
+        "network.num_layers": "1",
         "LENGTHS": "{'inputs': 64, 'targets': 16}",
         "Trainer.num_microbatches": "2",
         "BATCH_SIZE": "8",
@@ -103,7 +103,7 @@ def test_a_small_config_stays_as_it_is(parse: Any) -> None:
     network.num_heads = 8
     network.head_dim = 4
     network.emb_dim = 16
-    network.num_layers = 2
+    network.num_layers = 1
     """
     assert shrunk(parse(small)) == {}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from t5x import utils
 
-from t5x_harness.execute import checks
-from t5x_harness.execute.checks import Check, Resolved
-from t5x_harness.execute.datasets import TASKS, roles_of, sample_of, tasks_of
-from t5x_harness.execute.errors import explain, log_traceback
-from t5x_harness.execute.gin_config import GinConfig
-from t5x_harness.execute.stage_report import StageReport
-from t5x_harness.spec import Severity
+from t5x_harness.resolve.datasets import TASKS, roles_of, sample_of, tasks_of
+from t5x_harness.resolve.description import describe
+from t5x_harness.resolve.errors import explain, log_traceback
+from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.resolved import Resolved
+from t5x_harness.resolve.rule import ResolveRule
+from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.rule import all_rules
+from t5x_harness.spec import Severity, Stage
 
 __all__ = ["resolve"]
 
@@ -39,13 +41,19 @@ def resolve(config: GinConfig, report: StageReport) -> Resolved:
         except ValueError as error:
             if "No Task or Mixture found" not in str(error):
                 raise
-            checks.unknown_task(role, config, report)
-    if report.failed:
-        return run
-    _read(run, report)
-    for check in Check.all():
-        check().look(run, report)
+    if all(role.parameter in run.tasks for role in run.roles):
+        _read(run, report)
+        describe(run, report)
+        _apply(run, report)
+    else:
+        _apply(run, report, only="SEQ04")  # nothing else can be said of a run whose tasks are unknown
     return run
+
+
+def _apply(run: Resolved, report: StageReport, only: str | None = None) -> None:
+    for rule in all_rules(Stage.RESOLVE):
+        if issubclass(rule, ResolveRule) and only in (None, rule.code):
+            report.add(rule().check(run))
 
 
 def _complete(config: GinConfig, report: StageReport) -> bool:
@@ -78,12 +86,6 @@ def _read(run: Resolved, report: StageReport) -> None:
         if len(tasks) > TASKS:
             left = ", ".join(t.name for t in tasks[TASKS : TASKS + 3])
             report.not_checked.append(f"{len(tasks) - TASKS} more tasks of {role.source}: {left}, ...")
-        lengths = role.dataset.task_feature_lengths
-        report.fact(
-            f"{role.name} data",
-            f"{role.source} {role.dataset.split}, lengths {dict(lengths) if lengths else 'of the longest example'}"
-            f"{', packed' if role.dataset.pack else ''}{', cached' if role.dataset.use_cached else ''}",
-        )
         for task in tasks[:TASKS]:
             if role.dataset.split.split("[")[0] not in task.splits and "+" not in role.dataset.split:
                 continue
@@ -93,16 +95,7 @@ def _read(run: Resolved, report: StageReport) -> None:
                     read[key] = sample_of(role, task)
                 except Exception as error:  # the user's source or preprocessor; the next task may be well
                     log_traceback(error)
-                    report.findings.append(explain(error, report.stage, run.config))
+                    report.add([explain(error, report.stage, run.config)])
                     continue
                 report.exercised += len(read[key].examples)
-                if not read[key].examples:
-                    where = role.key(run.config, "split")
-                    report.find(
-                        "SEQ36",
-                        Severity.ERROR,
-                        f"task {task.name} has no example in split {role.dataset.split!r}",
-                        location=run.config.location(where),
-                        fix="check the source's files and filters",
-                    )
             run.samples[role.parameter, task.name] = read[key]

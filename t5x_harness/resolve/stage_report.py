@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable
 
 from t5x_harness.spec import Change, Finding, Location, Outcome, Severity, Stage, StageResult
 
@@ -37,9 +38,11 @@ class StageReport:
         binding: str | None = None,
     ) -> None:
         """Adds a finding of this stage; the same one twice counts once."""
-        finding = Finding(code, severity, self.stage, message, location, fix, binding)
-        if finding not in self.findings:
-            self.findings.append(finding)
+        self.add([Finding(code, severity, self.stage, message, location, fix, binding)])
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Adds findings; the same one twice counts once."""
+        self.findings += [finding for finding in dict.fromkeys(findings) if finding not in self.findings]
 
     @property
     def failed(self) -> bool:

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
 
 __all__ = ["Problem", "StartPoint", "checkpoint_steps", "find_start", "stored_shapes"]

@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.execute.gin_config import GinConfig
 from t5x_harness.lint.program import GinProgram
+from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 __all__ = ["UserFrame", "explain", "log_traceback", "one_line", "root_cause", "user_frame"]

@@ -12,7 +12,7 @@ import seqio
 import tensorflow as tf
 from t5x import utils
 
-from t5x_harness.execute.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 
 __all__ = ["EXAMPLES", "DataRole", "Sample", "few_examples", "roles_of", "sample_of", "tasks_of", "vocabulary_ids"]

@@ -1,0 +1,47 @@
+"""A run as the plan sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from t5x_harness.plan.checkpoint_fit import CheckpointFit
+from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.resolved import Resolved
+from t5x_harness.slices import Slice
+
+__all__ = ["Planned"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """What the full-size run comes to.
+
+    Attributes:
+      run: the resolved run.
+      slice: the slice whose mesh is in place.
+      partitioner: T5X's partitioner on it.
+      start: the checkpoint that the run starts from.
+      shapes: the train state; None where it could not be traced.
+      fit: how that checkpoint compares with the model; None where there is none, or it cannot be read here.
+    """
+
+    run: Resolved
+    slice: Slice
+    partitioner: Any
+    start: StartPoint
+    shapes: StateShapes | None
+    fit: CheckpointFit | None
+
+    @property
+    def config(self) -> GinConfig:
+        """The parsed config."""
+        return self.run.config
+
+    @property
+    def mesh(self) -> Mapping[str, int]:
+        """Devices by axis: ``data`` and ``model``."""
+        return dict(self.partitioner.mesh.shape)

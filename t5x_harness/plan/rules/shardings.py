@@ -1,0 +1,99 @@
+"""MSH06 and MSH09: arrays that the mesh cannot share, or that do not fit a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+
+# What the standard logical axis names stand for, as the names that models bind.
+_BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
+    "vocab": ("vocab_size", "num_embeddings"),
+    "mlp": ("mlp_dim", "d_ff", "intermediate_dim"),
+    "heads": ("num_heads", "num_attention_heads"),
+    "joined_kv": ("num_heads", "head_dim"),
+    "kv": ("head_dim",),
+    "embed": ("emb_dim", "embed_dim", "d_model"),
+}
+
+
+class IndivisibleAxis(PlanRule):
+    """A dimension that the mesh axis it is cut along does not divide."""
+
+    code = "MSH06"
+    title = "model dimension that its mesh axis does not divide"
+    why = "JAX raises after the restore, and names an array axis and a size, but no parameter and no binding."
+    bad = Example(
+        examples.trained("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1022"),
+        files=examples.FILES,
+        at="network.T5Config.mlp_dim = 1022",
+    )
+    good = Example(
+        examples.trained("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1024"),
+        files=examples.FILES,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for each logical axis and size."""
+        found: dict[tuple[str, int, int, str], list[str]] = {}
+        for leaf in plan.shapes.leaves if plan.shapes else ():
+            for index, size, parts, axes in leaf.cuts(plan.mesh):
+                if size % parts:
+                    name = leaf.names[index] if index < len(leaf.names) else None
+                    found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.path)
+        for (name, size, parts, axes), paths in found.items():
+            bound = _bindings_of(plan.config, name)
+            key = bound[0] if bound else None
+            values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
+            yield self.finding(
+                plan.config,
+                f"axis {name} of {paths[0]}{f' and {len(paths) - 1} more arrays' if len(paths) > 1 else ''} has size "
+                f"{size}, which {parts} devices of the mesh axis {axes} cannot share evenly"
+                f"{f': {values}' if values else ''}",
+                key,
+                f"make {key.short if key else name} divisible by {parts}, or use fewer partitions",
+            )
+
+
+def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
+    """The bindings that give a logical axis its size."""
+    found = []
+    for name in _BINDINGS_OF_AXES.get(axis, ()):
+        key = config.find(name)
+        if key:
+            found.append(config.owner(key))
+    return found if axis == "joined_kv" else found[:1]
+
+
+class StateMemory(PlanRule):
+    """A train state that is larger than a device's memory."""
+
+    code = "MSH09"
+    title = "train state that does not fit a device"
+    why = "The compiler says RESOURCE_EXHAUSTED after ten to thirty minutes of set-up."
+    bad = Example(
+        examples.trained("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072"),
+        files=examples.FILES,
+    )
+    good = Example(examples.trained(), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if parameters and optimizer state alone need more than a program may use."""
+        if plan.shapes is None:
+            return
+        state, usable = plan.shapes.device_bytes(plan.mesh), plan.slice.usable_hbm_bytes
+        if state > usable:
+            yield self.finding(
+                plan.config,
+                f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
+                f"device lets a program use {usable / 2**30:.1f} GiB",
+                None,
+                "use more partitions, parameter_partitioning_dims=2 in the axis rules, or a larger slice",
+            )

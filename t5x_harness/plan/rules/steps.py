@@ -1,0 +1,134 @@
+"""MSH12, CKP01, CKP02 and GIN09: steps and periods, with every value computed and the checkpoint's step known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.plan.steps import planned_steps
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.gin_config import BindingKey
+from t5x_harness.spec import Finding, Mode
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+
+_FROM_CHECKPOINT = (
+    "utils.RestoreCheckpointConfig.path = 'gs://bucket/t5/checkpoint_1000000'",
+    "utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()",
+)
+
+
+class Periods(PlanRule):
+    """Checkpoint, evaluation and garbage collection have to fall together."""
+
+    code = "MSH12"
+    title = "periods that are no multiples of the smallest one"
+    why = "T5X trains in rounds of the smallest period and refuses others, but only after it restored the checkpoint."
+    bad = Example(
+        examples.trained("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1200"),
+        files=examples.FILES,
+        at="utils.SaveCheckpointConfig.period = 5000",
+    )
+    good = Example(
+        examples.trained("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1000"),
+        files=examples.FILES,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for each period that is no multiple."""
+        config = plan.config
+        if config.mode is not Mode.TRAIN:
+            return
+        keys = {
+            "eval_period": BindingKey("", config.entry, "eval_period"),
+            "checkpoint period": config.find("period", "SaveCheckpointConfig"),
+            "gc_period": BindingKey("", config.entry, "gc_period"),
+        }
+        owners = {name: config.owner(key) for name, key in keys.items() if key}
+        values = {name: config.value(owner) for name, owner in owners.items()}
+        periods = {name: n for name, n in values.items() if isinstance(n, int) and n > 0}
+        least = min(periods.values(), default=1)
+        for name, period in periods.items():
+            if period % least:
+                other = next(n for n, value in periods.items() if value == least)
+                yield self.finding(
+                    config,
+                    f"{name} is {period} and {other} is {least}: the smallest period must divide the others, and T5X "
+                    "checks it only after restoring",
+                    owners[name],
+                    f"set {name} to {period // least * least or least} or {other} to a divisor of {period}",
+                )
+
+
+class StepsType(PlanRule):
+    """Train steps that are no whole number."""
+
+    code = "GIN09"
+    title = "train steps that are not a whole number"
+    why = "T5X compares and counts with them after it restored the checkpoint, or in the last epoch of the run."
+    bad = Example(examples.trained("TRAIN_STEPS = 1e4"), files=examples.FILES, at="TRAIN_STEPS = 1e4")
+    good = Example(examples.trained("TRAIN_STEPS = 10_000"), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        steps = planned_steps(plan)
+        if steps is not None and steps.total is None:
+            value = plan.config.value(steps.key)
+            yield self.finding(
+                plan.config,
+                f"the train steps are {value!r}, a {type(value).__name__}; T5X fails on it only after restoring",
+                steps.key,
+                "give a whole number, without quotes, point or exponent",
+            )
+
+
+class StepsBelowCheckpoint(PlanRule):
+    """Fewer steps in all than the checkpoint has done."""
+
+    code = "CKP01"
+    title = "fewer total steps than the checkpoint's step"
+    why = "Train steps count from the first step of pretraining; T5X notices after the whole checkpoint is restored."
+    bad = Example(
+        examples.trained("TRAIN_STEPS = 20_000", *_FROM_CHECKPOINT), files=examples.FILES, at="TRAIN_STEPS = 20_000"
+    )
+    good = Example(examples.trained("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        steps = planned_steps(plan)
+        if steps is not None and steps.total is not None and steps.total < steps.first:
+            yield self.finding(
+                plan.config,
+                f"{steps.key.short} is {steps.total}, and the checkpoint {plan.start.path} is already at step "
+                f"{steps.first}",
+                steps.key,
+                f"train steps count from zero: set {steps.key.short} to {steps.first} plus the steps to train",
+            )
+
+
+class NoStepsLeft(PlanRule):
+    """As many steps as the checkpoint has done."""
+
+    code = "CKP02"
+    title = "no step left to train"
+    why = "The job succeeds within minutes, having trained nothing; T5X only logs a warning."
+    bad = Example(
+        examples.trained("TRAIN_STEPS = 1_000_000", *_FROM_CHECKPOINT),
+        files=examples.FILES,
+        at="TRAIN_STEPS = 1_000_000",
+    )
+    good = Example(examples.trained("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        steps = planned_steps(plan)
+        if steps is not None and steps.total is not None and steps.total == steps.first:
+            yield self.finding(
+                plan.config,
+                f"{steps.key.short} is {steps.total}, the step of the checkpoint {plan.start.path}: T5X trains no step "
+                "and succeeds",
+                steps.key,
+                f"set {steps.key.short} to {steps.first} plus the steps to train",
+            )

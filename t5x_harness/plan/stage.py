@@ -1,0 +1,114 @@
+"""The plan stage: the full-size run in shapes only, and what T5X would refuse or do without a word."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from t5x_harness.mesh import MeshRefused
+from t5x_harness.plan.checkpoint_fit import compare
+from t5x_harness.plan.checkpoint_source import find_start
+from t5x_harness.plan.description import describe
+from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.rule import PlanRule
+from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.resolved import Resolved, lengths_of
+from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.rule import all_rules
+from t5x_harness.slices import Slice
+from t5x_harness.spec import Mode, Severity, Stage
+
+__all__ = ["plan", "shapes_for"]
+
+
+def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
+    """Plans the run at the sizes it names; no array is made.
+
+    Args:
+      run: the resolved config.
+      slice_: the slice whose mesh is in place.
+      report: gets facts, findings and what could not be judged.
+
+    Returns:
+      The plan; None where there is no mesh.
+
+    Raises:
+      Exception: the model cannot be traced, with the model's own account.
+    """
+    partitioner = _partitioner(run.config, report)
+    if partitioner is None:
+        return None
+    start = find_start(run.config)
+    shapes = _shapes(run, partitioner, report)
+    planned = Planned(run, slice_, partitioner, start, shapes, compare(start, shapes))
+    if planned.shapes is not None:
+        report.exercised = len(planned.shapes.leaves)
+    describe(planned, report)
+    for rule in all_rules(Stage.PLAN):
+        if issubclass(rule, PlanRule):
+            report.add(rule().check(planned))
+    report.not_checked.append("activations and temporaries: their memory is known only to the TPU compiler")
+    return planned
+
+
+def _partitioner(config: GinConfig, report: StageReport) -> Any:
+    key = config.find("model_parallel_submesh") or config.find("num_partitions")
+    try:
+        partitioner = config.build("partitioner")
+        if partitioner is not None and not isinstance(partitioner, type) and hasattr(partitioner, "mesh"):
+            return partitioner
+    except Exception as error:
+        refused = _cause(error, MeshRefused)
+        if refused is None:
+            raise
+        submesh = config.find("model_parallel_submesh")
+        if submesh and config.value(config.owner(submesh)) is None:
+            key = config.find("num_partitions")
+        report.find(
+            "MSH03",
+            Severity.ERROR,
+            re.split(r"\n\s*In call to", str(refused))[0],
+            location=config.location(config.owner(key)) if key else None,
+            fix="choose a number of partitions or a submesh that fits the slice",
+            binding=key.short if key else None,
+        )
+        return None
+    bound = BindingKey("", config.entry, "partitioner")
+    if not config.is_bound(bound):
+        report.find("GIN03", Severity.ERROR, "no partitioner is bound", fix=f"bind {bound.short}")
+    else:
+        value = config.value(bound)
+        report.find(
+            "GIN20",
+            Severity.ERROR,
+            f"the partitioner is {value!r}, which is not a partitioner but what makes one",
+            location=config.location(bound),
+            fix=f"write {value!r}()",
+            binding=bound.short,
+        )
+    return None
+
+
+def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes | None:
+    role = next((r for r in run.roles if isinstance(r.dataset.batch_size, int)), None)
+    if role is None or not getattr(run.model, "FEATURE_CONVERTER_CLS", None):
+        report.not_checked.append("the train state: no dataset gives the model's input shapes")
+        return None
+    return shapes_for(run, role, partitioner)
+
+
+def shapes_for(run: Resolved, role: DataRole, partitioner: Any) -> StateShapes:
+    """The train state's shapes for the data of one role."""
+    lengths = lengths_of(role, run.samples, run.tasks[role.parameter])
+    training = run.config.mode is Mode.TRAIN
+    inputs = model_inputs(run.model, lengths, role.dataset.batch_size, role.dataset.pack if training else False)
+    own = run.config.build("train_state_initializer_cls")
+    return state_shapes(run.model, partitioner, inputs, with_optimizer=training, initializer_cls=own)

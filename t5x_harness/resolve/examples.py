@@ -1,0 +1,83 @@
+"""The tiny task and configs that the examples of rules start from: each rule shows only what differs."""
+
+from __future__ import annotations
+
+__all__ = ["FILES", "FOLDER", "TASK", "evaluated", "files", "inferred", "trained"]
+
+TASK = """\
+import seqio
+import tensorflow as tf
+
+
+def examples(split, shuffle_files=False, seed=None):
+    return tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})
+
+
+def exact(targets, predictions):
+    return {'exact': float(targets == predictions)}
+
+
+FEATURE = seqio.Feature(seqio.ByteVocabulary())
+
+seqio.TaskRegistry.add(
+    'counting',
+    source=seqio.FunctionDataSource(examples, splits=('train', 'validation')),
+    preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos],
+    output_features={'inputs': FEATURE, 'targets': FEATURE},
+    metric_fns=[exact],
+)
+"""
+"""A module ``counting.py`` with a task of two examples."""
+
+FILES = {"counting.py": TASK}
+
+FOLDER = "/path/to"
+"""Stands for the folder of the example's files, wherever it is written."""
+
+_HEAD = """\
+from __gin__ import dynamic_registration
+import __main__ as {mode}_script
+import seqio
+from t5x import partitioning
+from t5x import utils
+from t5x.examples.t5 import network
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/{run}.gin'
+import counting
+MIXTURE_OR_TASK_NAME = 'counting'
+TASK_FEATURE_LENGTHS = {{'inputs': 32, 'targets': 32}}
+DROPOUT_RATE = 0.0
+VOCABULARY = @seqio.ByteVocabulary()
+network.T5Config.vocab_size = 384
+"""
+_TRAIN = (
+    _HEAD.format(mode="train", run="pretrain") + "TRAIN_STEPS = 10_000\nBATCH_SIZE = 128\nUSE_CACHED_TASKS = False\n"
+)
+_EVAL = _HEAD.format(mode="eval", run="eval")
+_INFER = _HEAD.format(mode="infer", run="infer")
+
+
+def files(before: str = "", after: str = "", /) -> dict[str, str]:
+    """The task's module, with one piece of its text replaced.
+
+    Raises:
+      ValueError: the module has no such text.
+    """
+    if before not in TASK:
+        raise ValueError(f"the task's module has no {before!r}")
+    return {"counting.py": TASK.replace(before, after)}
+
+
+def trained(*lines: str) -> str:
+    """A train config that ends with these lines."""
+    return _TRAIN + "".join(f"{line}\n" for line in lines)
+
+
+def evaluated(*lines: str) -> str:
+    """An eval config that ends with these lines."""
+    return _EVAL + "".join(f"{line}\n" for line in lines)
+
+
+def inferred(*lines: str) -> str:
+    """An infer config that ends with these lines."""
+    return _INFER + "".join(f"{line}\n" for line in lines)

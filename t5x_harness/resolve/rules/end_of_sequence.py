@@ -1,0 +1,43 @@
+"""SEQ14: targets that never end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
+
+
+class NoEndOfSequence(ResolveRule):
+    """Targets without the id that ends them."""
+
+    code = "SEQ14"
+    severity = Severity.WARNING
+    title = "targets without the end-of-sequence id"
+    why = "Training looks well, and decoding goes on to the maximum length: the model never saw an end."
+    bad = Example(
+        examples.trained(), files=examples.files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME"
+    )
+    good = Example(examples.trained(), files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each train task of which no sampled target ends with it."""
+        for role, sample in run.sampled():
+            feature = sample.task.output_features.get("targets")
+            if role.name != "train" or feature is None or not sample.whole:
+                continue
+            eos = getattr(feature.vocabulary, "eos_id", None)
+            targets = [e["targets"] for e in sample.examples if "targets" in e and e["targets"].ndim == 1]
+            if eos is not None and targets and not any(len(t) and t[-1] == eos for t in targets):
+                yield self.finding(
+                    run.config,
+                    f"no sampled target of {sample.task.name} ends with the end-of-sequence id {eos}, so decoding "
+                    "never learns to stop",
+                    role.key(run.config, "mixture_or_task_name"),
+                    "append seqio.preprocessors.append_eos and declare the feature with add_eos=True",
+                )

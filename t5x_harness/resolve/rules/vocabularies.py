@@ -1,0 +1,122 @@
+"""SEQ09 and SEQ12: vocabularies that differ, and ids without a row of the embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
+
+
+class DifferentVocabularies(ResolveRule):
+    """A task whose vocabulary is not the model's."""
+
+    code = "SEQ09"
+    title = "vocabulary of the model that is not the task's"
+    why = (
+        "T5X stops with `Model and Task vocabularies do not match` and two object addresses, which tell nothing apart."
+    )
+    bad = Example(
+        examples.trained("VOCABULARY = @seqio.ByteVocabulary()", "seqio.ByteVocabulary.extra_ids = 7"),
+        files=examples.files("seqio.ByteVocabulary()", "seqio.PassThroughVocabulary(size=256)"),
+        at="VOCABULARY",
+    )
+    good = Example(examples.trained("VOCABULARY = @seqio.ByteVocabulary()"), files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each feature of a task whose vocabulary differs."""
+        import seqio
+
+        from t5x_harness.resolve.gin_config import BindingKey
+        from t5x_harness.resolve.resolved import describe_vocabulary
+
+        models = {
+            "inputs": getattr(run.model, "input_vocabulary", None),
+            "targets": getattr(run.model, "output_vocabulary", None),
+        }
+        macro = BindingKey.of_macro("VOCABULARY")
+        seen = set()
+        for role in run.roles:
+            for task in run.tasks[role.parameter]:
+                for name, feature in task.output_features.items():
+                    ours, pair = models.get(name), (task.name, name)
+                    if not isinstance(ours, seqio.Vocabulary) or feature.vocabulary == ours or pair in seen:
+                        continue
+                    seen.add(pair)
+                    yield self.finding(
+                        run.config,
+                        f"feature {name} of task {task.name} uses {describe_vocabulary(feature.vocabulary)}, the model "
+                        f"{describe_vocabulary(ours)}",
+                        macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
+                        "give the model the task's vocabulary",
+                    )
+
+
+class IdsBeyondEmbedding(ResolveRule):
+    """Ids for which the embedding has no row."""
+
+    code = "SEQ12"
+    title = "token ids beyond the embedding"
+    why = "JAX clamps a gather that is out of range: the model trains to the end on rows of other tokens, or on NaN."
+    bad = Example(
+        examples.trained("network.T5Config.vocab_size = 100"),
+        files=examples.FILES,
+        at="network.T5Config.vocab_size = 100",
+    )
+    good = Example(examples.trained("network.T5Config.vocab_size = 384"), files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields an error for the largest sampled id without a row; else a warning for the largest vocabulary."""
+        from t5x_harness.resolve.resolved import embedding_rows
+
+        rows, key = embedding_rows(run.model, run.config)
+        if rows is None:
+            return
+        ids, sizes = _ids_and_sizes(run)
+        beyond = {where: largest for where, largest in ids.items() if largest >= rows}
+        larger = {where: size for where, size in sizes.items() if size > rows}
+        name = key.short if key else "vocab_size"
+        if beyond:
+            where = max(beyond, key=beyond.__getitem__)
+            yield self.finding(
+                run.config,
+                f"{where} has the id {beyond[where]}, and the embedding has {rows} rows; JAX reads another row without "
+                f"an error{_more(beyond)}",
+                key,
+                f"set {name} to at least {max(beyond[where] + 1, *larger.values(), 0)}",
+            )
+        elif larger:
+            where = max(larger, key=larger.__getitem__)
+            yield self.finding(
+                run.config,
+                f"the vocabulary of {where} has {larger[where]} ids and the embedding {rows} rows; the sampled "
+                f"examples happen to stay below{_more(larger)}",
+                key,
+                f"set {name} to at least {larger[where]}",
+                severity=Severity.WARNING,
+            )
+
+
+def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
+    """The largest sampled id of each feature and split, and the size of each feature's vocabulary."""
+    ids: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for role, sample in run.sampled():
+        for name, feature in sample.task.output_features.items():
+            if feature.dtype.is_integer:
+                where = f"feature {name} of {sample.task.name}"
+                found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
+                ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
+                sizes[where] = feature.vocabulary.vocab_size or 0
+    return ids, sizes
+
+
+def _more(found: Mapping[str, int]) -> str:
+    """``; so are 3 more``, or nothing where there is only one."""
+    left = len(found) - 1
+    return f"; so {'is' if left == 1 else 'are'} {left} more" if left else ""

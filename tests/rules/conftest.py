@@ -1,0 +1,58 @@
+"""Runs the examples of rules through resolve and plan, forked from one warmed process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import t5x_harness
+from t5x_harness.backends.local import PRELOAD, LocalBackend
+from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.resolve.examples import FOLDER
+from t5x_harness.rule import Example
+from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
+from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+
+Examined = Callable[[Example, Stage], StageResult]
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    bootstrap = Path(t5x_harness.__file__).parent / "bootstrap"
+    env = {
+        RUNTIME_VARIABLE: "embedded",
+        "PYTHONPATH": str(bootstrap),
+        **compile_cache_environment(default_cache_folder(os.environ)),
+    }
+    with Zygote(preload=PRELOAD, env=env) as shared:
+        yield shared
+
+
+@pytest.fixture
+def examine(zygote: Zygote, tmp_path: Path) -> Examined:
+    """Gives the result of the last stage that ran, of those up to the given one."""
+
+    def run(example: Example, until: Stage) -> StageResult:
+        for name, text in {**example.files, "run.gin": example.gin}.items():
+            file = tmp_path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text.replace(FOLDER, str(tmp_path)), encoding="utf-8")
+        spec = RunSpec(
+            ("run.gin",),
+            tuple(binding.replace(FOLDER, str(tmp_path)) for binding in example.bindings),
+            mode=example.mode,
+            slice=example.slice,
+            runtime="embedded",
+            python_path=(str(tmp_path),),
+            cwd=str(tmp_path),
+        )
+        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120) as backend:
+            result = backend.stage(Stage.RESOLVE)
+            if until is Stage.PLAN and result.outcome is Outcome.PASSED:
+                result = backend.stage(Stage.PLAN)
+        return result
+
+    return run

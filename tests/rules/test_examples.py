@@ -1,0 +1,51 @@
+"""Each rule of resolve and plan finds its bad example, at the line that is at fault, and leaves its good one alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import Examined
+
+from t5x_harness.rule import Example, Rule, all_rules
+from t5x_harness.spec import Finding, Outcome, Severity, Stage
+
+RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
+
+
+def _line(finding: Finding, example: Example, folder: Path) -> str:
+    """The text of the line that a finding points to."""
+    assert finding.location is not None, f"no line is at fault, but the example names {example.at!r}: {finding}"
+    path = folder / finding.location.file
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return lines[finding.location.line - 1]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
+def test_a_rule_finds_its_bad_example(rule: type[Rule], examine: Examined, tmp_path: Path) -> None:
+    result = examine(rule.bad, rule.stage)
+    found = [f for f in result.findings if f.code == rule.code]
+    assert found, result
+    assert result.stage is rule.stage
+    if rule.bad.at:
+        assert _line(found[0], rule.bad, tmp_path).startswith(rule.bad.at)
+    assert found[0].fix
+    expected = Outcome.FAILED if found[0].severity is Severity.ERROR else Outcome.PASSED
+    assert result.outcome is expected
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
+def test_a_rule_leaves_its_good_example_alone(rule: type[Rule], examine: Examined) -> None:
+    result = examine(rule.good, rule.stage)
+    assert rule.code not in {f.code for f in result.findings}, result.findings
+    assert result.outcome is Outcome.PASSED
+    assert result.stage is rule.stage
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
+def test_a_rule_explains_itself(rule: type[Rule]) -> None:
+    assert re.fullmatch(r"[A-Z]{3}\d\d", rule.code)
+    assert rule.title
+    assert not rule.title.endswith(".")
+    assert rule.why.endswith(".")
