@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 from t5x_harness import rule
@@ -32,6 +33,14 @@ class Context:
         statement = self.program.resolve(binding)
         return statement.value, statement
 
+    def in_t5x(self, location: Location) -> bool:
+        """Whether a place is in one of T5X's own files, which is not the user's to mend unless the user named it."""
+        program = self.program
+        if program.t5x_parent is None or location.file in (BINDINGS, *program.spec.gin_files):
+            return False
+        file = Path(program.spec.cwd).absolute() / location.file
+        return file.is_relative_to(Path(program.t5x_parent) / "t5x")
+
 
 class Rule(rule.Rule):
     """A mistake that can be seen in the text of a config.
@@ -42,6 +51,13 @@ class Rule(rule.Rule):
 
     stage = Stage.LINT
     whole_program: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if hasattr(cls, "bad") and not cls.bad.at:
+            raise TypeError(
+                f"rule {cls.__qualname__} ({cls.code}) does not say which line of its bad example is at fault"
+            )
+        super().__init_subclass__(**kwargs)
 
     @abc.abstractmethod
     def check(self, context: Context) -> Iterator[Finding]:

@@ -6,21 +6,44 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from linting import Folder
+from linting import T5X, Folder
 
+from t5x_harness.lint import classify, lint
+from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule, all_rules
-from t5x_harness.spec import Finding
+from t5x_harness.sample_tasks import CONFIGS
+from t5x_harness.spec import Finding, Location, RunSpec
+
+SAMPLES = sorted(path.name for path in CONFIGS.glob("*.gin"))
+STATIC_ROWS = """
+GIN01 GIN02 GIN03 GIN04 GIN05 GIN06 GIN07 GIN08 GIN09 GIN10 GIN11 GIN12 GIN13 GIN14 GIN15 GIN16 GIN18 GIN19 GIN20
+GIN28 GIN29 GIN31 GIN32 INF04 MSH12 CKP01 CKP02
+"""
+"""The rows of the failure catalogue that text alone can show."""
 
 
-def _codes(folder: Folder, example: Example) -> set[str]:
+def _findings(folder: Folder, example: Example) -> list[Finding]:
     folder.write(example.files)
-    return {f.code for f in folder.findings(example.gin, bindings=example.bindings, mode=example.mode)}
+    return folder.findings(example.gin, bindings=example.bindings, mode=example.mode)
+
+
+def _line(folder: Folder, example: Example, location: Location) -> str:
+    """The text at a place."""
+    if location.file == BINDINGS:
+        return example.bindings[location.line - 1]
+    return (folder.path / location.file).read_text(encoding="utf-8").splitlines()[location.line - 1]
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
-def test_a_rule_finds_its_bad_example_and_not_its_good_one(folder: Folder, rule: type[Rule]) -> None:
-    assert rule.code in _codes(folder, rule.bad)
-    assert rule.code not in _codes(folder, rule.good)
+def test_a_rule_points_to_the_line_at_fault_in_its_bad_example(folder: Folder, rule: type[Rule]) -> None:
+    found = [f for f in _findings(folder, rule.bad) if f.code == rule.code]
+    lines = [_line(folder, rule.bad, f.location) for f in found if f.location is not None]
+    assert any(line.startswith(rule.bad.at) for line in lines), found
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_a_rule_leaves_its_good_example_alone(folder: Folder, rule: type[Rule]) -> None:
+    assert rule.code not in {f.code for f in _findings(folder, rule.good)}
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
@@ -31,10 +54,15 @@ def test_a_rule_explains_itself(rule: type[Rule]) -> None:
     assert rule.why.endswith((".", "`.", "`"))
 
 
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_sample_configs_are_not_faulted(name: str) -> None:
+    spec = RunSpec((name,), cwd=str(CONFIGS))
+    assert classify(spec, t5x_parent=T5X).is_run_config
+    assert lint(spec, t5x_parent=T5X).findings == ()
+
+
 def test_the_rules_of_this_stage_are_there() -> None:
-    expected = "GIN01 GIN02 GIN03 GIN04 GIN05 GIN06 GIN07 GIN08 GIN09 GIN10 GIN11 GIN12 GIN13 GIN14 GIN15 GIN16 GIN18 "
-    expected += "GIN19 GIN20 GIN28 GIN29 GIN31 GIN32 INF04 MSH12 CKP01 CKP02"
-    assert {rule.code for rule in all_rules()} >= set(expected.split())
+    assert {rule.code for rule in all_rules()} >= set(STATIC_ROWS.split())
 
 
 def test_a_second_rule_with_the_same_code_is_refused() -> None:
@@ -43,7 +71,7 @@ def test_a_second_rule_with_the_same_code_is_refused() -> None:
         class Copy(Rule):
             code = "GIN01"
             title = why = "x"
-            bad = good = Example("")
+            bad = good = Example("", at="x")
 
             def check(self, context: Context) -> Iterator[Finding]:
                 yield from ()
@@ -58,3 +86,17 @@ def test_a_rule_without_its_explanation_is_refused() -> None:
 
             def check(self, context: Context) -> Iterator[Finding]:
                 yield from ()
+
+
+def test_a_rule_that_does_not_point_to_a_line_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Vague \(GIN98\) does not say which line of its bad example is at fault"):
+
+        class Vague(Rule):
+            code = "GIN98"
+            title = why = "x"
+            bad = good = Example("")
+
+            def check(self, context: Context) -> Iterator[Finding]:
+                yield from ()
+
+    assert "GIN98" not in {rule.code for rule in all_rules()}

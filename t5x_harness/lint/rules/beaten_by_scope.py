@@ -27,7 +27,7 @@ class BeatenByScope(Rule):
         "`utils.DatasetConfig.batch_size`, wherever they stand. A train config uses the scopes train, train_eval and "
         "infer_eval."
     )
-    bad = Example(_HEAD + "utils.DatasetConfig.batch_size = 9\n")
+    bad = Example(_HEAD + "utils.DatasetConfig.batch_size = 9\n", at="utils.DatasetConfig.batch_size")
     good = Example(_HEAD + "train/utils.DatasetConfig.batch_size = 9\n")
     whole_program = True
 

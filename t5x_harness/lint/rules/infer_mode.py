@@ -21,7 +21,7 @@ class InferMode(Rule):
     code = "INF04"
     title = "mode of inference that does not exist"
     why = "T5X refuses it only after the job has started and written its config, with `mode must be one of`."
-    bad = Example(_HEAD, bindings=("infer.mode = 'generate'",))
+    bad = Example(_HEAD, bindings=("infer.mode = 'generate'",), at="infer.mode")
     good = Example(_HEAD, bindings=("infer.mode = 'predict_with_aux'",))
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ class MissingFile(Rule):
         "T5X looks in the working directory, then in --gin_search_paths, then in the folder that holds the package "
         "t5x; an include is never relative to the file that it stands in."
     )
-    bad = Example("include 'models/tiny.gin'\n")
+    bad = Example("include 'models/tiny.gin'\n", at="include")
     good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ class IncludeCycle(Rule):
     code = "GIN32"
     title = "includes that go round in a circle"
     why = "Gin follows them until Python's stack is used up: `RecursionError`."
-    bad = Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"})
+    bad = Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"}, at="include 'other.gin'")
     good = Example("include 'other.gin'\n", files={"other.gin": "BATCH_SIZE = 4\n"})
 
     def check(self, context: Context) -> Iterator[Finding]:

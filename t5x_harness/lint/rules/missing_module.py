@@ -18,7 +18,9 @@ class MissingModule(Rule):
         "The Python path of the job differs from the laptop's more often than not: `ModuleNotFoundError` on the TPU. "
         "The module is looked up without importing it."
     )
-    bad = Example("from __gin__ import dynamic_registration\nimport my_tasks_that_are_elsewhere\n")
+    bad = Example(
+        "from __gin__ import dynamic_registration\nimport my_tasks_that_are_elsewhere\n", at="import my_tasks"
+    )
     good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -71,7 +71,7 @@ class StringForNumber(Rule):
         "A quoted number is a string. With TRAIN_STEPS it fails with `'<' not supported between instances of 'str' and "
         "'int'`, after the model was built and restored."
     )
-    bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",))
+    bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",), at="TRAIN_STEPS")
     good = Example(_HEAD, bindings=("TRAIN_STEPS = 100",))
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -103,7 +103,7 @@ class FloatForCount(Rule):
         "1e6 is a float in Gin. As TRAIN_STEPS it fails with `'float' object cannot be interpreted as an integer`, "
         "after compilation or, if it is longer than an epoch, in the last epoch, when the whole run is spent."
     )
-    bad = Example(_HEAD + "TRAIN_STEPS = 1e6\n")
+    bad = Example(_HEAD + "TRAIN_STEPS = 1e6\n", at="TRAIN_STEPS")
     good = Example(_HEAD + "TRAIN_STEPS = 1_000_000\n")
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -20,7 +20,8 @@ class OverriddenByInclude(Rule):
         "without a word from Gin."
     )
     bad = Example(
-        "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n"
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n",
+        at="BATCH_SIZE",
     )
     good = Example(
         "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\nBATCH_SIZE = 7\n"

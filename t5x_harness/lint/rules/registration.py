@@ -35,7 +35,7 @@ class NotRegistered(Rule):
         "Without `from __gin__ import dynamic_registration` a file may only use names that an earlier include has "
         "registered: change the order of the includes and it fails with `No configurable matching …`."
     )
-    bad = Example("utils.SaveCheckpointConfig.period = 50\n" + _HEAD)
+    bad = Example("utils.SaveCheckpointConfig.period = 50\n" + _HEAD, at="utils.SaveCheckpointConfig.period")
     good = Example(
         "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
         + _HEAD
@@ -77,7 +77,7 @@ class LateRegistration(Rule):
     code = "GIN11"
     title = "dynamic registration below other imports"
     why = "Gin refuses it: `Dynamic registration should be enabled before any other modules are imported`."
-    bad = Example("import seqio\nfrom __gin__ import dynamic_registration\n")
+    bad = Example("import seqio\nfrom __gin__ import dynamic_registration\n", at="from __gin__")
     good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ class AliasOnCommandLine(Rule):
         "`import __main__ as train_script` names the binary only inside its file. On the command line the function has "
         "its own name: `--gin.train.eval_period=…`."
     )
-    bad = Example(_HEAD, bindings=("train_script.train.eval_period = 5",))
+    bad = Example(_HEAD, bindings=("train_script.train.eval_period = 5",), at="train_script.train")
     good = Example(_HEAD, bindings=("train.eval_period = 5",))
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -125,7 +125,10 @@ class SymbolNotImported(Rule):
         "Under dynamic registration every file has imports of its own; those of an included file do not count. Gin "
         "stops with `NameError: '…' was not provided by an import statement`."
     )
-    bad = Example("from __gin__ import dynamic_registration\n" + _HEAD + "adafactor.Adafactor.decay_rate = 0.9\n")
+    bad = Example(
+        "from __gin__ import dynamic_registration\n" + _HEAD + "adafactor.Adafactor.decay_rate = 0.9\n",
+        at="adafactor.Adafactor.decay_rate",
+    )
     good = Example(
         "from __gin__ import dynamic_registration\nfrom t5x import adafactor\n"
         + _HEAD

@@ -25,7 +25,7 @@ class RequiredLeft(Rule):
         "T5X stops after half a minute of imports and names only the first missing value; here they are all listed. "
         f"The output folders ({', '.join(SANDBOXED_MACROS)}) may stay open: whoever launches the run gives them."
     )
-    bad = Example(_HEAD)
+    bad = Example(_HEAD, at="TRAIN_STEPS = %gin.REQUIRED")
     good = Example(_HEAD + "TRAIN_STEPS = 100\nDROPOUT_RATE = 0.0\n")
     whole_program = True
 

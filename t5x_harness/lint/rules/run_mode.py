@@ -22,7 +22,7 @@ class WrongMode(Rule):
         "`import __main__ as train_script` is whatever was launched: a train config given to the eval binary stops "
         "with `AttributeError: Couldn't resolve selector train_script.train`."
     )
-    bad = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.EVAL)
+    bad = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.EVAL, at="  model = %MODEL")
     good = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.TRAIN)
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ class NoRunConfig(Rule):
         "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "
         "files are fragments, made to be included."
     )
-    bad = Example(_HEAD)
+    bad = Example(_HEAD, at="include")
     good = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n")
     whole_program = True
 

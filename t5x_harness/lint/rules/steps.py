@@ -47,7 +47,10 @@ class Periods(Rule):
         "T5X trains in rounds of the smallest period and refuses others that are no multiples of it, but only after it "
         "restored the checkpoint."
     )
-    bad = Example(_HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1200\n")
+    bad = Example(
+        _HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1200\n",
+        at="utils.SaveCheckpointConfig.period",
+    )
     good = Example(_HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1000\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -95,7 +98,9 @@ class StepsBelowCheckpoint(Rule):
         "TRAIN_STEPS counts from the very first step of pretraining. T5X restores the whole checkpoint before it stops "
         "with `Unexpected total_steps … < checkpoint step`."
     )
-    bad = Example(_HEAD + "TRAIN_STEPS = 20_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
+    bad = Example(
+        _HEAD + "TRAIN_STEPS = 20_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n", at="TRAIN_STEPS"
+    )
     good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -116,7 +121,10 @@ class NoStepsLeft(Rule):
     code = "CKP02"
     title = "no step left to train"
     why = "The job succeeds within minutes, having trained nothing; T5X only logs a warning."
-    bad = Example(_HEAD + "TRAIN_STEPS = 1_000_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
+    bad = Example(
+        _HEAD + "TRAIN_STEPS = 1_000_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n",
+        at="TRAIN_STEPS",
+    )
     good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:

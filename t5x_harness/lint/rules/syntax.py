@@ -35,7 +35,8 @@ class ForgottenPercent(Rule):
     why = "A bare word is no Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`."
     bad = Example(
         "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
-        "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n"
+        "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n",
+        at="train/utils.DatasetConfig.batch_size",
     )
     good = Example(
         "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
@@ -64,7 +65,7 @@ class SyntaxRule(Rule):
         'The shell takes one pair of quotes away, so a string needs two: `--gin.MODEL_DIR=\\"gs://b/x\\"` or '
         "`--gin.MODEL_DIR=\"'gs://b/x'\"`. Gin answers with `malformed node` and an object's address."
     )
-    bad = Example("MODEL_DIR = gs://bucket/run\n")
+    bad = Example("MODEL_DIR = gs://bucket/run\n", at="MODEL_DIR")
     good = Example("MODEL_DIR = 'gs://bucket/run'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:

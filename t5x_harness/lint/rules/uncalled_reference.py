@@ -43,7 +43,9 @@ class UncalledReference(Rule):
     code = "GIN20"
     title = "reference without (), or with () where a class is needed"
     why = "`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class."
-    bad = Example(_HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner\n")
+    bad = Example(
+        _HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner\n", at="train_script.train.partitioner"
+    )
     good = Example(_HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner()\n")
 
     def check(self, context: Context) -> Iterator[Finding]:

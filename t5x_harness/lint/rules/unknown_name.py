@@ -24,7 +24,7 @@ class UnknownParameter(Rule):
     code = "GIN13"
     title = "parameter that the configurable does not have"
     why = "Gin stops with `Configurable '…' doesn't have a parameter named '…'`, after T5X was imported."
-    bad = Example(_HEAD + "train/utils.DatasetConfig.bach_size = 8\n")
+    bad = Example(_HEAD + "train/utils.DatasetConfig.bach_size = 8\n", at="train/utils.DatasetConfig.bach_size")
     good = Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ class UnknownSymbol(Rule):
     code = "GIN14"
     title = "name that T5X does not have"
     why = "Gin stops with `AttributeError: Couldn't resolve selector …`, after T5X was imported."
-    bad = Example(_HEAD + "train/utils.DatasetConfg.batch_size = 8\n")
+    bad = Example(_HEAD + "train/utils.DatasetConfg.batch_size = 8\n", at="train/utils.DatasetConfg")
     good = Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n")
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ class UnknownScope(Rule):
     code = "GIN06"
     title = "scope that nothing opens"
     why = "Scopes are free text: a misspelt one is a new one, and what is bound in it is never used."
-    bad = Example(_HEAD + "trian/utils.DatasetConfig.pack = False\n")
+    bad = Example(_HEAD + "trian/utils.DatasetConfig.pack = False\n", at="trian/")
     good = Example(_HEAD + "train/utils.DatasetConfig.pack = False\n")
     whole_program = True
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from t5x_harness.lint.program import BINDINGS, GinProgram, MacroBinding
+from t5x_harness.lint.program import BINDINGS, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, closest
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Severity
@@ -16,17 +15,11 @@ include 't5x/configs/runs/pretrain.gin'
 """
 
 
-def _unread(program: GinProgram) -> Iterator[MacroBinding]:
-    """Macros of the user's that reach no parameter; those of T5X's own files are not the user's to mend."""
-    for macro in program.macros.values():
-        if macro.name not in program.read_macros and not _of_t5x(program, macro.location.file):
+def _unread(context: Context) -> Iterator[MacroBinding]:
+    """Macros of the user's that reach no parameter."""
+    for macro in context.program.macros.values():
+        if macro.name not in context.program.read_macros and not context.in_t5x(macro.location):
             yield macro
-
-
-def _of_t5x(program: GinProgram, file: str) -> bool:
-    if program.t5x_parent is None or file in program.spec.gin_files:
-        return False
-    return (Path(program.spec.cwd).absolute() / file).is_relative_to(Path(program.t5x_parent) / "t5x")
 
 
 class MisspeltMacro(Rule):
@@ -39,14 +32,14 @@ class MisspeltMacro(Rule):
         "A macro is only a name: Gin accepts a new one without a word, and the run keeps the old value. "
         "With `BATCHSIZE = 4` the batch size stays 128."
     )
-    bad = Example(_HEAD + "BATCHSIZE = 4\n")
+    bad = Example(_HEAD + "BATCHSIZE = 4\n", at="BATCHSIZE")
     good = Example(_HEAD + "BATCH_SIZE = 4\n")
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each such macro."""
         program = context.program
-        for macro in _unread(program):
+        for macro in _unread(context):
             near = closest(macro.name, program.read_macros)
             if near is None:
                 continue
@@ -66,7 +59,7 @@ class UnreadMacro(Rule):
     severity = Severity.WARNING
     title = "macro that nothing reads"
     why = "A macro that no parameter reads has no effect: the run uses whatever the parameter was bound to instead."
-    bad = Example(_HEAD + "NUM_EMBEDDINGS = 250112\n")
+    bad = Example(_HEAD + "NUM_EMBEDDINGS = 250112\n", at="NUM_EMBEDDINGS")
     good = Example(
         _HEAD + "from __gin__ import dynamic_registration\nfrom t5x.examples.t5 import network\n"
         "network.T5Config.vocab_size = 250112\n"
@@ -75,9 +68,8 @@ class UnreadMacro(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each such macro."""
-        program = context.program
-        for macro in _unread(program):
-            if closest(macro.name, program.read_macros) is None:
+        for macro in _unread(context):
+            if closest(macro.name, context.program.read_macros) is None:
                 yield self.finding(
                     f"nothing reads the macro {macro.name} = {format_value(macro.value)}",
                     macro,
