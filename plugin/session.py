@@ -194,9 +194,9 @@ class HarnessSession:
         return self._kept
 
     def to_json(self) -> dict[str, Any]:
-        """What another process needs to report this session's runs: no metrics, predictions or configs."""
+        """What another process needs to report this session's runs: no metrics, predictions, configs or bindings."""
         results = [
-            dataclasses.replace(result, metrics={}, predictions=(), operative_config="")
+            dataclasses.replace(result, metrics={}, predictions=(), operative_config="", bindings=())
             for result in self.results.values()
         ]
         return {"results": [result.to_json() for result in results], "kept": [str(path) for path in self._kept]}

@@ -11,9 +11,10 @@ from pathlib import Path
 from t5x_harness.project import ProjectConfig, find_project
 from t5x_harness.spec import Mode, RunSpec
 
-__all__ = ["DEFAULT_SLICE", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
+__all__ = ["DEFAULT_SLICE", "FORMATS", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
 
 DEFAULT_SLICE = "v3-8"
+FORMATS = ("text", "json", "sarif", "github")
 
 
 class UsageError(ValueError):
@@ -66,10 +67,39 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--model_dir", metavar="DIR", help="keep the run's output here (default: a temporary folder; one run only)"
     )
+    _add_output_arguments(parser)
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
-    output.add_argument("--format", choices=("text", "json"), default="text", help="how to report (default: text)")
+    output.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text for people; json with everything, the source of each binding too; sarif for code scanning; github "
+        "for annotations in a workflow (default: text)",
+    )
     output.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    output.add_argument(
+        "--output",
+        type=_report_file,
+        metavar="FILE",
+        help="write the report in --format to FILE, and as text to standard output",
+    )
+    output.add_argument("-v", "--verbose", action="store_true", help="print notes, too, and not only their number")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
+
+
+def _report_file(text: str) -> Path:
+    """Refuses a file that cannot be written before anything is run for it."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text}: no permission to write it")
+    return path
 
 
 def rewrite_gin(arguments: Sequence[str]) -> list[str]:

@@ -38,7 +38,13 @@ examples:
   t5x-harness lint configs/finetune.gin
   t5x-harness lint configs/                       every run config below a folder
   t5x-harness lint --gin_file=model.gin --gin_file=t5x/configs/runs/pretrain.gin --gin.TRAIN_STEPS=100
-  t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" --json
+  t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" -v
+  t5x-harness lint finetune.gin --format json     findings, and where each binding's value comes from
+  t5x-harness lint configs/ --format github       annotations, as a step of a GitHub workflow
+  t5x-harness lint configs/ --format sarif --output lint.sarif
+                                                  text here, and a file for GitHub's code scanning
+
+Where $GITHUB_STEP_SUMMARY names a file, a summary in Markdown is added to it, whatever the format.
 
 exit status: 0 no error, 1 errors were found, 2 wrong usage
 """,
@@ -46,6 +52,7 @@ exit status: 0 no error, 1 errors were found, 2 wrong usage
 examples:
   t5x-harness plan configs/finetune.gin --slice=v3-32
   t5x-harness plan configs/finetune.gin --slice=v4:2x2x2 --full-size
+  t5x-harness plan configs/finetune.gin --format json --output plan.json
 
 exit status: 0 the config resolves and shards, 1 it does not, 2 wrong usage
 """,
@@ -55,6 +62,8 @@ examples:
   t5x-harness run configs/finetune.gin --gin.BATCH_SIZE=16 --slice=v3-32
   t5x-harness run --gin_file=t5x/examples/t5/t5_1_1/tiny.gin --gin_file=my_run.gin --run_mode=train
   t5x-harness run                                 the runs that pyproject.toml declares
+  t5x-harness run configs/finetune.gin --format github
+                                                  annotations, as a step of a GitHub workflow
 
 A config is shrunk to a few small steps (see --full-size); the report lists every change.
 exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
@@ -235,19 +244,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _write(report: Report, arguments: argparse.Namespace) -> int:
-    if arguments.format == "json":
-        from t5x_harness.report.json import render as render_json
+    from t5x_harness.report.output import write_report
 
-        sys.stdout.write(render_json(report))
-    else:
-        from t5x_harness.report.terminal import render
-
-        color = arguments.color == "always" or (
-            arguments.color == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        )
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
-        sys.stdout.write(render(report, width=width, color=color, facts=arguments.command == "plan"))
-    sys.stdout.flush()
+    write_report(report, arguments, facts=arguments.command == "plan")
     return FINE if report.passed else FOUND
 
 

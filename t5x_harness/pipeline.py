@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.model_dirs import claim_model_dir, ensure_model_dirs
@@ -105,9 +106,9 @@ class Pipeline:
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far."""
         stages = tuple(self._shown(self._results[s]) for s in self.stages if s in self._results)
-        if self._backend is None:
-            return RunResult(self.spec, stages)
-        return dataclasses.replace(self._backend.result(), spec=self.spec, stages=stages)
+        result = RunResult(self.spec, stages) if self._backend is None else self._backend.result()
+        bindings = bound_values(self._program) if self._program is not None else ()
+        return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings)
 
     def _shown(self, result: StageResult) -> StageResult:
         """A stage as the whole run knows it: what lint could not judge without importing, resolve has judged."""

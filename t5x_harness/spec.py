@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 __all__ = [
+    "Assignment",
+    "BoundValue",
     "Change",
     "Checkpoint",
     "Edit",
@@ -141,6 +143,47 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
+class Assignment:
+    """One gin statement that gives a value: the value as gin text, and where the statement stands."""
+
+    value: str
+    location: Location
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds an assignment from ``dataclasses.asdict``."""
+        return cls(value["value"], Location.from_json(value["location"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundValue:
+    """What a parameter or a macro is bound to once all of a config was read, and how it came to that.
+
+    Attributes:
+      name: as the winning statement writes it, ``train/utils.DatasetConfig.batch_size`` or ``BATCH_SIZE``.
+      configurable: the full name of what the parameter belongs to, such as ``t5x.utils.DatasetConfig``; None for a
+        macro.
+      assignment: the statement that won.
+      overridden: the statements that lost against later ones, in the order in which they were read.
+    """
+
+    name: str
+    configurable: str | None
+    assignment: Assignment
+    overridden: tuple[Assignment, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds a bound value from ``dataclasses.asdict``."""
+        return cls(
+            name=value["name"],
+            configurable=value["configurable"],
+            assignment=Assignment.from_json(value["assignment"]),
+            overridden=tuple(Assignment.from_json(v) for v in value["overridden"]),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Change:
     """A value that the harness changed to run a config here: by shrinking it or by a stand-in.
 
@@ -179,6 +222,7 @@ class RunSpec:
       full_size: run the config at the sizes it names, without shrinking.
       model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
+      ignore: codes of findings that nobody wants to see.
     """
 
     gin_files: tuple[str, ...]
@@ -192,6 +236,7 @@ class RunSpec:
     full_size: bool = False
     model_dir: str | None = None
     cwd: str = "."
+    ignore: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -221,6 +266,7 @@ class StageResult:
       exercised: how many units of real work were done (steps, batches, examples); 0 means nothing was proved.
       seconds: wall time.
       log_tail: last lines of the run's log, when it failed.
+      silenced: findings that the user ignores, by code or by a comment; they do not fail the stage.
     """
 
     stage: Stage
@@ -232,6 +278,7 @@ class StageResult:
     exercised: int = 0
     seconds: float = 0.0
     log_tail: str = ""
+    silenced: tuple[Finding, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -255,6 +302,7 @@ class StageResult:
             exercised=value.get("exercised", 0),
             seconds=value.get("seconds", 0.0),
             log_tail=value.get("log_tail", ""),
+            silenced=tuple(Finding.from_json(f) for f in value.get("silenced", ())),
         )
 
 
@@ -283,6 +331,8 @@ class RunResult:
       model_dir: folder that the run wrote into.
       timings: seconds by stage.
       standins: what was made up because it cannot be reached here, in words.
+      bindings: every parameter and macro that the config binds, as its text says and before any change; in the order
+        in which they were first bound. Empty if the config was not read.
     """
 
     spec: RunSpec
@@ -296,6 +346,7 @@ class RunResult:
     model_dir: str = ""
     runtime: str = ""
     standins: tuple[str, ...] = ()
+    bindings: tuple[BoundValue, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -333,6 +384,7 @@ class RunResult:
             checkpoints=tuple(Checkpoint(**checkpoint) for checkpoint in value.get("checkpoints", ())),
             predictions=tuple(value.get("predictions", ())),
             standins=tuple(value.get("standins", ())),
+            bindings=tuple(BoundValue.from_json(bound) for bound in value.get("bindings", ())),
             **known,
         )
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from t5x_harness.report.report import Report
 from t5x_harness.report.style import Style
 from t5x_harness.report.table import table
-from t5x_harness.report.terminal import finding_lines, wrap
-from t5x_harness.spec import Outcome
+from t5x_harness.report.terminal import finding_lines, hidden_notes
+from t5x_harness.report.wrapping import wrap
+from t5x_harness.spec import Outcome, Severity
 
 __all__ = ["render_brief"]
 
@@ -20,6 +21,8 @@ _NAMES = 2
 
 def render_brief(report: Report, *, width: int, color: bool = False) -> str:
     """The table; then over all runs, each thing once: findings of stages that passed, changes, what was not checked.
+
+    Notes are only counted.
 
     Args:
       report: the runs.
@@ -34,6 +37,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
         for stage in result.stages
         if stage.outcome is Outcome.PASSED
         for finding in stage.findings
+        if finding.severity is not Severity.NOTE
     ):
         lines += finding_lines(finding, width=width, style=style)
     made_up = _by_text((row.name, row.result.standins) for row in report.rows)
@@ -46,6 +50,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
         *_changes(report, width),
         *_listed("made up, as it cannot be reached here", made_up, len(report.rows), width),
         *_listed("not checked", not_checked, len(report.rows), width),
+        *filter(None, [hidden_notes(report)]),
     ]
     return "\n".join([*lines, *([""] if sections else []), *sections]) + "\n"
 

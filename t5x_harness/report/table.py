@@ -8,7 +8,7 @@ from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.style import Style
 from t5x_harness.spec import Outcome, Severity, Stage
 
-__all__ = ["duration", "table"]
+__all__ = ["counted", "duration", "stage_mark", "table"]
 
 _MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.NOT_RUN: "-"}
 _TONES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_RUN: "dim"}
@@ -16,7 +16,7 @@ _GAP = "  "
 _LEAST_NAME = 12
 
 
-def table(report: Report, *, width: int, style: Style) -> list[str]:
+def table(report: Report, *, width: int, style: Style, notes: bool = False) -> list[str]:
     """The table's lines.
 
     Args:
@@ -24,9 +24,10 @@ def table(report: Report, *, width: int, style: Style) -> list[str]:
       width: columns of the terminal. Before a row gets wider, the mesh is left out, then what is the same for every
         run (no findings, one slice), then the mode, which the stages show; names are cut last.
       style: colours, if any.
+      notes: whether to count notes, too.
     """
     stages = report.stages
-    columns = _columns(report, stages)
+    columns = _columns(report, stages, notes)
     for drop in (None, "mesh", "findings", "slice", "mode"):
         if drop == "mesh":
             columns["slice"] = [row.result.spec.slice for row in report.rows]
@@ -49,7 +50,7 @@ def table(report: Report, *, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _columns(report: Report, stages: Sequence[Stage]) -> dict[str, list[str]]:
+def _columns(report: Report, stages: Sequence[Stage], notes: bool) -> dict[str, list[str]]:
     """The cells below each head, in the order to show them."""
     rows = report.rows
     specs = [row.result.spec for row in rows]
@@ -57,9 +58,9 @@ def _columns(report: Report, stages: Sequence[Stage]) -> dict[str, list[str]]:
         "run": [row.name for row in rows],
         "mode": [spec.mode.value if spec.mode else "?" for spec in specs],
         "slice": [f"{row.result.spec.slice} {row.mesh}".rstrip() for row in rows],
-        **{stage.value: [_mark(row, stage) for row in rows] for stage in stages},
+        **{stage.value: [stage_mark(row, stage) for row in rows] for stage in stages},
         "time": [duration(row.seconds) for row in rows],
-        "findings": [_counts(row) for row in rows],
+        "findings": [_counts(row, notes) for row in rows],
     }
 
 
@@ -68,23 +69,26 @@ def _says_nothing(head: str, cells: Sequence[str]) -> bool:
     return set(cells) == {"-"} if head == "findings" else len(set(cells)) == 1
 
 
-def _mark(row: RunRow, stage: Stage) -> str:
+def stage_mark(row: RunRow, stage: Stage) -> str:
     """How a stage ended, in a word; nothing where the run has no such stage."""
     return next((_MARKS[s.outcome] for s in row.result.stages if s.stage is stage), "")
 
 
-def _counts(row: RunRow) -> str:
+def _counts(row: RunRow, notes: bool) -> str:
     """``2 errors, 1 warning``; a dash for none."""
-    parts = []
-    for severity in Severity:
-        number = sum(f.severity is severity for f in row.findings)
-        if number:
-            parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
-    return ", ".join(parts) or "-"
+    numbers = {severity: sum(f.severity is severity for f in row.findings) for severity in Severity}
+    if not notes:
+        del numbers[Severity.NOTE]
+    return ", ".join(counted(number, severity) for severity, number in numbers.items() if number) or "-"
 
 
 def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.style import Style
-from t5x_harness.report.table import duration, table
+from t5x_harness.report.table import counted, duration, table
+from t5x_harness.report.wrapping import wrap, wrap_table
 from t5x_harness.spec import Change, Finding, Outcome, RunResult, Severity, StageResult
 
-__all__ = ["finding_lines", "render", "run_failure", "stage_failure", "wrap"]
+__all__ = ["finding_lines", "hidden_notes", "last_line", "render", "run_failure", "stage_failure"]
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_TOLD = (Severity.ERROR, Severity.WARNING)
+"""What stands in the report unasked: a green run stays quiet."""
 _LOG_LINES = 20
 _LEAST_WIDTH = 60
 
 
-def render(report: Report, *, width: int = 100, color: bool = False, facts: bool = False) -> str:
+def render(report: Report, *, width: int = 100, color: bool = False, facts: bool = False, notes: bool = False) -> str:
     """The whole report: a table, the findings, what was changed and made up, what was not checked, and a last line.
 
     Args:
@@ -25,27 +27,31 @@ def render(report: Report, *, width: int = 100, color: bool = False, facts: bool
       width: columns to fill.
       color: whether to use terminal colours.
       facts: whether to print what each stage established, too.
+      notes: whether to print notes, and not only their number in the last line.
     """
     style, width = Style(color), max(width, _LEAST_WIDTH)
-    lines = table(report, width=width, style=style)
+    lines = table(report, width=width, style=style, notes=notes)
     for row in report.rows:
-        section = list(_details(row, width=width, style=style, facts=facts))
+        section = list(_details(row, width=width, style=style, facts=facts, notes=notes))
         if section:
             lines += ["", style.bold(row.name) if len(report.rows) > 1 else "", *section]
     lines = [line for i, line in enumerate(lines) if line or (i and lines[i - 1])]
-    return "\n".join([*lines, "", _last_line(report, style)]) + "\n"
+    last = style.tone("green" if report.passed else "red", last_line(report))
+    return "\n".join([*lines, "", last if notes else f"{last}{hidden_notes(report, '; ')}"]) + "\n"
 
 
-def stage_failure(result: StageResult, *, width: int = 100, color: bool = False) -> str:
+def stage_failure(result: StageResult, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
     """Why one stage did not pass: its findings, and the end of the log if there is one.
 
     Args:
       result: a stage that failed or was not run.
       width: columns to fill.
       color: whether to use terminal colours.
+      notes: whether notes are among the findings to show.
     """
     style = Style(color)
-    lines = [line for f in result.findings for line in finding_lines(f, width=width, style=style)]
+    shown = [f for f in result.findings if notes or f.severity is not Severity.NOTE]
+    lines = [line for f in shown for line in finding_lines(f, width=width, style=style)]
     if result.outcome is Outcome.NOT_RUN or not lines:
         lines += result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",)
     return "\n".join([*lines, *_log(result)])
@@ -85,13 +91,14 @@ def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _details(row: RunRow, *, width: int, style: Style, facts: bool) -> Iterator[str]:
+def _details(row: RunRow, *, width: int, style: Style, facts: bool, notes: bool) -> Iterator[str]:
     if facts:
         for stage in row.result.stages:
             for name, value in stage.facts:
-                yield from wrap(f"{stage.stage}: {name}: {value}", width, "  ", "      ")
+                yield from _fact(f"{stage.stage}: {name}:", value, width)
     for finding in row.findings:
-        yield from finding_lines(finding, width=width, style=style)
+        if notes or finding.severity is not Severity.NOTE:
+            yield from finding_lines(finding, width=width, style=style)
     for stage in row.result.stages:
         if stage.outcome is Outcome.FAILED:
             yield from _log(stage)
@@ -105,6 +112,15 @@ def _details(row: RunRow, *, width: int, style: Style, facts: bool) -> Iterator[
         yield from _listed("not checked", row.not_checked, width)
     if not row.result.passed and row.result.log:
         yield f"log: {row.result.log}"
+
+
+def _fact(title: str, value: str, width: int) -> Iterator[str]:
+    """What was established: in the title's line, or below it if it is a table."""
+    if "\n" in value:
+        yield f"  {title}"
+        yield from wrap_table(value, width, "      ")
+    else:
+        yield from wrap(f"{title} {value}", width, "  ", "      ")
 
 
 def _change(change: Change) -> str:
@@ -131,37 +147,18 @@ def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
         yield from wrap(item, width, "  ", "    ")
 
 
-def _last_line(report: Report, style: Style) -> str:
+def last_line(report: Report) -> str:
+    """``1 failed, 2 passed, 1 error, 3 warnings in 41 s``."""
     passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
     parts = [f"{failed} failed"] if failed else []
     parts += [f"{passed} passed"] if passed else []
-    for severity in (Severity.ERROR, Severity.WARNING):
-        if number := report.count(severity):
-            parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
+    parts += [counted(n, severity) for severity in _TOLD if (n := report.count(severity))]
     if not report.results:
         parts = ["nothing was run"]
-    seconds = sum(row.seconds for row in report.rows)
-    return style.tone("green" if report.passed else "red", f"{', '.join(parts)} in {duration(seconds)}")
+    return f"{', '.join(parts)} in {duration(sum(row.seconds for row in report.rows))}"
 
 
-def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
-    """Wraps between words only: a path that is cut cannot be clicked.
-
-    Args:
-      text: one or more lines.
-      width: columns to fill.
-      first: what the first line begins with.
-      rest: what every other line begins with.
-    """
-    lines: Iterable[str] = text.splitlines() or [""]
-    wrapped: list[str] = []
-    for line in lines:
-        wrapped += textwrap.wrap(
-            line,
-            width,
-            initial_indent=rest if wrapped else first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [""]
-    return wrapped
+def hidden_notes(report: Report, before: str = "") -> str:
+    """``2 notes, -v shows them`` with ``before`` in front of it; nothing if there is none."""
+    number = report.count(Severity.NOTE)
+    return f"{before}{counted(number, 'note')}, -v shows {'it' if number == 1 else 'them'}" if number else ""

@@ -1,74 +1,17 @@
-"""The report says everything once, in every format, and fits the terminal."""
+"""The text report says everything once, shows tables as they are, keeps quiet about notes, and fits the terminal."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 
 import pytest
+from sample_reports import BAD, GOOD, NOTE, TABLE, WARNING
 
 from t5x_harness.report import Report
-from t5x_harness.report.json import document
-from t5x_harness.report.json import render as render_json
+from t5x_harness.report.brief import render_brief
 from t5x_harness.report.terminal import render, stage_failure
-from t5x_harness.spec import (
-    Change,
-    Finding,
-    Location,
-    Mode,
-    Outcome,
-    RunResult,
-    RunSpec,
-    Severity,
-    Stage,
-    StageResult,
-)
-
-LOCATION = Location("t5x/configs/runs/pretrain.gin", 12, (Location("run.gin", 3), Location("base.gin", 7)))
-ERROR = Finding(
-    "GIN09",
-    Severity.ERROR,
-    Stage.LINT,
-    "TRAIN_STEPS = 1.0 is a float",
-    LOCATION,
-    "write TRAIN_STEPS = 1",
-    "TRAIN_STEPS",
-)
-WARNING = Finding("GIN01", Severity.WARNING, Stage.LINT, "nothing reads the macro X", Location("run.gin", 9))
-
-
-def passed(stage: Stage, seconds: float, **fields: object) -> StageResult:
-    return StageResult(stage, Outcome.PASSED, seconds=seconds, exercised=1, **fields)  # type: ignore[arg-type]
-
-
-GOOD = RunResult(
-    RunSpec(("configs/pretrain.gin",), mode=Mode.TRAIN),
-    (
-        passed(Stage.LINT, 0.1),
-        passed(Stage.RESOLVE, 2.0, not_checked=("access to gs://b",)),
-        passed(
-            Stage.PLAN,
-            1.0,
-            facts=(("mesh", "data 8 x model 1"),),
-            changes=(Change("network.T5Config.emb_dim", "768", "16", "shrink"),),
-        ),
-        passed(Stage.TRAIN, 65.0),
-        passed(Stage.EVAL, 3.0),
-        passed(Stage.INFER, 3.0),
-    ),
-    steps=4,
-    metrics={"train/loss": {2: 1.5, 4: 1.25}},
-    standins=("a vocabulary of 32000 pieces for gs://b/v.model", "a checkpoint at step 10"),
-)
-BAD = RunResult(
-    RunSpec(("a/long_name_of_a_config.gin",), mode=Mode.EVAL, slice="v4-16"),
-    (
-        StageResult(Stage.LINT, Outcome.FAILED, findings=(ERROR, WARNING), seconds=0.2),
-        StageResult(Stage.RESOLVE, Outcome.NOT_RUN, not_checked=("resolve: not run, because lint failed",)),
-        StageResult(Stage.PLAN, Outcome.NOT_RUN, not_checked=("plan: not run, because lint failed",)),
-    ),
-    log="runs/log.txt",
-)
-
+from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage, StageResult
+from t5x_harness.tables import columns
 
 WHOLE = """\
 run                    mode   slice  lint    resolve  plan  train  eval  infer  time        findings
@@ -90,7 +33,7 @@ run.gin:9: warning GIN01: nothing reads the macro X
 not checked: resolve, plan: not run, because lint failed
 log: runs/log.txt
 
-1 failed, 1 passed, 1 error, 1 warning in 1 min 14 s
+1 failed, 1 passed, 1 error, 1 warning in 1 min 14 s; 1 note, -v shows it
 """
 
 
@@ -158,33 +101,45 @@ def test_a_stage_that_was_not_run_says_why() -> None:
     assert stage_failure(StageResult(Stage.PLAN, Outcome.FAILED)) == "plan failed, and no finding says why"
 
 
-def test_the_json_document() -> None:
-    assert json.loads(render_json(Report((GOOD, BAD)))) == json.loads(json.dumps(document(Report((GOOD, BAD)))))
-    found = json.loads(render_json(Report((GOOD, BAD))))
-    assert set(found) == {"schema", "passed", "runs", "findings", "not_checked"}
-    assert (found["schema"], found["passed"]) == (1, False)
-    assert [(r["name"], r["outcome"], r["mode"], r["slice"]) for r in found["runs"]] == [
-        ("pretrain", "passed", "train", "v3-8"),
-        ("long_name_of_a_config", "failed", "eval", "v4-16"),
+def test_notes_are_only_counted_unless_they_are_asked_for() -> None:
+    line = "--gin bindings:2: note GIN06: nothing opens the scope y"
+    quiet, verbose = render(Report((BAD,))), render(Report((BAD,)), notes=True)
+    assert line not in quiet
+    assert quiet.splitlines()[1].endswith("1 error, 1 warning")
+    assert quiet.endswith("in 0.2 s; 1 note, -v shows it\n")
+    assert line in verbose.splitlines()
+    assert verbose.splitlines()[1].endswith("1 error, 1 warning, 1 note")
+    assert verbose.endswith("in 0.2 s\n")
+
+
+def test_a_failed_stage_shows_notes_only_if_they_are_asked_for() -> None:
+    assert "note" not in stage_failure(BAD.stages[0])
+    assert stage_failure(BAD.stages[0], notes=True).endswith("note GIN06: nothing opens the scope y")
+
+
+def test_a_green_run_with_notes_says_in_one_line_that_there_are_some() -> None:
+    other = dataclasses.replace(NOTE, message="nothing opens the scope x")
+    stages = (dataclasses.replace(GOOD.stages[0], findings=(NOTE, other)), *GOOD.stages[1:])
+    report = Report((dataclasses.replace(GOOD, stages=stages),))
+    for text in (render(report), render_brief(report, width=100)):
+        assert "GIN06" not in text
+        assert "2 notes, -v shows them\n" in text
+    assert "note" not in render_brief(Report((GOOD,)), width=100)
+
+
+def test_a_table_is_a_fact_that_keeps_its_lines() -> None:
+    lines = render(Report((GOOD,)), facts=True).splitlines()
+    start = lines.index("  plan: axes:")
+    assert [line.removeprefix(" " * 6) for line in lines[start + 1 : start + 4]] == TABLE.splitlines()
+
+
+def test_a_table_that_is_too_wide_breaks_between_cells_only() -> None:
+    rows = [(f"layer {n}", "kernel of the attention's query", "encoder.layers", "embed, joined_kv") for n in range(3)]
+    stages = (StageResult(Stage.PLAN, Outcome.PASSED, facts=(("parameters", columns(rows)),), exercised=1),)
+    lines = render(Report((dataclasses.replace(GOOD, stages=stages),)), width=66, facts=True).splitlines()
+    start = lines.index("  plan: parameters:")
+    assert lines[start + 1 : start + 3] == [
+        "      layer 0  kernel of the attention's query  encoder.layers",
+        "          embed, joined_kv",
     ]
-    assert found["runs"][0]["metrics"] == {"train/loss": {"2": 1.5, "4": 1.25}}
-    assert found["findings"][0] == {
-        "run": "long_name_of_a_config",
-        "code": "GIN09",
-        "severity": "error",
-        "stage": "lint",
-        "message": "TRAIN_STEPS = 1.0 is a float",
-        "location": {
-            "file": "t5x/configs/runs/pretrain.gin",
-            "line": 12,
-            "included_from": [
-                {"file": "run.gin", "line": 3, "included_from": []},
-                {"file": "base.gin", "line": 7, "included_from": []},
-            ],
-        },
-        "fix": "write TRAIN_STEPS = 1",
-        "binding": "TRAIN_STEPS",
-    }
-    assert found["not_checked"][0] == {"run": "pretrain", "text": "access to gs://b"}
-    # What was written can be read back into the shared values.
-    assert StageResult.from_json(found["runs"][1]["stages"][0]) == BAD.stages[0]
+    assert len([line for line in lines if line == "          embed, joined_kv"]) == 3

@@ -1,0 +1,134 @@
+"""The findings as SARIF 2.1.0, which GitHub's code scanning and many editors read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from t5x_harness import __version__
+from t5x_harness.report.places import Place, PlacedFinding, place_in, placed_findings, source_root
+from t5x_harness.report.report import Report
+from t5x_harness.report.sarif_rules import rule_descriptors
+from t5x_harness.report.terminal import stage_failure
+from t5x_harness.spec import Edit, Finding, Outcome
+
+__all__ = ["FINGERPRINT", "SCHEMA_URI", "document", "render"]
+
+SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SOURCE_ROOT = "%SRCROOT%"
+FINGERPRINT = "t5xHarnessFinding/v1"
+"""The name of our fingerprint; another version would be another way of making it."""
+
+_LINE_NUMBERS = re.compile(r":\d+|\blines? \d+")
+
+
+def render(report: Report) -> str:
+    """The document as text that ends with a newline."""
+    return json.dumps(document(report), indent=2) + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The document as plain values.
+
+    Paths are relative to the root of the repository, so that they mean the same on every machine.  What lies outside
+    of it is shown at the line that leads there.
+    """
+    root = source_root(report)
+    findings = placed_findings(report, root)
+    rules = rule_descriptors(report.stages, [placed.finding for placed in findings])
+    index = {rule["id"]: number for number, rule in enumerate(rules)}
+    run = {
+        "tool": {"driver": {"name": "t5x-harness", "semanticVersion": __version__, "rules": rules}},
+        "invocations": [{"executionSuccessful": True, **_notifications(report)}],
+        "originalUriBaseIds": {SOURCE_ROOT: {"description": {"text": "The root of the repository."}}},
+        "columnKind": "unicodeCodePoints",
+        "results": [
+            _result(placed, index[placed.finding.code], fingerprint, root)
+            for placed, fingerprint in zip(findings, _fingerprints(findings), strict=True)
+        ],
+    }
+    return {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
+
+
+def _result(placed: PlacedFinding, rule_index: int, fingerprint: str, root: Path) -> dict[str, Any]:
+    finding = placed.finding
+    fix = f"\nfix: {finding.fix}" if finding.fix else ""
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": finding.severity.value,
+        "message": {"text": f"{placed.text}{fix}"},
+        "locations": [{"physicalLocation": _physical(placed.place)}] if placed.place is not None else [],
+        "partialFingerprints": {FINGERPRINT: fingerprint},
+        "properties": {"stage": finding.stage.value, "runs": list(placed.runs)},
+    }
+    if finding.binding is not None:
+        result["properties"]["binding"] = finding.binding
+    if placed.chain:
+        result["relatedLocations"] = [
+            {"id": number, "message": {"text": "included from here"}, "physicalLocation": _physical(place)}
+            for number, place in enumerate(placed.chain, start=1)
+        ]
+    if changes := _changes(finding, placed.cwd, root):
+        result["fixes"] = [{"description": {"text": finding.fix or finding.message}, "artifactChanges": changes}]
+    return result
+
+
+def _physical(place: Place) -> dict[str, Any]:
+    return {"artifactLocation": _artifact(place), "region": {"startLine": place.line}}
+
+
+def _artifact(place: Place) -> dict[str, str]:
+    return {"uri": quote(place.file), "uriBaseId": SOURCE_ROOT}
+
+
+def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
+    """The edits, by file; none at all if one of them is to a file outside the repository."""
+    by_file: dict[Place, list[Edit]] = {}
+    for edit in finding.edits:
+        place = place_in(root, cwd, edit.file, 1)
+        if place is None:
+            return []
+        by_file.setdefault(place, []).append(edit)
+    return [
+        {"artifactLocation": _artifact(place), "replacements": [_replacement(edit) for edit in edits]}
+        for place, edits in by_file.items()
+    ]
+
+
+def _replacement(edit: Edit) -> dict[str, Any]:
+    """Whole lines reach from the first column to that of the line after them; an insertion deletes nothing."""
+    region = {"startLine": edit.first, "startColumn": 1, "endLine": edit.last + 1, "endColumn": 1}
+    return {"deletedRegion": region, "insertedContent": {"text": edit.text}}
+
+
+def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:
+    """Names findings by what they say and the file they are in, so that one keeps its name when lines move."""
+    seen: Counter[str] = Counter()
+    for placed in findings:
+        what = placed.finding.binding or _LINE_NUMBERS.sub("", placed.text)
+        file = placed.place.file if placed.place is not None else ""
+        text = "\0".join((placed.finding.code, file, what))
+        seen[text] += 1
+        yield hashlib.sha256(f"{text}\0{seen[text]}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _notifications(report: Report) -> Mapping[str, Any]:
+    """What was not checked, and stages that failed without a finding, as words of the tool about its own work."""
+    notifications = []
+    for row in report.rows:
+        for stage in row.result.stages:
+            if stage.outcome is Outcome.FAILED and not stage.errors:
+                notifications.append(_notification("error", f"{row.name}: {stage_failure(stage)}"))
+        notifications += [_notification("note", f"{row.name}: not checked: {text}") for text in row.not_checked]
+    return {"toolExecutionNotifications": notifications} if notifications else {}
+
+
+def _notification(level: str, text: str) -> dict[str, Any]:
+    return {"level": level, "message": {"text": text}}

@@ -1,0 +1,75 @@
+"""Runs as the writers get them: one that passed, one that lint stopped."""
+
+from __future__ import annotations
+
+from t5x_harness.spec import (
+    Assignment,
+    BoundValue,
+    Change,
+    Checkpoint,
+    Edit,
+    Finding,
+    Location,
+    Mode,
+    Outcome,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
+
+LOCATION = Location("t5x/configs/runs/pretrain.gin", 12, (Location("run.gin", 3), Location("base.gin", 7)))
+ERROR = Finding(
+    "GIN09",
+    Severity.ERROR,
+    Stage.LINT,
+    "TRAIN_STEPS = 1.0 is a float",
+    LOCATION,
+    "write TRAIN_STEPS = 1",
+    "TRAIN_STEPS",
+    (Edit("run.gin", 4, 4, "TRAIN_STEPS = 1\n"),),
+)
+WARNING = Finding("GIN01", Severity.WARNING, Stage.LINT, "nothing reads the macro X", Location("run.gin", 9))
+NOTE = Finding("GIN06", Severity.NOTE, Stage.LINT, "nothing opens the scope y", Location("--gin bindings", 2))
+TABLE = "axis   mesh   size\nembed  -         8\nmlp    model     2"
+
+
+def passed(stage: Stage, seconds: float, **fields: object) -> StageResult:
+    """A stage that passed."""
+    return StageResult(stage, Outcome.PASSED, seconds=seconds, exercised=1, **fields)  # type: ignore[arg-type]
+
+
+GOOD = RunResult(
+    RunSpec(("configs/pretrain.gin",), mode=Mode.TRAIN),
+    (
+        passed(Stage.LINT, 0.1),
+        passed(Stage.RESOLVE, 2.0, not_checked=("access to gs://b",)),
+        passed(
+            Stage.PLAN,
+            1.0,
+            facts=(("mesh", "data 8 x model 1"), ("axes", TABLE)),
+            changes=(Change("network.T5Config.emb_dim", "768", "16", "shrink"),),
+        ),
+        passed(Stage.TRAIN, 65.0),
+        passed(Stage.EVAL, 3.0),
+        passed(Stage.INFER, 3.0),
+    ),
+    steps=4,
+    metrics={"train/loss": {2: 1.5, 4: float("nan")}},
+    checkpoints=(Checkpoint(4, "m/checkpoint_4", 9),),
+    standins=("a vocabulary of 32000 pieces for gs://b/v.model", "a checkpoint at step 10"),
+    bindings=(
+        BoundValue("X", None, Assignment("7", Location("--gin bindings", 1)), (Assignment("6", LOCATION),)),
+        BoundValue("a/utils.Y.z", "t5x.utils.Y", Assignment("%X", LOCATION)),
+    ),
+)
+BAD = RunResult(
+    RunSpec(("a/long_name_of_a_config.gin",), mode=Mode.EVAL, slice="v4-16"),
+    (
+        StageResult(Stage.LINT, Outcome.FAILED, findings=(ERROR, WARNING, NOTE), seconds=0.2),
+        StageResult(Stage.RESOLVE, Outcome.NOT_RUN, not_checked=("resolve: not run, because lint failed",)),
+        StageResult(Stage.PLAN, Outcome.NOT_RUN, not_checked=("plan: not run, because lint failed",)),
+    ),
+    log="runs/log.txt",
+)

@@ -1,0 +1,115 @@
+"""The JSON document: flat findings, every binding with its source, and a schema that it keeps to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_reports import BAD, GOOD
+
+from t5x_harness.report import Report
+from t5x_harness.report.json import SCHEMA, SCHEMA_FILE, document, render
+from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+
+BOTH = Report((GOOD, BAD))
+
+
+def check(text: str) -> Any:
+    """Reads a document as strict programs do, and checks it against the schema."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    value = json.loads(text, parse_constant=refuse)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text())).validate(value)
+    return value
+
+
+def test_the_document() -> None:
+    found = check(render(BOTH))
+    assert list(found) == ["schema", "passed", "findings", "not_checked", "runs"]
+    assert (found["schema"], found["passed"]) == (SCHEMA, False) == (1, False)
+    assert [(r["name"], r["outcome"], r["mode"], r["slice"]) for r in found["runs"]] == [
+        ("pretrain", "passed", "train", "v3-8"),
+        ("long_name_of_a_config", "failed", "eval", "v4-16"),
+    ]
+    assert found["not_checked"][0] == {"run": "pretrain", "text": "access to gs://b"}
+    assert found["runs"][0]["metrics"] == {"train/loss": {"2": 1.5, "4": "nan"}}
+    plan = found["runs"][0]["stages"][2]
+    assert plan["facts"][0] == {"name": "mesh", "value": "data 8 x model 1"}
+    assert plan["changes"] == [{"binding": "network.T5Config.emb_dim", "before": "768", "after": "16", "why": "shrink"}]
+    assert [stage["outcome"] for stage in found["runs"][1]["stages"]] == ["failed", "not run", "not run"]
+
+
+def test_a_finding_is_flat_and_says_everything() -> None:
+    assert list(document(BOTH)["findings"][0].items()) == [
+        ("code", "GIN09"),
+        ("severity", "error"),
+        ("stage", "lint"),
+        ("file", "t5x/configs/runs/pretrain.gin"),
+        ("line", 12),
+        ("included_from", [{"file": "run.gin", "line": 3}, {"file": "base.gin", "line": 7}]),
+        ("message", "TRAIN_STEPS = 1.0 is a float"),
+        ("fix", "write TRAIN_STEPS = 1"),
+        ("binding", "TRAIN_STEPS"),
+        ("edits", [{"file": "run.gin", "first": 4, "last": 4, "text": "TRAIN_STEPS = 1\n"}]),
+        ("run", "long_name_of_a_config"),
+    ]
+    assert [f["severity"] for f in document(BOTH)["findings"]] == ["error", "warning", "note"]
+
+
+def test_a_finding_without_a_line_has_nulls() -> None:
+    finding = Finding("RUN01", Severity.ERROR, Stage.TRAIN, "the process died")
+    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.TRAIN, Outcome.FAILED, (finding,)),))
+    (found,) = check(render(Report((result,))))["findings"]
+    assert {key: found[key] for key in ("file", "line", "fix", "binding", "included_from", "edits")} == {
+        "file": None,
+        "line": None,
+        "fix": None,
+        "binding": None,
+        "included_from": [],
+        "edits": [],
+    }
+
+
+def test_each_binding_says_where_its_value_comes_from_and_what_it_replaced() -> None:
+    macro, parameter = document(BOTH)["runs"][0]["bindings"]
+    chain = [{"file": "run.gin", "line": 3}, {"file": "base.gin", "line": 7}]
+    assert list(macro.items()) == [
+        ("name", "X"),
+        ("configurable", None),
+        ("value", "7"),
+        ("file", "--gin bindings"),
+        ("line", 1),
+        ("included_from", []),
+        (
+            "overridden",
+            [{"value": "6", "file": "t5x/configs/runs/pretrain.gin", "line": 12, "included_from": chain}],
+        ),
+    ]
+    assert (parameter["configurable"], parameter["included_from"]) == ("t5x.utils.Y", chain)
+
+
+def test_nothing_run_is_a_document_too() -> None:
+    assert check(render(Report(()))) == {"schema": 1, "passed": False, "findings": [], "not_checked": [], "runs": []}
+
+
+def test_the_schema_is_one_and_refuses_what_is_none_of_ours() -> None:
+    schema = json.loads(SCHEMA_FILE.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    wrong = document(BOTH)
+    wrong["findings"][0]["severity"] = "fatal"
+    with pytest.raises(jsonschema.ValidationError, match="'fatal' is not one of"):
+        jsonschema.validate(wrong, schema)
+
+
+@given(st.text(), st.text())
+def test_any_text_survives(message: str, file: str) -> None:
+    finding = Finding("GIN01", Severity.NOTE, Stage.LINT, message, Location(file, 1))
+    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.LINT, Outcome.PASSED, (finding,)),))
+    (found,) = check(render(Report((result,))))["findings"]
+    assert (found["message"], found["file"]) == (message, file)
