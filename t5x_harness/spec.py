@@ -92,7 +92,7 @@ class Edit:
       file: the file's name as locations show it: relative to the run's working directory, or absolute.
       first: the first line that goes, counted from 1.
       last: the last line that goes; ``first - 1`` where none goes and ``text`` is put in front of line ``first``.
-      text: what comes in their place, each line ended by ``\\n`` whatever the file itself ends lines with; empty to
+      text: what comes in their place, each line ended by a line feed whatever the file itself ends lines with; empty to
         remove them.
     """
 

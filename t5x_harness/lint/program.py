@@ -135,7 +135,7 @@ class GinProgram:
       problems: what T5X could not read.
       not_checked: what static reading cannot judge, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None if there is none.
-      texts: what the files hold, by their names, with ``\\n`` at the end of lines.
+      texts: what the files hold, by their names, with line feeds at the end of lines.
       possible_constants: macros without a binding that a module of the user's may define by ``gin.constant``.
     """
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.lint.classify import SANDBOXED_MACROS
+from t5x_harness.lint.fragments import RunIf, why_fragment
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.rule import Context, all_rules
 from t5x_harness.lint.snapshot import Snapshot
+from t5x_harness.silencing import split_silenced
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
 __all__ = ["lint", "lint_program"]
@@ -34,33 +36,40 @@ def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> StageResult:
     return lint_program(program_of(spec, t5x_parent=t5x_parent), start=start)
 
 
-def lint_program(program: GinProgram, *, start: float) -> StageResult:
-    """Applies every rule to what was read; ``start`` is the ``time.perf_counter`` of the stage's begin."""
+def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALWAYS) -> StageResult:
+    """Applies the rules to what was read.
+
+    Args:
+      program: the run, or the fragment.
+      start: the ``time.perf_counter`` of the stage's begin.
+      run_if: when it is judged as a run; a fragment is spared the rules that need a whole run.
+    """
+    fragment = why_fragment(program, run_if)
     context = Context(program, Snapshot(Path(program.t5x_parent) if program.t5x_parent else None))
     findings: list[Finding] = []
     left_out: list[str] = []
     for rule in all_rules():
-        if rule.whole_program and not program.complete:
+        if rule.whole_program and (fragment or not program.complete):
             left_out.append(rule.code)
         else:
             findings.extend(rule().check(context))
     not_checked = list(program.not_checked)
     if left_out:
-        not_checked.append(
-            f"{', '.join(left_out)}: these rules need the whole config, and it cannot be read to the end"
-        )
+        because = f"run, and {fragment}" if fragment else "config, and it cannot be read to the end"
+        not_checked.append(f"{', '.join(left_out)}: these rules need the whole {because}")
     if outside := _outside(program, context.snapshot):
         not_checked.append(f"names and parameters of {', '.join(outside)}: known only once they are imported (resolve)")
-    ordered = _in_reading_order(program, findings)
-    failed = any(f.severity is Severity.ERROR for f in ordered) or not program.statements
+    ordered, silenced = split_silenced(_in_reading_order(program, findings), program.spec.ignore, program.spec.cwd)
+    failed = any(f.severity is Severity.ERROR for f in ordered) or not (program.statements or fragment)
     return StageResult(
         stage=Stage.LINT,
         outcome=Outcome.FAILED if failed else Outcome.PASSED,
         findings=ordered,
-        facts=tuple(_facts(program)),
+        facts=(*([("judged as", "a fragment")] if fragment else []), *_facts(program)),
         not_checked=tuple(not_checked),
         exercised=len(program.statements),
         seconds=time.perf_counter() - start,
+        silenced=silenced,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.lint.edits import set_literal
+from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.rule import Context, Example, Rule, closest
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding
@@ -32,4 +34,6 @@ class InferMode(Rule):
                 if isinstance(given.value, str) and given.value not in _MODES:
                     near = closest(given.value, _MODES)
                     mend = f"write {given} = {format_value(near)}" if near else f"use {', '.join(_MODES)}"
-                    yield self.finding(f"infer has no mode {format_value(given.value)}", given, mend)
+                    right = meant(given.value, _MODES)
+                    edits = set_literal(context.program, given.location, given.value, repr(right)) if right else ()
+                    yield self.finding(f"infer has no mode {format_value(given.value)}", given, mend, edits=edits)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, where
 from t5x_harness.lint.values import format_value
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Edit, Finding
 
 _NETWORK = (
     "vocab_size",
@@ -38,6 +40,8 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "t5x.models.EncoderDecoderModel": ("z_loss", "label_smoothing"),
     "t5x.models.DecoderOnlyModel": ("z_loss", "label_smoothing"),
 }
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_MOST = 2**53  # above it a float does not tell one whole number from the next
 
 _HEAD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
@@ -82,6 +86,7 @@ class StringForNumber(Rule):
                     f"{given} = {given.value!r} is a string, and a number is needed{_read_as(binding, given)}",
                     given,
                     _without_quotes(given),
+                    edits=_unquoted(context, given),
                 )
 
 
@@ -92,6 +97,12 @@ def _without_quotes(given: Binding | MacroBinding) -> str:
     except ValueError:
         return "give a number"
     return f"take the quotes away: {given} = {text}"
+
+
+def _unquoted(context: Context, given: Binding | MacroBinding) -> tuple[Edit, ...]:
+    text = given.value.strip()
+    plain = _NUMBER.fullmatch(text) is not None
+    return set_literal(context.program, given.location, given.value, text) if plain else ()
 
 
 class FloatForCount(Rule):
@@ -115,7 +126,13 @@ class FloatForCount(Rule):
                     f"{_read_as(binding, given)}",
                     given,
                     _whole(given, given.value),
+                    edits=_as_whole(context, given),
                 )
+
+
+def _as_whole(context: Context, given: Binding | MacroBinding) -> tuple[Edit, ...]:
+    whole = given.value.is_integer() and abs(given.value) < _MOST
+    return set_literal(context.program, given.location, given.value, f"{int(given.value):_}") if whole else ()
 
 
 def _whole(given: Binding | MacroBinding, value: Any) -> str:

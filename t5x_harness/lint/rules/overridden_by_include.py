@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.lint.program import Binding, MacroBinding
+from t5x_harness.lint.moves import move_below
+from t5x_harness.lint.program import Binding, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, is_required, same_value
-from t5x_harness.spec import Finding, Location
+from t5x_harness.spec import Edit, Finding, Location
 
 
 class OverriddenByInclude(Rule):
@@ -40,7 +41,19 @@ class OverriddenByInclude(Rule):
                     f"sets it to {format_value(winner.value)} ({winner.location})",
                     statement,
                     f"move the binding below line {include.line}",
+                    edits=_moved(context.program, statement, include),
                 )
+
+
+def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Location) -> tuple[Edit, ...]:
+    """Moves a binding below an include, unless another one between the two replaces it anyway."""
+    here = statement.location
+    for other in program.statements:
+        place = other.location
+        replaces = isinstance(other, (Binding, MacroBinding)) and other.key == statement.key
+        if replaces and place.file == here.file and here.line < place.line < include.line:
+            return ()
+    return move_below(program, here, include.line)
 
 
 def _include_below(early: Location, late: Location) -> Location | None:

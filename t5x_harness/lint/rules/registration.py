@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.lint.edits import rename_selector
+from t5x_harness.lint.misspelling import meant
+from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration
+from t5x_harness.lint.needed_imports import import_of_symbol, imports_of_file
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import BINDINGS, GinProgram
 from t5x_harness.lint.rule import Context, Example, Rule, closest
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Edit, Finding
 
-_SWITCH = "from __gin__ import dynamic_registration"
 _HEAD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
 include 't5x/configs/runs/pretrain.gin'
@@ -52,14 +55,15 @@ class NotRegistered(Rule):
                 fix = "use a name as a gin file of this run writes it, without the alias of __main__"
             elif names:
                 module = (context.snapshot.module_of(names[0]) or "").rpartition(".")
-                fix = f"begin the file with `{_SWITCH}` and `from {module[0]} import {module[2]}`"
+                fix = f"begin the file with `{REGISTRATION}` and `from {module[0]} import {module[2]}`"
             else:
-                fix = f"begin the file with `{_SWITCH}` and import the module of this name"
+                fix = f"begin the file with `{REGISTRATION}` and import the module of this name"
             yield self.finding(
                 f"no configurable matches {problem.subject} here: nothing that was read before has registered it",
                 problem.location,
                 fix,
                 binding=problem.subject,
+                edits=_switched_on(context, problem.location.file),
             )
         for problem in context.program.problems:
             if problem.kind is ProblemKind.AMBIGUOUS_SELECTOR:
@@ -69,6 +73,12 @@ class NotRegistered(Rule):
                     f"write more of its module's name, such as {problem.names[0]}",
                     binding=problem.subject,
                 )
+
+
+def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
+    """Switches dynamic registration on in a file and imports all that it uses."""
+    imports = imports_of_file(context.program, context.snapshot, file)
+    return begin_with(context.program, file, (REGISTRATION, *imports)) if imports else ()
 
 
 class LateRegistration(Rule):
@@ -87,7 +97,8 @@ class LateRegistration(Rule):
                 yield self.finding(
                     f"dynamic registration is switched on after {'; '.join(problem.names)}",
                     problem.location,
-                    "move `from __gin__ import dynamic_registration` above all other imports of the file",
+                    f"move `{REGISTRATION}` above all other imports of the file",
+                    edits=raise_registration(context.program, problem.location),
                 )
 
 
@@ -144,9 +155,10 @@ class SymbolNotImported(Rule):
                 continue
             said.add(place)
             elsewhere = next((str(i) for i in context.program.imports if i.name == problem.detail), None)
+            missing = import_of_symbol(context.program, context.snapshot, problem.detail, problem.subject)
             near = closest(problem.detail, problem.names)
-            if elsewhere:
-                fix = f"add `{elsewhere}` to {problem.location.file}"
+            if missing or elsewhere:
+                fix = f"add `{missing or elsewhere}` to {problem.location.file}"
             elif near:
                 fix = f"did you mean {near}?"
             else:
@@ -156,4 +168,13 @@ class SymbolNotImported(Rule):
                 problem.location,
                 fix,
                 binding=problem.subject,
+                edits=_imported(context, problem, missing),
             )
+
+
+def _imported(context: Context, problem: Problem, missing: str | None) -> tuple[Edit, ...]:
+    """Adds the import that is missing, or corrects the symbol if only an import of the file can be meant."""
+    if missing is not None:
+        return add_import(context.program, problem.location, missing)
+    right = meant(problem.detail, problem.names)
+    return rename_selector(context.program, problem.location.file, problem.detail, right) if right else ()

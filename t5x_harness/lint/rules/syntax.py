@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from t5x_harness.lint.edits import write_value
+from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule, closest
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Edit, Finding
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_PATH = re.compile(r"(?:[a-z][a-z0-9+]*://|/|\./|\.\./|~/)[\w./:~-]+")
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+_UNCLEAR_WORDS = frozenset({"yes", "no", "on", "off", "inf", "nan", "infinity"})
+_NAMES_OF_CALLABLES = ("_fn", "_cls", "_fns", "_def")
 _WORDS = {"true": "True", "false": "False", "none": "None", "null": "None", "nil": "None"}
 
 
@@ -53,7 +59,14 @@ class ForgottenPercent(Rule):
                     problem.location,
                     f"write {key} = %{name}",
                     binding=key,
+                    edits=_add_percent(context, problem, name),
                 )
+
+
+def _add_percent(context: Context, problem: Problem, name: str) -> tuple[Edit, ...]:
+    """Puts the ``%`` in front of a word that is a macro as it stands."""
+    written = problem.subject.partition("#")[0].rpartition("=")[2].strip()
+    return write_value(context.program, problem.location, f"%{name}") if written == name else ()
 
 
 class SyntaxRule(Rule):
@@ -73,8 +86,13 @@ class SyntaxRule(Rule):
         for problem in context.program.problems:
             if problem.kind is ProblemKind.SYNTAX and _forgotten_percent(context, problem) is None:
                 key, fix = _mend(problem)
+                meant = _value_meant(context, problem)
                 yield self.finding(
-                    f"cannot parse `{_cut(problem.subject)}`: {problem.detail}", problem.location, fix, binding=key
+                    f"cannot parse `{_cut(problem.subject)}`: {problem.detail}",
+                    problem.location,
+                    fix,
+                    binding=key,
+                    edits=write_value(context.program, problem.location, meant) if meant else (),
                 )
             elif problem.kind is ProblemKind.BAD_IMPORT:
                 yield self.finding(
@@ -86,7 +104,7 @@ class SyntaxRule(Rule):
 
 def _mend(problem: Problem) -> tuple[str | None, str]:
     """The binding's key if there is one, and the smallest mend."""
-    text = problem.subject.strip()
+    text = problem.subject.partition("#")[0].strip()
     match = _ASSIGNMENT.fullmatch(text)
     if match is None:
         if text.startswith("include"):
@@ -100,6 +118,25 @@ def _mend(problem: Problem) -> tuple[str | None, str]:
     if problem.detail.startswith("EOF in multi-line"):
         return key, "close the bracket that is opened in this statement"
     return key, "the value has to be a Python literal, %MACRO, @reference or @reference()"
+
+
+def _value_meant(context: Context, problem: Problem) -> str | None:
+    """The value as gin text where a word can only be a string or a Python constant; None if it may be something else.
+
+    A dotted name may have lost its ``@``, a word in capitals its ``%``, and a function's name both ``@`` and module.
+    """
+    match = _ASSIGNMENT.fullmatch(problem.subject.partition("#")[0].strip())
+    if match is None:
+        return None
+    key, value = match["key"], match["value"]
+    if value.lower() in _WORDS:
+        return _WORDS[value.lower()]
+    if _PATH.fullmatch(value):
+        return repr(value)
+    is_word = _WORD.fullmatch(value) and value not in _UNCLEAR_WORDS
+    if not is_word or key.endswith(_NAMES_OF_CALLABLES) or context.snapshot.suffixes(value):
+        return None
+    return None if meant(value, context.program.macros) else repr(value)
 
 
 def _assigned(problem: Problem, key: str, value: str) -> str:

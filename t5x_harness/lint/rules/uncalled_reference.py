@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from t5x_harness.lint.edits import add_call, drop_call
 from t5x_harness.lint.program import Binding
 from t5x_harness.lint.rule import Context, Example, Rule, where
 from t5x_harness.lint.values import Reference
@@ -61,6 +62,7 @@ class UncalledReference(Rule):
                     f"{given} = {reference} is not called, and an object is needed{by}",
                     given,
                     f"add (): {given} = {reference}()",
+                    edits=add_call(context.program, given.location),
                 )
             elif reference.called and self._wants_class(context, binding, reference):
                 plain = str(reference).removesuffix("()")
@@ -68,6 +70,7 @@ class UncalledReference(Rule):
                     f"{given} = {reference} is called, and the class itself is needed{by}",
                     given,
                     f"take the () away: {given} = {plain}",
+                    edits=drop_call(context.program, given.location),
                 )
 
     @staticmethod

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.lint.edits import rename_macro_use
+from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.rule import Context, Example, Rule, did_you_mean
 from t5x_harness.spec import Finding
 
@@ -28,4 +30,10 @@ class UndefinedMacro(Rule):
                 fix = f"correct the name in {use}"
             else:
                 fix = f"add {name} = ... or include the file that defines it"
-            yield self.finding(f"nothing defines the macro {name} that {use} reads{hint}", use, fix)
+            right = meant(name, context.program.macros)
+            yield self.finding(
+                f"nothing defines the macro {name} that {use} reads{hint}",
+                use,
+                fix,
+                edits=rename_macro_use(context.program, use.location, name, right) if right else (),
+            )

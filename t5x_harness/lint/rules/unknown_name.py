@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from t5x_harness.lint.edits import rename_bound, rename_selector
+from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.program import ENTRIES, MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, closest, did_you_mean
 from t5x_harness.lint.values import references_in
-from t5x_harness.spec import Finding, Location
+from t5x_harness.spec import Edit, Finding, Location
 
 _HEAD = """\
 from __gin__ import dynamic_registration
@@ -41,7 +43,19 @@ class UnknownParameter(Rule):
                     f"{did_you_mean(binding.param, known.parameters)}",
                     binding,
                     f"write {right}" if near else f"it has {', '.join(known.parameters)}",
+                    edits=_renamed_parameter(context.program, binding, known.parameters),
                 )
+
+
+def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequence[str]) -> tuple[Edit, ...]:
+    """Renames a misspelt parameter, unless its file binds the right one too."""
+    right = meant(binding.param, parameters)
+    if right is None:
+        return ()
+    other = program.final.get((binding.scope, binding.target, right))
+    if other is not None and other.location.file == binding.location.file:
+        return ()
+    return rename_bound(program, binding.location, binding.param, right)
 
 
 class UnknownSymbol(Rule):
@@ -62,23 +76,27 @@ class UnknownSymbol(Rule):
             said.add((target, location.file))
             complaint = self._complaint(context, selector, target)
             if complaint is not None:
-                message, fix = complaint
-                yield self.finding(message, location, fix, binding=selector)
+                message, fix, word, names = complaint
+                edits = _renamed_symbol(context.program, location.file, selector, word, names)
+                yield self.finding(message, location, fix, binding=selector, edits=edits)
 
-    def _complaint(self, context: Context, selector: str, target: str) -> tuple[str, str] | None:
+    def _complaint(self, context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
+        """What is wrong, the mend, the word that is wrong and the names that would be right; None if nothing is."""
         snapshot = context.snapshot
         if target.startswith(f"{MAIN}."):
             if target in _MAIN_NAMES:
                 return None
             names = [n.removeprefix(f"{MAIN}.") for n in ENTRIES]
             word = target.removeprefix(f"{MAIN}.")
-            return f"T5X's binaries have no {word}{did_you_mean(word, names)}", f"they have {', '.join(names)}"
+            mend = f"they have {', '.join(names)}"
+            return f"T5X's binaries have no {word}{did_you_mean(word, names)}", mend, word, names
         module = snapshot.module_of(target)
         if module is None or snapshot.find(target) is not None:
             return None
         symbol, _, method = target[len(module) + 1 :].partition(".")
         if not symbol:
-            return f"{selector} is a module, not something to configure", f"name a function or class of {module}"
+            message = f"{selector} is a module, not something to configure"
+            return message, f"name a function or class of {module}", "", []
         if method and symbol in snapshot.names(module):
             word, names, owner = method, list(snapshot.methods(f"{module}.{symbol}")), f"{module}.{symbol}"
         else:
@@ -86,7 +104,17 @@ class UnknownSymbol(Rule):
         if snapshot.mentions(module, word):
             return None
         fix = "check its spelling" if len(names) > 12 else f"it has {', '.join(names)}" if names else "remove it"
-        return f"{owner} has no {word}{did_you_mean(word, names)}", fix
+        return f"{owner} has no {word}{did_you_mean(word, names)}", fix, word, names
+
+
+def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, names: Sequence[str]) -> tuple[Edit, ...]:
+    """Corrects a misspelt word of a name wherever the file uses that name."""
+    parts = selector.lstrip("@").removesuffix("()").rpartition("/")[2].split(".")
+    right = meant(word, names)
+    if right is None or parts.count(word) != 1:
+        return ()
+    before = parts[: parts.index(word)]
+    return rename_selector(program, file, ".".join([*before, word]), ".".join([*before, right]))
 
 
 def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.lint.edits import rename_scope
+from t5x_harness.lint.misspelling import meant
+from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.rule import Context, Example, Rule, closest
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.spec import Edit, Finding, Severity
 
 _USUAL = ("train", "train_eval", "infer_eval")
 _HEAD = """\
@@ -38,7 +41,10 @@ class UnknownScope(Rule):
             near = None if scope in _USUAL else closest(scope, program.used_scopes)
             if near is not None:
                 yield self.finding(
-                    f"nothing opens the scope {scope}, so {binding} has no effect", binding, f"did you mean {near}/?"
+                    f"nothing opens the scope {scope}, so {binding} has no effect",
+                    binding,
+                    f"did you mean {near}/?",
+                    edits=_renamed(program, scope) if meant(scope, program.used_scopes) == near else (),
                 )
                 continue
             severity = Severity.NOTE if scope in _USUAL else Severity.WARNING
@@ -48,3 +54,10 @@ class UnknownScope(Rule):
                 f"use it in a reference (@{scope}/{binding.selector}), or remove the bindings",
                 severity=severity,
             )
+
+
+def _renamed(program: GinProgram, scope: str) -> tuple[Edit, ...]:
+    """Gives every binding of a misspelt scope the scope that is meant."""
+    right = meant(scope, program.used_scopes) or scope
+    places = [binding.location for binding in program.bindings if binding.scope == scope]
+    return tuple(dict.fromkeys(edit for place in places for edit in rename_scope(program, place, scope, right)))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.lint.program import BINDINGS, MacroBinding
+from t5x_harness.lint.edits import rename_bound
+from t5x_harness.lint.misspelling import meant
+from t5x_harness.lint.program import BINDINGS, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, closest
-from t5x_harness.lint.values import format_value
+from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.spec import Finding, Severity
 
 _HEAD = """\
@@ -49,7 +51,16 @@ class MisspeltMacro(Rule):
                 f"nothing reads the macro {macro.name}{keeps}",
                 macro,
                 f"did you mean {near}? Write {_assignment(macro, near)}",
+                edits=rename_bound(program, macro.location, macro.name, near) if _is_slip(program, macro, near) else (),
             )
+
+
+def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
+    """Whether a macro is surely another one misspelt: the file does not bind that one too, and the values are alike."""
+    bound = [s for s in program.statements if isinstance(s, MacroBinding) and s.name == near]
+    if meant(macro.name, program.read_macros) != near or any(s.location.file == macro.location.file for s in bound):
+        return False
+    return all(is_required(s.value) or type(s.value) is type(macro.value) for s in bound)
 
 
 class UnreadMacro(Rule):

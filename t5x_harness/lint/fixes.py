@@ -1,0 +1,199 @@
+"""Mends configs as far as that is safe: applies the edits of findings, lints again, and keeps what made it better."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.lint.applying import apply_edits, read_exactly, select, unified_diff
+from t5x_harness.lint.fragments import RunIf
+from t5x_harness.lint.problems import ProblemKind
+from t5x_harness.lint.program import GinProgram
+from t5x_harness.lint.reading import program_of
+from t5x_harness.lint.stage import lint_program
+from t5x_harness.spec import Edit, Finding, RunSpec, Severity
+
+__all__ = ["Config", "FixedFile", "Fixes", "fix"]
+
+_MOST_ROUNDS = 50  # each mends at least one finding of each file
+
+Group = tuple[Edit, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is linted as one: a run or a fragment.
+
+    Attributes:
+      spec: its files and bindings.
+      run_if: when it is judged as a run.
+      t5x_parent: the folder that holds the package ``t5x`` in use.
+    """
+
+    spec: RunSpec
+    run_if: RunIf = RunIf.ALWAYS
+    t5x_parent: str | Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedFile:
+    """A file before and after, with its own line ends; ``shown`` is its name in messages."""
+
+    path: Path
+    shown: str
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff."""
+        return unified_diff(self.shown, self.before, self.after)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixes:
+    """What can be mended.
+
+    Attributes:
+      files: the files that change, in the order in which they are read.
+      mended: the findings that the change mends, each once.
+      refused: those whose edits would bring new errors.
+      elsewhere: files that could be mended too, had the user named them.
+    """
+
+    files: tuple[FixedFile, ...]
+    mended: tuple[Finding, ...]
+    refused: tuple[Finding, ...]
+    elsewhere: tuple[str, ...]
+
+
+def fix(configs: Sequence[Config], may_change: Callable[[Path], bool]) -> Fixes:
+    """Mends what is safe to mend, without writing anything.
+
+    Edits that touch the same line wait for the next round, after linting again. A round that leaves some config worse
+    is taken back, and its edits are tried one finding at a time.
+
+    Args:
+      configs: what is linted; a file that several of them read has to suit all of them.
+      may_change: says of a file, by its real path, whether the user means it to be changed.
+    """
+    return _Fixer(configs, may_change).fix()
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """One config as it reads now."""
+
+    config: Config
+    program: GinProgram
+    findings: tuple[Finding, ...]
+
+    def path(self, file: str) -> Path:
+        """The real path of a file that locations show."""
+        return Path(os.path.realpath(Path(self.config.spec.cwd) / file))
+
+    def reads(self, paths: Collection[Path]) -> bool:
+        return any(self.path(file) in paths for file in self.program.files)
+
+    def is_worse_than(self, before: _State) -> bool:
+        """Whether T5X can read less of it, or reads as much and meets an error of a kind or number that is new.
+
+        Where T5X can read more, errors that come to light were there all along.
+        """
+        unread, unread_before = self._unread(), before._unread()
+        return unread > unread_before or (unread == unread_before and bool(self._errors() - before._errors()))
+
+    def _unread(self) -> int:
+        return sum(problem.kind is not ProblemKind.UNREACHABLE_FILE for problem in self.program.problems)
+
+    def _errors(self) -> Counter[str]:
+        return Counter(finding.code for finding in self.findings if finding.severity is Severity.ERROR)
+
+
+class _Fixer:
+    """The texts as they stand, and what was tried."""
+
+    def __init__(self, configs: Sequence[Config], may_change: Callable[[Path], bool]) -> None:
+        self._may_change = may_change
+        self._originals: dict[Path, str] = {}
+        self._texts: dict[Path, str] = {}
+        self._names: dict[Path, str] = {}
+        self._states = [self._judge(config, {}) for config in configs]
+        self._refused: dict[Group, Finding] = {}
+        self._mended: dict[Finding, None] = {}
+
+    def fix(self) -> Fixes:
+        for _ in range(_MOST_ROUNDS):
+            offered = dict(self._offers())
+            chosen = select(offered)
+            if not chosen:
+                break
+            if self._try(chosen):
+                self._mended.update(dict.fromkeys(offered[group] for group in chosen))
+                continue
+            for group in chosen:  # each sees the lines that it was made for, so the first that helps ends the round
+                if self._try([group]):
+                    self._mended[offered[group]] = None
+                    break
+                self._refused[group] = offered[group]
+        files = (FixedFile(p, self._names[p], self._originals[p], text) for p, text in self._texts.items())
+        return Fixes(
+            tuple(file for file in files if file.before != file.after),
+            tuple(self._mended),
+            tuple(dict.fromkeys(self._refused.values())),
+            tuple(dict.fromkeys(self._elsewhere())),
+        )
+
+    def _judge(self, config: Config, texts: Mapping[Path, str]) -> _State:
+        read = {path: _universal(text) for path, text in texts.items()}
+        program = program_of(config.spec, t5x_parent=config.t5x_parent, texts=read)
+        result = lint_program(program, start=time.perf_counter(), run_if=config.run_if)
+        return _State(config, program, result.findings)
+
+    def _offers(self) -> Iterator[tuple[Group, Finding]]:
+        """The edits of findings in files that may change, named by their real paths so that configs agree on them."""
+        seen: set[Group] = set()
+        for state in self._states:
+            for finding in state.findings:
+                group = tuple(dataclasses.replace(edit, file=str(state.path(edit.file))) for edit in finding.edits)
+                if not group or group in seen or group in self._refused:
+                    continue
+                seen.add(group)
+                if all(self._may_change(Path(edit.file)) for edit in group):
+                    self._names.update({state.path(edit.file): edit.file for edit in finding.edits})
+                    yield group, finding
+
+    def _try(self, groups: Sequence[Group]) -> bool:
+        """Applies edits, unless they leave a config worse than it was."""
+        texts = {**self._texts, **self._applied(edit for group in groups for edit in group)}
+        changed = {path for path, text in texts.items() if text != self._texts.get(path, self._originals[path])}
+        states = [self._judge(s.config, texts) if s.reads(changed) else s for s in self._states]
+        if not changed or any(now.is_worse_than(was) for now, was in zip(states, self._states, strict=True)):
+            return False
+        self._texts, self._states = texts, states
+        return True
+
+    def _applied(self, edits: Iterable[Edit]) -> dict[Path, str]:
+        by_file: dict[Path, list[Edit]] = {}
+        for edit in edits:
+            by_file.setdefault(Path(edit.file), []).append(edit)
+        return {path: apply_edits(self._text(path), own) for path, own in by_file.items()}
+
+    def _text(self, path: Path) -> str:
+        if path not in self._originals:
+            self._originals[path] = read_exactly(path)
+        return self._texts.get(path, self._originals[path])
+
+    def _elsewhere(self) -> Iterator[str]:
+        for state in self._states:
+            for finding in state.findings:
+                yield from (edit.file for edit in finding.edits if not self._may_change(state.path(edit.file)))
+
+
+def _universal(text: str) -> str:
+    """Text as Python reads it from a file: every line ends with a line feed."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

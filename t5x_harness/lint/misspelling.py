@@ -1,0 +1,54 @@
+"""Which misspellings are beyond doubt: a stricter question than the one behind "did you mean"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["meant"]
+
+_SHORTEST = 3  # words of fewer letters are names of their own: LR_A and LR_B
+
+
+def meant(word: str, choices: Iterable[str]) -> str | None:
+    """The one choice that ``word`` can only be a slip of the pen for; None if there is none, or a second one.
+
+    A slip is a difference in case and underscores alone, or one letter too many, too few, wrong or swapped with the
+    next in one word of the name. Digits are never slips.
+
+    Args:
+      word: the name as written.
+      choices: the names that would have been right.
+    """
+    pool = {choice for choice in choices if choice != word}
+    same = [choice for choice in pool if _folded(choice) == _folded(word)]
+    if same:
+        return same[0] if len(same) == 1 else None
+    near = [choice for choice in pool if _is_slip(word, choice)]
+    return near[0] if len(near) == 1 else None
+
+
+def _folded(word: str) -> str:
+    return word.replace("_", "").lower()
+
+
+def _is_slip(word: str, choice: str) -> bool:
+    ours, theirs = word.split("_"), choice.split("_")
+    if len(ours) != len(theirs):
+        return False
+    different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    if len(different) != 1:
+        return False
+    one, other = different[0]
+    digits = [[c for c in part if c.isdigit()] for part in (one, other)]
+    return min(len(one), len(other)) >= _SHORTEST and digits[0] == digits[1] and _one_letter_apart(one, other)
+
+
+def _one_letter_apart(one: str, other: str) -> bool:
+    """Whether one insertion, deletion, replacement or swap of neighbours leads from one word to the other."""
+    if len(one) > len(other):
+        one, other = other, one
+    start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    if len(one) < len(other):
+        return one[start:] == other[start + 1 :]
+    swapped = one[start : start + 2] == other[start : start + 2][::-1]
+    return one[start + 1 :] == other[start + 1 :] or (swapped and one[start + 2 :] == other[start + 2 :])
