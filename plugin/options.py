@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import pytest
+
+_WHEN = ("auto", "always", "never")
 
 # House rules for help texts: start with a capital, no period at the end, name the default.
 
@@ -21,10 +24,16 @@ class Options:
     full_size: bool
     in_process: bool
     timeout: float
+    ignore: tuple[str, ...]
+    github_annotations: str
 
     @classmethod
     def of(cls, config: pytest.Config) -> Options:
-        """Reads them from pytest's configuration; the command line comes after the ini file, so it wins."""
+        """Reads them from pytest's configuration; the command line comes after the ini file, so it wins.
+
+        Raises:
+          pytest.UsageError: an ini value is none of those that there are.
+        """
         return cls(
             runtime=config.getoption("t5x_runtime"),
             slice=config.getoption("t5x_slice") or config.getini("t5x_slice") or None,
@@ -34,7 +43,14 @@ class Options:
             full_size=config.getoption("t5x_full_size"),
             in_process=config.getoption("t5x_in_process"),
             timeout=config.getoption("t5x_timeout"),
+            ignore=tuple(config.getoption("t5x_ignore")),
+            github_annotations=config.getoption("t5x_github_annotations") or _when(config, "t5x_github_annotations"),
         )
+
+    def annotate(self, environment: Mapping[str, str]) -> bool:
+        """Whether findings are to be printed as GitHub's workflow commands."""
+        in_workflow = environment.get("GITHUB_ACTIONS") == "true"
+        return self.github_annotations == "always" or (self.github_annotations == "auto" and in_workflow)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -60,6 +76,14 @@ def add_options(parser: pytest.Parser) -> None:
         help="Gin binding parsed after the files of every config, such as 'BATCH_SIZE = 64'; may be repeated",
     )
     group.addoption(
+        "--t5x-ignore",
+        metavar="CODE",
+        action="append",
+        default=[],
+        help="Code of findings to leave out, such as CKP14, besides those that [tool.t5x_harness] ignores; may be "
+        "repeated",
+    )
+    group.addoption(
         "--t5x-full-size", action="store_true", help="Run configs at the sizes they name instead of shrunken"
     )
     group.addoption(
@@ -74,10 +98,29 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="Time limit of one stage of a run (default: 600)",
     )
+    group.addoption(
+        "--t5x-github-annotations",
+        choices=_WHEN,
+        help="Print findings as GitHub's workflow commands, which stand at their lines in a pull request; auto does so "
+        "where GITHUB_ACTIONS=true (default: auto)",
+    )
     parser.addini("t5x_gin_files", "Globs of Gin files to collect, relative to the root folder", "linelist", [])
     parser.addini("t5x_bindings", "Gin bindings parsed after the files of every config", "linelist", [])
     parser.addini("t5x_search_paths", "Folders where Gin files and includes are looked up", "paths", [])
     parser.addini("t5x_slice", "TPU slice whose mesh is emulated (default: v3-8)", "string", "")
+    parser.addini(
+        "t5x_github_annotations",
+        "Print findings as GitHub's workflow commands: auto, always or never (default: auto)",
+        "string",
+        "auto",
+    )
+
+
+def _when(config: pytest.Config, name: str) -> str:
+    value: str = config.getini(name)
+    if value not in _WHEN:
+        raise pytest.UsageError(f"{name} must be {', '.join(_WHEN[:-1])} or {_WHEN[-1]}, not {value!r}")
+    return value
 
 
 def positive_seconds(text: str) -> float:

@@ -54,6 +54,12 @@ class HarnessSession:
             _ = self.slice_name
         if self.options.runtime == "installed":
             _ = self.runtime
+        if self.options.ignore:
+            from t5x_harness.rule import all_codes
+            from t5x_harness.silencing import not_codes
+
+            if problem := not_codes(self.options.ignore, all_codes):
+                raise pytest.UsageError(f"--t5x-ignore: {problem}")
 
     @property
     def project(self) -> ProjectConfig:
@@ -110,6 +116,7 @@ class HarnessSession:
             python_path=(*self.project.python_path, str(self.config.rootpath)),
             full_size=self.options.full_size,
             cwd=str(self.config.rootpath),
+            ignore=(*self.project.ignore, *self.options.ignore),
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.project import ProjectConfig, find_project
+from t5x_harness.silencing import not_codes
 from t5x_harness.spec import Mode, RunSpec
 
 __all__ = ["DEFAULT_SLICE", "FORMATS", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
@@ -85,6 +86,13 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         type=_report_file,
         metavar="FILE",
         help="write the report in --format to FILE, and as text to standard output",
+    )
+    output.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="CODE,CODE",
+        help="codes of findings to leave out, besides those that [tool.t5x_harness] ignores; may be repeated",
     )
     output.add_argument("-v", "--verbose", action="store_true", help="print notes, too, and not only their number")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
@@ -167,7 +175,17 @@ def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_
         full_size=arguments.full_size,
         model_dir=arguments.model_dir,
         cwd=os.fspath(cwd),
+        ignore=(*project.ignore, *_ignored(arguments.ignore)),
     )
+
+
+def _ignored(given: Sequence[str]) -> tuple[str, ...]:
+    from t5x_harness.rule import all_codes
+
+    codes = tuple(code.strip() for text in given for code in text.split(",") if code.strip())
+    if problem := not_codes(codes, all_codes):
+        raise UsageError(f"--ignore: {problem}")
+    return codes
 
 
 def _spec_of_file(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, file: str) -> RunSpec:

@@ -8,6 +8,7 @@ For example::
     python_path = ["src"]
     slice = "v3-8"
     bindings = ["USE_CACHED_TASKS = False"]
+    ignore = ["CKP14"]
 
     [[tool.t5x_harness.runs]]
     name = "small_finetune"
@@ -25,13 +26,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.silencing import not_codes
 from t5x_harness.spec import Mode
 
 __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load_project"]
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
-_PROJECT_KEYS = ("gin_files", "search_paths", "bindings", "slice", "python_path", "runs")
+_PROJECT_KEYS = ("gin_files", "search_paths", "bindings", "slice", "python_path", "ignore", "runs")
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
 
 
@@ -89,6 +91,7 @@ class ProjectConfig:
       bindings: gin statements for every run, before those of the run.
       slice: TPU slice of runs that name none.
       python_path: folders with the configs' own modules, absolute.
+      ignore: codes of findings that nobody wants to see.
       runs: the declared runs.
     """
 
@@ -98,6 +101,7 @@ class ProjectConfig:
     bindings: tuple[str, ...] = ()
     slice: str | None = None
     python_path: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     runs: tuple[DeclaredRun, ...] = ()
 
     def files(self) -> tuple[Path, ...]:
@@ -166,6 +170,7 @@ class _Reader:
             bindings=self._bindings(table, where),
             slice=self._text(table, "slice", where),
             python_path=self._folders(folder, table, "python_path", where),
+            ignore=self._ignored(table, where),
             runs=declared,
         )
 
@@ -207,6 +212,14 @@ class _Reader:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self._error(f"{key} has to be a list of strings, not {value!r}", (*where, key))
         return tuple(value)
+
+    def _ignored(self, table: Mapping[str, Any], where: tuple[str, int]) -> tuple[str, ...]:
+        from t5x_harness.rule import all_codes
+
+        codes = self._texts(table, "ignore", where)
+        if problem := not_codes(codes, all_codes):
+            raise self._error(f"ignore: {problem}", (*where, "ignore"))
+        return codes
 
     def _folders(self, root: Path, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> tuple[str, ...]:
         return tuple(str(root / folder) for folder in self._texts(table, key, where))

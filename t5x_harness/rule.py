@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from t5x_harness.spec import Mode, Severity, Stage
 
-__all__ = ["ROOMS", "Example", "Rule", "all_rules"]
+__all__ = ["ROOMS", "Example", "Rule", "all_codes", "all_rules"]
 
 ROOMS: Mapping[Stage, str] = {
     Stage.LINT: "t5x_harness.lint.rules",
@@ -101,3 +101,8 @@ def all_rules(*stages: Stage) -> tuple[type[Rule], ...]:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
     return tuple(rule for stage in stages or ROOMS for rule in Rule.registered(stage))
+
+
+def all_codes() -> tuple[str, ...]:
+    """The codes of every rule, sorted, each once: one mistake may be found at several stages."""
+    return tuple(sorted({rule.code for rule in all_rules()}))

@@ -57,15 +57,12 @@ class Session:
     """
 
     def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
-        from t5x_harness.resolve.stage_report import StageReport
-
         self._spec = spec
         self._workspace = workspace
         self._runtime = runtime
         self._log = log
         self._progress = progress
         self._slice = get_slice(spec.slice)
-        self._report_cls = StageReport
         self._model_dir = Path(spec.model_dir).absolute() if spec.model_dir else workspace / "model"
         self._config: Any = None
         self._resolved: Any = None
@@ -133,7 +130,7 @@ class Session:
         """Runs one stage; everything that the user's config and code may raise becomes a finding."""
         from t5x_harness.resolve.errors import explain, log_traceback
 
-        report = self._report_cls(stage)
+        report = self._report(stage)
         self._progress({"stage": stage.value})
         try:
             work(report)
@@ -141,8 +138,13 @@ class Session:
             log_traceback(error)
             program = None if self._config else self._read_program()
             finding = explain(error, stage, self._config, program)
-            report.findings.append(self._with_log(finding))
+            report.end(self._with_log(finding))
         return report.result().to_json()
+
+    def _report(self, stage: Stage) -> Any:
+        from t5x_harness.resolve.stage_report import StageReport
+
+        return StageReport(stage, self._spec.ignore, self._spec.cwd)
 
     def _with_log(self, finding: Finding) -> Finding:
         if not self._log or finding.code != "RUN01":
@@ -195,7 +197,7 @@ class Session:
     def _need(self, found: Any, stage: Callable[[Any], None]) -> None:
         """Runs an earlier stage that nobody asked for; its findings stay its own."""
         if found is None:
-            stage(self._report_cls(Stage.RESOLVE))
+            stage(self._report(Stage.RESOLVE))
 
     def _prepare(self, report: Any) -> Any:
         """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be."""
@@ -204,7 +206,7 @@ class Session:
         if self._small is None:
             self._need(self._resolved, self._resolve)
             if self._plan is None:
-                self._plan_full_size(self._report_cls(Stage.PLAN))
+                self._plan_full_size(self._report(Stage.PLAN))
             if self._plan is None:
                 raise RuntimeError("the slice has no mesh for this config; see the plan stage")
             report.changes += self._prepared_changes

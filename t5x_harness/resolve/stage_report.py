@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from t5x_harness.silencing import split_silenced
 from t5x_harness.spec import Change, Finding, Location, Outcome, Severity, Stage, StageResult
 
 __all__ = ["StageReport"]
@@ -13,14 +14,23 @@ __all__ = ["StageReport"]
 
 @dataclasses.dataclass
 class StageReport:
-    """The growing result of one stage; see :class:`~t5x_harness.spec.StageResult` for the parts."""
+    """The growing result of one stage; see :class:`~t5x_harness.spec.StageResult` for the parts.
+
+    Attributes:
+      ignore: codes of findings to silence.
+      folder: where relative paths of findings start.
+      silenced: findings that the user ignores.
+    """
 
     stage: Stage
+    ignore: Collection[str] = ()
+    folder: str = "."
     facts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     findings: list[Finding] = dataclasses.field(default_factory=list)
     not_checked: list[str] = dataclasses.field(default_factory=list)
     changes: list[Change] = dataclasses.field(default_factory=list)
     exercised: int = 0
+    silenced: list[Finding] = dataclasses.field(default_factory=list)
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def fact(self, name: str, value: object) -> None:
@@ -41,8 +51,14 @@ class StageReport:
         self.add([Finding(code, severity, self.stage, message, location, fix, binding)])
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Adds findings; the same one twice counts once."""
-        self.findings += [finding for finding in dict.fromkeys(findings) if finding not in self.findings]
+        """Adds findings, those aside that the user ignores; the same one twice counts once."""
+        shown, silenced = split_silenced(dict.fromkeys(findings), self.ignore, self.folder)
+        self.findings += [finding for finding in shown if finding not in self.findings]
+        self.silenced += [finding for finding in silenced if finding not in self.silenced]
+
+    def end(self, finding: Finding) -> None:
+        """Adds the finding for what ended the stage, whether the user ignores its code or not."""
+        self.findings.append(finding)
 
     @property
     def failed(self) -> bool:
@@ -67,4 +83,5 @@ class StageReport:
             changes=tuple(self.changes),
             exercised=self.exercised,
             seconds=round(time.monotonic() - self.started, 3),
+            silenced=tuple(self.silenced),
         )

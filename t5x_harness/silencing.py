@@ -1,0 +1,103 @@
+"""Findings that the user does not want to see: by code for all runs, or by a comment in the gin file.
+
+    BATCH_SIZE = 128  # t5x-harness: ignore[GIN02]
+
+silences these codes for its line; on a line of its own it does so for the next line that is not a comment.
+``# t5x-harness: ignore-file[GIN02, CKP14]`` silences them in the whole file.  What ended a stage cannot be silenced,
+and what was silenced is counted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from t5x_harness.spec import Finding
+
+__all__ = ["KEPT_PREFIXES", "not_codes", "split_silenced"]
+
+KEPT_PREFIXES = ("RUN", "USR")
+"""Codes that say that a run broke: they cannot be ignored."""
+
+_COMMENT = re.compile(r"#\s*t5x-harness:\s*(ignore|ignore-file)\[([^\]]*)\]")
+
+
+def split_silenced(
+    findings: Iterable[Finding], ignore: Collection[str], folder: str | Path
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Parts findings into those to show and those to silence.
+
+    Args:
+      findings: of one stage.
+      ignore: codes that the project or the command line ignores.
+      folder: where relative paths of the findings' places start.
+
+    Returns:
+      The findings to show and the silenced ones, each in their order.
+    """
+    shown: list[Finding] = []
+    silenced: list[Finding] = []
+    for finding in findings:
+        hidden = not finding.code.startswith(KEPT_PREFIXES) and (
+            finding.code in ignore or _is_commented_out(finding, Path(folder))
+        )
+        (silenced if hidden else shown).append(finding)
+    return tuple(shown), tuple(silenced)
+
+
+def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str | None:
+    """What is wrong with codes to ignore: the first one that no rule has; None if all are well.
+
+    Args:
+      codes: what the user gave.
+      known: gives the codes of all rules; called only if there is something to look up.
+    """
+    valid = known() if codes else ()
+    wrong = next((code for code in codes if code not in valid), None)
+    if wrong is None:
+        return None
+    if wrong.startswith(KEPT_PREFIXES):
+        return f"{wrong} says that a run broke; it cannot be ignored"
+    near = difflib.get_close_matches(wrong.upper(), valid, n=1)
+    return f"no rule has the code {wrong!r}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _is_commented_out(finding: Finding, folder: Path) -> bool:
+    if finding.location is None:
+        return False
+    file = folder / finding.location.file
+    try:
+        stat = file.stat()
+    except (OSError, ValueError):
+        return False
+    in_file, by_line = _comments(file, (stat.st_mtime_ns, stat.st_size))
+    return finding.code in in_file or finding.code in by_line.get(finding.location.line, ())
+
+
+@lru_cache(maxsize=1024)
+def _comments(file: Path, version: tuple[int, int]) -> tuple[frozenset[str], dict[int, frozenset[str]]]:
+    """The codes that a version of a file silences: in all of it, and by line; none if it cannot be read."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except (OSError, ValueError):
+        return frozenset(), {}
+    in_file: frozenset[str] = frozenset()
+    by_line: dict[int, frozenset[str]] = {}
+    waiting: frozenset[str] = frozenset()
+    for number, line in enumerate(lines, start=1):
+        here: frozenset[str] = frozenset()
+        for kind, listed in _COMMENT.findall(line):
+            codes = frozenset(code.strip() for code in listed.split(","))
+            if kind == "ignore-file":
+                in_file |= codes
+            else:
+                here |= codes
+        if line.lstrip().startswith("#"):
+            waiting |= here
+        elif line.strip():
+            by_line[number] = here | waiting
+            waiting = frozenset()
+    return in_file, {number: codes for number, codes in by_line.items() if codes}

@@ -1,0 +1,94 @@
+"""Findings are silenced by code or by a comment, are counted, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from linting import RUN, Folder
+
+from t5x_harness.project import ProjectError, load_project
+from t5x_harness.rule import all_codes
+from t5x_harness.silencing import not_codes, split_silenced
+from t5x_harness.spec import Finding, Location, Outcome, Severity, Stage
+
+UNREAD = "EMBEDDINGS = 250112"
+WRONG = "BATCH_SIZE = '16'"
+
+
+def shown_and_silenced(folder: Folder, text: str, **fields: object) -> tuple[list[str], list[str]]:
+    result = folder.lint(text, **fields)
+    return [f.code for f in result.findings], [f.code for f in result.silenced]
+
+
+def test_a_comment_at_the_end_of_the_line_silences_its_codes(folder: Folder) -> None:
+    assert shown_and_silenced(folder, f"{RUN}{UNREAD}\n") == (["GIN02"], [])
+    assert shown_and_silenced(folder, f"{RUN}{UNREAD}  # t5x-harness: ignore[GIN02]\n") == ([], ["GIN02"])
+    assert shown_and_silenced(folder, f"{RUN}{UNREAD}  # t5x-harness: ignore[GIN01, GIN02]\n") == ([], ["GIN02"])
+    assert shown_and_silenced(folder, f"{RUN}{UNREAD}  # t5x-harness: ignore[GIN01]\n") == (["GIN02"], [])
+
+
+def test_a_comment_of_its_own_silences_the_line_below_the_comments(folder: Folder) -> None:
+    above = "# t5x-harness: ignore[GIN02]\n# read by a tool of ours\n\n"
+    assert shown_and_silenced(folder, f"{RUN}{above}{UNREAD}\n") == ([], ["GIN02"])
+    assert shown_and_silenced(folder, f"{RUN}{above}OTHER = 1\n{UNREAD}\n") == (["GIN02"], ["GIN02"])
+
+
+def test_a_file_may_silence_codes_in_all_of_it(folder: Folder) -> None:
+    text = f"# t5x-harness: ignore-file[GIN02]\n{RUN}{UNREAD}\nOTHER = 1\n"
+    assert shown_and_silenced(folder, text) == ([], ["GIN02", "GIN02"])
+
+
+def test_a_comment_in_an_included_file_holds_there(folder: Folder) -> None:
+    folder.write({"part.gin": f"{UNREAD}  # t5x-harness: ignore[GIN02]\n"})
+    assert shown_and_silenced(folder, f"{RUN}include 'part.gin'\nOTHER = 1\n") == (["GIN02"], ["GIN02"])
+
+
+def test_ignored_codes_are_left_out_everywhere_and_do_not_fail_the_stage(folder: Folder) -> None:
+    assert folder.lint(f"{RUN}{WRONG}\n").outcome is Outcome.FAILED
+    result = folder.lint(f"{RUN}{WRONG}\n", ignore=("GIN08",))
+    assert (result.outcome, [f.code for f in result.silenced]) == (Outcome.PASSED, ["GIN08"])
+
+
+@pytest.mark.parametrize("code", ["RUN01", "USR01"])
+def test_what_broke_a_run_is_always_shown(code: str, tmp_path: Path) -> None:
+    (tmp_path / "x.gin").write_text(f"A = 1  # t5x-harness: ignore[{code}]\n")
+    finding = Finding(code, Severity.ERROR, Stage.TRAIN, "broke", Location("x.gin", 1))
+    assert split_silenced([finding], (code,), tmp_path) == ((finding,), ())
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("GIN99", "no rule has the code 'GIN99'; did you mean GIN"),
+        ("gin02", "no rule has the code 'gin02'; did you mean GIN02?"),
+        ("RUN01", "RUN01 says that a run broke; it cannot be ignored"),
+        ("nonsense", "no rule has the code 'nonsense'"),
+    ],
+)
+def test_a_code_that_no_rule_has_is_refused(code: str, problem: str, tmp_path: Path) -> None:
+    found = not_codes(["GIN02", code], all_codes)
+    assert found is not None
+    assert found.startswith(problem)
+    (tmp_path / "pyproject.toml").write_text(f"[tool.t5x_harness]\nignore = ['{code}']\n")
+    with pytest.raises(ProjectError, match=r"pyproject.toml:2: ignore: "):
+        load_project(tmp_path)
+
+
+def test_codes_of_the_project_are_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.t5x_harness]\nignore = ['GIN02', 'MSH02']\n")
+    assert load_project(tmp_path).ignore == ("GIN02", "MSH02")
+
+
+@given(
+    codes=st.lists(st.sampled_from(["GIN01", "GIN02", "CKP01", "RUN01"]), max_size=6),
+    ignore=st.sets(st.sampled_from(["GIN01", "GIN02", "CKP01", "RUN01"])),
+)
+def test_every_finding_is_either_shown_or_silenced_in_order(codes: list[str], ignore: set[str]) -> None:
+    findings = [Finding(code, Severity.NOTE, Stage.LINT, str(index)) for index, code in enumerate(codes)]
+    shown, silenced = split_silenced(findings, ignore, "/nowhere")
+    assert sorted([*shown, *silenced], key=lambda f: int(f.message)) == findings
+    assert {f.code for f in silenced} <= ignore - {"RUN01"}
+    assert not {f.code for f in shown} & (ignore - {"RUN01"})
