@@ -14,7 +14,7 @@ import pytest
 from t5x_harness.fixtures.runs import t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
 from t5x_harness.fixtures.tasks import tiny_task
 
-from . import collection, marks, options, summary
+from . import collection, junit, marks, options, summary
 from .session import SESSION, HarnessSession
 
 __all__ = ["t5x_bindings", "t5x_run", "t5x_search_paths", "t5x_slice", "tiny_task"]
@@ -82,10 +82,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     marks.check_slice(item)
 
 
+@pytest.hookimpl(tryfirst=True)  # before JUnit's file is written
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Ends runs whose further stages will not come any more; an interrupted one has nothing to tell."""
     if exitstatus != pytest.ExitCode.INTERRUPTED:
         session.config.stash[SESSION].finish()
+        junit.record_versions(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

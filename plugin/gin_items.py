@@ -124,12 +124,14 @@ class StageItem(pytest.Item):
         session = self.config.stash[SESSION]
         result = session.stage(self.spec, self.stage)
         marks.count_exercise(self, result.exercised)
+        self.user_properties.append(("t5x.stage", self.stage.value))
         self._record(result)
         cause = session.failed_before(self.spec, result)
         if cause is not None:
             if any(getattr(i, "spec", None) == self.spec and i.name == cause.stage for i in self.session.items):
                 # As pytest's own marks do: a skip belongs to the item's line, not to this one.
                 raise pytest.skip.Exception(f"not run: {cause.stage} failed", _use_item_location=True)
+            self._record(cause)
             raise StageFailed(cause)
         if result.outcome is not Outcome.PASSED:
             raise StageFailed(result)
@@ -137,14 +139,16 @@ class StageItem(pytest.Item):
     def _record(self, result: StageResult) -> None:
         """Puts facts and findings where JUnit and other reporters find them."""
         self.user_properties += [(f"t5x.{name}", value) for name, value in result.facts]
-        self.user_properties += [("t5x.finding", f"{f.code} {f.location or ''}".strip()) for f in result.findings]
+        self.user_properties += [
+            ("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings
+        ]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The findings instead of a traceback; the traceback of anything unforeseen."""
         if isinstance(excinfo.value, StageFailed):
             from t5x_harness.report.terminal import stage_failure
 
-            return stage_failure(excinfo.value.result)
+            return stage_failure(excinfo.value.result, notes=self.config.get_verbosity() > 0)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:

@@ -1,12 +1,18 @@
-"""The header line and the table at the end."""
+"""The header line, and the table at the end with what goes beside it."""
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from t5x_harness import __version__
 
 from .session import HarnessSession
+
+if TYPE_CHECKING:
+    from t5x_harness.report import Report
 
 
 def header(session: HarnessSession) -> list[str]:
@@ -29,20 +35,42 @@ def header(session: HarnessSession) -> list[str]:
 
 
 def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    """The table of the runs; what failed is told above it, so below it stands what did not fail, but matters."""
+    """The table of the runs; what failed is told above it, so below it stands what did not fail, but matters.
+
+    In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
+    """
     results = tuple(session.results.values())
-    if not results or reporter.verbosity < -1:
+    if not results:
         return
     from t5x_harness.report import Report
+    from t5x_harness.report.step_summary import append_step_summary
+
+    report = Report(results)
+    if reporter.verbosity >= -1:
+        _write_table(reporter, report)
+        _write_kept(reporter, session)
+    if session.options.annotate(os.environ):
+        from t5x_harness.report.github import annotation_commands
+
+        for command in annotation_commands(report):
+            reporter.write_line(command)
+    append_step_summary(report, os.environ)
+
+
+def _write_table(reporter: pytest.TerminalReporter, report: Report) -> None:
     from t5x_harness.report.brief import render_brief
     from t5x_harness.report.terminal import render
 
     writer = reporter._tw  # the public methods colour nothing but whole lines
     width, color = writer.fullwidth, writer.hasmarkup
     reporter.section("t5x-harness")
-    report = Report(results)
-    text = render(report, width=width, color=color) if reporter.verbosity > 0 else None
-    reporter.write(text or render_brief(report, width=width, color=color))
+    if reporter.verbosity > 0:
+        reporter.write(render(report, width=width, color=color, notes=True))
+    else:
+        reporter.write(render_brief(report, width=width, color=color))
+
+
+def _write_kept(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
     kept = session.kept
     if len(kept) == 1:
         reporter.write_line(f"log and output of the failed run are kept in {kept[0]}")

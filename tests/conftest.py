@@ -19,6 +19,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch.setenv("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache"))
     patch.setenv("HOME", str(base))
     patch.delenv("PYTHONPATH", raising=False)
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
+        patch.delenv(name, raising=False)
     yield
     patch.undo()
 
