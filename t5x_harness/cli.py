@@ -39,14 +39,25 @@ examples:
   t5x-harness lint configs/                       every run config below a folder
   t5x-harness lint --gin_file=model.gin --gin_file=t5x/configs/runs/pretrain.gin --gin.TRAIN_STEPS=100
   t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" -v
+  t5x-harness lint finetune.gin --diff            what --fix would change
+  t5x-harness lint finetune.gin --fix             mends what is safe to mend and reports the rest
+  t5x-harness lint --fragments $(git diff --name-only '*.gin')
+                                                  changed files, whatever each is for, as pre-commit does
   t5x-harness lint finetune.gin --format json     findings, and where each binding's value comes from
   t5x-harness lint configs/ --format github       annotations, as a step of a GitHub workflow
   t5x-harness lint configs/ --format sarif --output lint.sarif
                                                   text here, and a file for GitHub's code scanning
 
+A FILE that binds none of train, evaluate and infer is a fragment: it is judged without the rules that need a
+whole run, and the report says which. Where you name a --gin_file, a binding or a --run_mode, it is a run.
+
+--fix changes only files that you name, or that lie below a folder that you name, and never those of installed
+packages. It mends what can only be meant in one way: quotes, %, a name with one letter wrong, a number written
+as a string or a float, a binding above the include that overrides it, imports, and () of references.
+
 Where $GITHUB_STEP_SUMMARY names a file, a summary in Markdown is added to it, whatever the format.
 
-exit status: 0 no error, 1 errors were found, 2 wrong usage
+exit status: 0 no error (with --diff: nothing to fix), 1 errors were found, 2 wrong usage
 """,
     "plan": """\
 examples:
@@ -145,7 +156,9 @@ def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType 
             module.add_arguments(sub)
         else:
             add_run_arguments(sub)
-            if name != "lint":
+            if name == "lint":
+                importlib.import_module("t5x_harness.lint_command").add_arguments(sub)
+            else:
                 _add_worker_arguments(sub)
     return parser, module
 
@@ -201,14 +214,9 @@ def _require_files(specs: Sequence[RunSpec]) -> None:
 
 
 def _lint(arguments: argparse.Namespace) -> int:
-    from t5x_harness.pipeline import Pipeline
+    from t5x_harness import lint_command
 
-    results = []
-    for spec in _checked_specs(arguments):
-        pipeline = Pipeline(spec, zygote=None, workspace=None)
-        pipeline.stage(Stage.LINT)
-        results.append(pipeline.result())
-    return _write(Report(tuple(results)), arguments)
+    return lint_command.run(arguments, _checked_specs(arguments), _write)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.lint.fragments import RunIf
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
@@ -48,6 +49,7 @@ class Pipeline:
       timeout: seconds that one stage may take; None for no limit.
       on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``.
       t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
+      run_if: when lint judges the files as a run, and not as a fragment.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Pipeline:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
         t5x_parent: str | Path | None = None,
+        run_if: RunIf = RunIf.ALWAYS,
     ) -> None:
         self._spec = spec
         self._zygote = zygote
@@ -66,6 +69,7 @@ class Pipeline:
         self._timeout = timeout
         self._on_progress = on_progress
         self._t5x_parent = t5x_parent
+        self._run_if = run_if
         self._program: GinProgram | None = None
         self._backend: LocalBackend | None = None
         self._results: dict[Stage, StageResult] = {}
@@ -133,7 +137,7 @@ class Pipeline:
     def _run(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
             start = time.perf_counter()
-            return lint_program(self._read(), start=start)
+            return lint_program(self._read(), start=start, run_if=self._run_if)
         from t5x_harness.workers.errors import WorkerError
 
         start = time.perf_counter()

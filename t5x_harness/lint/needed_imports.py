@@ -28,13 +28,13 @@ def import_of_module(snapshot: Snapshot, target: str, selector: str) -> str | No
     return f"from {package} import {name}" if package and f"{package}.{selector}" == target else None
 
 
-def imports_of_file(program: GinProgram, snapshot: Snapshot, file: str) -> tuple[str, ...]:
-    """The imports that a file without dynamic registration needs in order to switch it on; empty if one is unknown."""
+def imports_of_file(program: GinProgram, snapshot: Snapshot, file: str) -> tuple[str, ...] | None:
+    """The imports that a file without dynamic registration needs in order to switch it on; None if one is unknown."""
     needed: dict[str | None, None] = {}
     for selector, target in _selectors(program, snapshot, file):
         needed.setdefault(import_of_module(snapshot, target, selector) if target else None)
     given = {str(i) for i in program.imports if i.location.file == file}
-    return () if None in needed else tuple(sorted(s for s in needed if s is not None and s not in given))
+    return None if None in needed else tuple(sorted(s for s in needed if s is not None and s not in given))
 
 
 def _selectors(program: GinProgram, snapshot: Snapshot, file: str) -> Iterator[tuple[str, str | None]]:

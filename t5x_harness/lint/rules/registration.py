@@ -78,7 +78,7 @@ class NotRegistered(Rule):
 def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
     """Switches dynamic registration on in a file and imports all that it uses."""
     imports = imports_of_file(context.program, context.snapshot, file)
-    return begin_with(context.program, file, (REGISTRATION, *imports)) if imports else ()
+    return begin_with(context.program, file, (REGISTRATION, *imports)) if imports is not None else ()
 
 
 class LateRegistration(Rule):
