@@ -40,7 +40,7 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
     In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
     """
     results = tuple(session.results.values())
-    if not results:
+    if not results or hasattr(session.config, "workerinput"):  # xdist's workers have a reporter that nobody reads
         return
     from t5x_harness.report import Report
     from t5x_harness.report.step_summary import append_step_summary

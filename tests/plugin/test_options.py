@@ -9,7 +9,8 @@ def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in ("--t5x-runtime", "--t5x-slice", "--t5x-gin", "--t5x-full-size", "--t5x-in-process", "--t5x-timeout"):
         assert option in text
-    for ini in ("t5x_gin_files", "t5x_bindings", "t5x_search_paths", "t5x_slice"):
+    assert "--t5x-github-annotations={auto,always,never}" in text
+    for ini in ("t5x_gin_files", "t5x_bindings", "t5x_search_paths", "t5x_slice", "t5x_github_annotations"):
         assert ini in text
 
 

@@ -1,0 +1,148 @@
+"""What pytest leaves for others to read: JUnit properties, GitHub's annotations and step summary; and quiet notes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from t5x_harness import __version__
+
+Run = Callable[..., pytest.RunResult]
+
+ANNOTATION = "::warning file=noted.gin,line={line},title=GIN02::nothing reads the macro TYPO = 1%0Afix: *"
+NOTE = "noted.gin:*: note GIN06: no reference opens the scope train_eval, *"
+
+
+@pytest.fixture(autouse=True)
+def noted(folder: Path) -> Path:
+    """A config with a warning and a note, beside the good ones; in a repository of its own."""
+    (folder / ".git").mkdir()
+    text = (folder / "infer.gin").read_text()
+    path = folder / "noted.gin"
+    path.write_text(f"{text}train_eval/utils.DatasetConfig.split = 'test'\nTYPO = 1\n")
+    return path
+
+
+def last_line(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_annotations_come_of_themselves_in_a_github_workflow(
+    run: Run, noted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = run("noted.gin::lint")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([ANNOTATION.format(line=last_line(noted))])
+    result.stdout.fnmatch_lines(
+        ["::notice file=noted.gin,line=*,title=GIN06::no reference opens the scope train_eval*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("in_workflow", "ini", "option", "annotates"),
+    [
+        (False, "auto", None, False),
+        (True, "never", None, False),
+        (True, "auto", "never", False),
+        (False, "always", None, True),
+        (False, "never", "always", True),
+    ],
+)
+def test_annotations_can_be_turned_off_and_on(
+    run: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_workflow: bool,
+    ini: str,
+    option: str | None,
+    annotates: bool,
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true" if in_workflow else "false")
+    (folder / "pytest.ini").write_text(f"[pytest]\nt5x_github_annotations = {ini}\n")
+    result = run("noted.gin::lint", *([f"--t5x-github-annotations={option}"] if option else []))
+    assert any(line.startswith("::warning file=noted.gin") for line in result.outlines) is annotates
+
+
+def test_an_ini_value_that_is_none_is_refused(run: Run, folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\nt5x_github_annotations = yes\n")
+    result = run("noted.gin::lint")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*t5x_github_annotations must be auto, always or never, not 'yes'"])
+
+
+def test_the_step_summary_is_added_to_once_a_session(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = folder / "summary.md"
+    summary.write_text("what was there\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert run("noted.gin::lint", "infer.gin::lint", "-qq").ret == 0
+    assert run("-n1", "infer.gin::lint").ret == 0
+    lines = summary.read_text().splitlines()
+    assert lines[0] == "what was there"
+    assert lines.count("### t5x-harness") == 2
+    assert "| run | mode | slice | lint | time |" in lines
+    assert sum(line.startswith("| infer | infer | v3-8 | ok |") for line in lines) == 2
+    assert sum("GIN02 | noted.gin:" in line for line in lines) == 1
+
+
+def test_a_session_without_runs_adds_no_summary(
+    pytester: pytest.Pytester, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    pytester.makepyfile("def test_nothing_of_ours(): pass")
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    assert not (folder / "summary.md").exists()
+
+
+def test_a_summary_that_cannot_be_written_fails_nothing(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "gone" / "summary.md"))
+    result = run("infer.gin::lint")
+    assert result.ret == 0
+    result.stderr.fnmatch_lines([f"*$GITHUB_STEP_SUMMARY cannot be written: * {folder}/gone/summary.md"])
+
+
+@pytest.mark.parametrize("distributed", [[], ["-n1"]])
+def test_junit_has_stages_findings_and_versions(run: Run, folder: Path, noted: Path, distributed: list[str]) -> None:
+    run("noted.gin::lint", "--junitxml=out.xml", "--t5x-slice=v4-16", *distributed)
+    root = ElementTree.parse(folder / "out.xml").getroot()
+    suite = {p.get("name"): p.get("value") for p in root.findall("testsuite/properties/property")}
+    assert suite == {
+        "t5x.harness": __version__,
+        "t5x.runtime": f"embedded T5X {__version__}",
+        "t5x.slice": "v4-16",
+        **{f"t5x.{name}": version(name) for name in ("jax", "flax", "seqio")},
+    }
+    (case,) = root.iter("testcase")
+    properties = [(p.get("name"), p.get("value")) for p in case.iter("property")]
+    assert properties[0] == ("t5x.stage", "lint")
+    assert ("t5x.mode", "infer") in properties
+    assert ("t5x.finding", f"GIN02 noted.gin:{last_line(noted)}") in properties
+
+
+def test_junit_of_a_session_without_runs_has_no_versions(pytester: pytest.Pytester, folder: Path) -> None:
+    pytester.makepyfile("def test_nothing_of_ours(): pass")
+    pytester.runpytest_subprocess("--junitxml=out.xml").assert_outcomes(passed=1)
+    assert ElementTree.parse(folder / "out.xml").getroot().findall("testsuite/properties") == []
+
+
+def test_notes_are_quiet_unless_v_asks_for_them(run: Run) -> None:
+    quiet = run("noted.gin::lint")
+    quiet.stdout.no_fnmatch_line(NOTE)
+    quiet.stdout.fnmatch_lines(["noted.gin:*: warning GIN02: nothing reads the macro TYPO*", "1 note, -v shows it"])
+    run("noted.gin::lint", "-v").stdout.fnmatch_lines([NOTE])
+
+
+def test_a_failed_stage_keeps_quiet_about_notes_too(run: Run, noted: Path) -> None:
+    noted.write_text(f"{noted.read_text()}utils.DatasetConfig.batchsize = 3\n")
+    failed = run("noted.gin::lint")
+    failed.assert_outcomes(failed=1)
+    failed.stdout.no_fnmatch_line(NOTE)
+    failed = run("noted.gin::lint", "-v", "-r", "N")  # once where it failed, once in the table's details
+    assert sum("note GIN06" in line for line in failed.outlines) == 2
