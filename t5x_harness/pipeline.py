@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.lint.elsewhere import leave_modules_open
 from t5x_harness.lint.fragments import RunIf
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of
@@ -170,7 +171,8 @@ class Pipeline:
 
     def _read(self) -> GinProgram:
         if self._program is None:
-            self._program = program_of(self._spec, t5x_parent=self._t5x_parent)
+            program = program_of(self._spec, t5x_parent=self._t5x_parent)
+            self._program = leave_modules_open(program) if self._zygote is None else program
         return self._program
 
 
