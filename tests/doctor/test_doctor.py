@@ -198,6 +198,29 @@ def test_variables_that_runs_replace_are_said() -> None:
     assert devices.summary.endswith("runs replace JAX_PLATFORMS=tpu")
 
 
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        (
+            "https://storage.googleapis.com/my-bucket/",
+            "with a path: tensorstore would ask for https://storage.googleapis",
+        ),
+        ("storage.googleapis.com", "which is no http address"),
+        ("https://storage.googleapis.com/", None),
+        ("http://127.0.0.1:4443", None),
+        ("", None),
+    ],
+)
+def test_a_storage_address_with_a_bucket_in_it_is_found(url: str, problem: str | None) -> None:
+    changed = dataclasses.replace(environment(CLEAN), variables={"TENSORSTORE_GCS_HTTP_URL": url})
+    if problem is None:
+        assert "ENV09" not in findings(changed)
+        return
+    found = only(changed, "ENV09")
+    assert problem in found.message
+    assert found.fix == "unset TENSORSTORE_GCS_HTTP_URL"
+
+
 @given(st.sets(st.sampled_from([rival for _, rival in RIVALS])), st.sets(st.sampled_from(sorted(CLEAN))), st.booleans())
 def test_each_clash_is_found_and_nothing_else(rivals: set[str], removed: set[str], placeholder: bool) -> None:
     metadata = {n: v for n, v in CLEAN.items() if n not in removed} | {r: ("1.0", []) for r in rivals}
