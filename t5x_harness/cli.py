@@ -24,13 +24,18 @@ __all__ = ["main", "parser_of"]
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _RUN_COMMANDS = ("lint", "plan", "run")
-_MODULES: Mapping[str, str] = {"exec": "t5x_harness.exec_command", "doctor": "t5x_harness.doctor"}
+_MODULES: Mapping[str, str] = {
+    "exec": "t5x_harness.exec_command",
+    "doctor": "t5x_harness.doctor",
+    "explain": "t5x_harness.explain",
+}
 _SUMMARIES: Mapping[str, str] = {
     "lint": "read configs without running them, within a second",
     "plan": "resolve configs and print shapes, mesh, memory and steps",
     "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
     "exec": "run any command with t5x importable and a slice's devices",
     "doctor": "check this Python environment for clashes, each with its mend",
+    "explain": "say what the code of a finding means, with a bad and a good example",
 }
 _EPILOGS: Mapping[str, str] = {
     "lint": """\
@@ -85,6 +90,11 @@ examples:
   t5x-harness exec --slice=v3-32 -- python my_script.py
 """,
     "doctor": "",
+    "explain": """\
+examples:
+  t5x-harness explain GIN02
+  t5x-harness explain                  every code in a line
+""",
 }
 _DESCRIPTION = "Tests T5X configs on an emulated TPU slice, without a TPU."
 _FIRST_STEPS = """\

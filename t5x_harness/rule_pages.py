@@ -1,0 +1,150 @@
+"""The pages of the rules, made from their classes: ``docs/rules/`` and what ``t5x-harness explain`` prints.
+
+    python -m t5x_harness.rule_pages docs/rules
+
+writes a page for each code and the index.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.rule import Example, Rule, all_rules
+from t5x_harness.spec import Severity
+
+__all__ = ["OTHER_CODES", "index", "main", "page", "pages", "rules_by_code"]
+
+OTHER_CODES: Mapping[str, str] = {
+    "RUN01": "T5X, a library or the run's process stopped, and no rule knows why: see the end of the log",
+    "RUN02": "a stage did no work, so it proved nothing",
+    "RUN03": "the last checkpoint is not of the step that training ended at",
+    "RUN04": "a loss is not finite",
+    "RUN05": "a restored checkpoint differs from the state that was saved",
+    "USR01": "a function of yours raised: file, line and error are named",
+}
+"""Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""
+
+_SEVERITIES: Mapping[Severity, str] = {
+    Severity.ERROR: "error: the stage fails",
+    Severity.WARNING: "warning: very likely a mistake, the run goes on",
+    Severity.NOTE: "note: worth knowing, shown with `-v`",
+}
+_COMMAND_LINE = "command line"
+
+
+def rules_by_code() -> dict[str, list[type[Rule]]]:
+    """The rules of each code in the order of stages, ordered by code."""
+    found: dict[str, list[type[Rule]]] = {}
+    for rule in all_rules():
+        found.setdefault(rule.code, []).append(rule)
+    return dict(sorted(found.items()))
+
+
+def page(code: str, rules: Sequence[type[Rule]]) -> str:
+    """The page of one code as Markdown.
+
+    Args:
+      code: such as ``GIN02``.
+      rules: those that find it, one for each stage, earliest first.
+    """
+    first, *later = rules
+    lines = [f"# {code}: {first.title}", "", f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}.", ""]
+    lines += [*_wrapped(first.why), "", *_bad(first.bad), *_good(first.bad, first.good)]
+    for rule in later:
+        known = f"Found by {rule.stage}, too, once every value is known: {rule.title}. {rule.why}"
+        lines += [f"## At {rule.stage}", "", *_wrapped(known), ""]
+    lines += _silence(code)
+    return "\n".join(lines)
+
+
+def pages() -> dict[str, str]:
+    """Every file of the folder of pages: name and text."""
+    found = rules_by_code()
+    return {"README.md": index(found), **{f"{code}.md": page(code, rules) for code, rules in found.items()}}
+
+
+def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
+    """The index of all codes as Markdown."""
+    lines = [
+        "# Rules",
+        "",
+        *_wrapped(
+            "What the first three stages look for. `t5x-harness explain CODE` prints a page in the terminal. These "
+            "pages are made from the rules by `python -m t5x_harness.rule_pages docs/rules`. What is known to go wrong "
+            "and is not found by a rule, with the reason, is in [not-caught.md](not-caught.md)."
+        ),
+        "",
+        "| code | found by | severity | mistake |",
+        "|---|---|---|---|",
+    ]
+    for code, rules in found.items():
+        stages = ", ".join(rule.stage for rule in rules)
+        lines.append(f"| [{code}]({code}.md) | {stages} | {rules[0].severity} | {rules[0].title} |")
+    lines += ["", "These say how a run went, and cannot be silenced:", "", "| code | what it says |", "|---|---|"]
+    lines += [f"| {code} | {text} |" for code, text in OTHER_CODES.items()]
+    return "\n".join([*lines, ""])
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 115, break_long_words=False, break_on_hyphens=False)
+
+
+def _files(example: Example) -> dict[str, str]:
+    """Everything that an example consists of, by name."""
+    given = "".join(f"--gin.{binding.replace(' = ', '=', 1)}\n" for binding in example.bindings)
+    if example.mode is not None:
+        given += f"--run_mode={example.mode}\n"
+    if example.slice != "v3-8":
+        given += f"--slice={example.slice}\n"
+    return {"run.gin": example.gin, **example.files, **({_COMMAND_LINE: given} if given else {})}
+
+
+def _bad(example: Example) -> Iterator[str]:
+    yield from ("## Bad example", "")
+    for name, text in _files(example).items():
+        if text.strip():
+            language = {".py": "python", ".gin": "gin", ".json": "json"}.get(Path(name).suffix, "text")
+            yield from (f"`{name}`", "", f"```{language}", text.rstrip("\n"), "```", "")
+    if example.at:
+        yield from (f"The finding points to the line that begins with `{example.at.strip()}`.", "")
+
+
+def _good(bad: Example, good: Example) -> Iterator[str]:
+    """The good example, as what makes it differ from the bad one."""
+    before, after = _files(bad), _files(good)
+    yield from ("## Good example", "", "The same with this change:", "", "```diff")
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name, ""), after.get(name, "")
+        if old != new:
+            changes = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, n=1, lineterm="")
+            yield from (line for line in changes if not line.startswith("@@"))
+    yield from ("```", "")
+
+
+def _silence(code: str) -> Iterator[str]:
+    text = (
+        f"For one line of a gin file, with a comment at its end or above it: `# t5x-harness: ignore[{code}]`. For a "
+        f"whole file: `# t5x-harness: ignore-file[{code}]`. For a project: `ignore = ['{code}']` in "
+        f"`[tool.t5x_harness]` of pyproject.toml. For one call: `--ignore {code}`, with pytest `--t5x-ignore {code}`."
+    )
+    yield from ("## How to silence it", "", *_wrapped(text), "")
+
+
+def main(folder: Path) -> None:
+    """Writes the pages into a folder, and removes those of codes that are no more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = pages()
+    for old in folder.glob("[A-Z][A-Z][A-Z][0-9][0-9].md"):
+        if old.name not in made:
+            old.unlink()
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    print(f"{len(made)} pages in {folder}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/rules"))

@@ -1,0 +1,77 @@
+"""The pages of the rules are those of the rules, and every failure that a rule could find has one or a reason."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.cli import main
+from t5x_harness.rule import all_codes
+from t5x_harness.rule_pages import OTHER_CODES, pages
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = REPOSITORY / "docs" / "rules"
+STAGES = json.loads((REPOSITORY / "tests" / "reference" / "failure_codes.json").read_text())["stages"]
+
+
+def not_caught() -> dict[str, str]:
+    rows = re.findall(r"^\| ([A-Z]{3}\d\d) \|[^|]*\| (.*) \|$", (PAGES / "not-caught.md").read_text(), re.MULTILINE)
+    assert len(dict(rows)) == len(rows), "a code stands there twice"
+    return dict(rows)
+
+
+def test_the_pages_are_what_the_rules_say() -> None:
+    made = pages()
+    there = {path.name: path.read_text() for path in PAGES.glob("*.md") if path.name != "not-caught.md"}
+    assert sorted(there) == sorted(made), "run: python -m t5x_harness.rule_pages docs/rules"
+    for name, text in made.items():
+        assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.rule_pages docs/rules"
+
+
+@pytest.mark.parametrize("code", [c for c, stages in STAGES.items() if {"S0", "S1", "S2", "S5"} & set(stages)])
+def test_a_failure_that_can_be_seen_early_has_a_rule_or_a_reason(code: str) -> None:
+    assert (code in all_codes()) != (code in not_caught()), f"{code} needs a rule or a reason, and not both"
+
+
+def test_every_reason_is_of_a_known_failure_and_says_something() -> None:
+    for code, reason in not_caught().items():
+        assert code in STAGES
+        assert len(reason.split()) > 4
+
+
+@pytest.mark.parametrize("code", all_codes())
+def test_a_page_has_both_examples_and_says_how_to_silence_it(code: str) -> None:
+    text = pages()[f"{code}.md"]
+    parts = ("## Bad example", "```gin", "## Good example", "```diff", f"# t5x-harness: ignore[{code}]")
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert re.search(r"^\+[^+]", text.split("```diff")[1].split("```")[0], re.MULTILINE) or "\n-" in text
+
+
+def test_explain_prints_pages_and_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "gin02"]) == 0
+    assert capsys.readouterr().out == pages()["GIN02.md"]
+    assert main(["explain"]) == 0
+    listed = capsys.readouterr().out
+    assert [line.split()[0] for line in listed.splitlines()] == [*all_codes(), *OTHER_CODES]
+    assert main(["explain", "RUN01"]) == 0
+    assert "It cannot be silenced" in capsys.readouterr().out
+
+
+def test_explain_knows_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "GIN002"]) == 2
+    assert "there is no code GIN002; did you mean GIN02" in capsys.readouterr().err
+
+
+def test_explaining_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from t5x_harness.cli import main; main(['explain']);"
+        "print([m for m in ('jax', 'numpy', 'tensorflow', 'seqio', 't5x', 'flax') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
