@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reader import module_path
 
 __all__ = ["leave_modules_open"]
 
