@@ -16,8 +16,8 @@ _VARIABLE = "TENSORSTORE_GCS_HTTP_URL"
 class StorageEndpoint(Check):
     """Whether tensorstore, which reads and writes checkpoints, talks to Google's storage as it should.
 
-    The variable takes the service's address alone. With a bucket in its path, as seen in forums, every request goes to a
-    wrong address and authentication fails.
+    The variable takes the service's address alone. With a bucket in its path, as seen in forums, every request goes to
+    a wrong address and authentication fails.
     """
 
     code = "ENV09"
