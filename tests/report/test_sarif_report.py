@@ -1,0 +1,245 @@
+"""SARIF as the standard asks for it, with paths and names that are the same on every machine and in every version."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_reports import BAD, GOOD
+
+from t5x_harness import __version__
+from t5x_harness.report import Report
+from t5x_harness.report.sarif import FINGERPRINT, document, render
+from t5x_harness.rule import all_rules
+from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+
+Lint = Callable[..., Report]
+
+
+def every(value: Any, key: str) -> Iterator[Any]:
+    """What stands under a key, anywhere in a document."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name == key:
+                yield item
+            yield from every(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from every(item, key)
+
+
+def check(log: dict[str, Any]) -> dict[str, Any]:
+    """What SARIF 2.1.0 demands of what is written here; returns the only run."""
+    assert log["version"] == "2.1.0"
+    assert log["$schema"].endswith("/sarif-schema-2.1.0.json")
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert run["tool"]["driver"]["name"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    assert all(text["text"] for key in ("shortDescription", "fullDescription", "help") for text in every(rules, key))
+    assert all(isinstance(i["executionSuccessful"], bool) for i in run["invocations"])
+    for level in every(run, "level"):
+        assert level in ("none", "note", "warning", "error")
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["message"]["text"]
+        assert all(isinstance(value, str) for value in result["partialFingerprints"].values())
+        ids = [related["id"] for related in result.get("relatedLocations", ())]
+        assert len(set(ids)) == len(ids)
+        for fix in result.get("fixes", ()):
+            assert fix["artifactChanges"]
+            assert all(change["replacements"] for change in fix["artifactChanges"])
+    for region in (*every(run, "region"), *every(run, "deletedRegion")):
+        assert region["startLine"] >= 1
+        assert region.get("startColumn", 1) >= 1
+        assert (region.get("endLine", region["startLine"])) >= region["startLine"]
+    for artifact in every(run, "artifactLocation"):
+        assert artifact["uriBaseId"] in run["originalUriBaseIds"]
+        path = unquote(artifact["uri"])
+        assert not path.startswith("/")
+        assert ".." not in path.split("/")
+        assert " " not in artifact["uri"]
+    return run
+
+
+def place(result: dict[str, Any]) -> tuple[str, int]:
+    (location,) = result["locations"]
+    physical = location["physicalLocation"]
+    return physical["artifactLocation"]["uri"], physical["region"]["startLine"]
+
+
+def of(run: dict[str, Any], code: str) -> dict[str, Any]:
+    (result,) = [result for result in run["results"] if result["ruleId"] == code]
+    return result
+
+
+def test_a_finding_has_its_line_its_include_chain_and_its_stage(lint: Lint) -> None:
+    run = check(document(lint("run.gin")))
+    result = of(run, "GIN09")
+    assert place(result) == ("my%20configs/deep/base.gin", 3)
+    assert result["level"] == "error"
+    assert result["message"]["text"].startswith("TRAIN_STEPS = 1.5 is a float, and a whole number is needed")
+    assert "\nfix: " in result["message"]["text"]
+    (include,) = result["relatedLocations"]
+    assert include["message"]["text"] == "included from here"
+    assert include["physicalLocation"]["artifactLocation"]["uri"] == "my%20configs/run.gin"
+    assert include["physicalLocation"]["region"] == {"startLine": 2}
+    assert result["properties"] == {"stage": "lint", "runs": ["run"], "binding": "TRAIN_STEPS"}
+    assert place(of(run, "GIN02")) == ("my%20configs/run.gin", 3)
+    assert of(run, "GIN02")["level"] == "warning"
+
+
+def test_rules_explain_themselves(lint: Lint) -> None:
+    driver = check(document(lint("run.gin")))["tool"]["driver"]
+    assert (driver["name"], driver["semanticVersion"]) == ("t5x-harness", __version__)
+    rules = {rule.code: rule for rule in all_rules(Stage.LINT)}
+    described = {rule["id"]: rule for rule in driver["rules"]}
+    assert list(described) == sorted(rules)
+    for code, rule in rules.items():
+        assert described[code]["shortDescription"]["text"] == rule.title
+        assert described[code]["fullDescription"]["text"] == rule.why
+        assert described[code]["defaultConfiguration"]["level"] == rule.severity
+        assert "helpUri" not in described[code]  # there is no public page to lead to
+        for example in (rule.bad, rule.good):
+            for line in (*example.gin.splitlines(), *(x for text in example.files.values() for x in text.splitlines())):
+                assert f"    {line}".rstrip() in described[code]["help"]["markdown"]
+
+
+def test_a_code_without_a_rule_is_described_by_its_id_alone() -> None:
+    finding = Finding("RUN01", Severity.ERROR, Stage.TRAIN, "the process died")
+    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.TRAIN, Outcome.FAILED, (finding,)),))
+    assert {"id": "RUN01"} in check(document(Report((result,))))["tool"]["driver"]["rules"]
+
+
+def test_what_is_outside_the_repository_is_shown_at_the_line_that_leads_there(lint: Lint, folder: Path) -> None:
+    outside = folder.parent.parent / f"{folder.parent.name} elsewhere.gin"
+    outside.write_text((folder / "deep" / "base.gin").read_text())
+    (folder / "run.gin").write_text(f"\n\ninclude '{outside}'\n")
+    result = of(check(document(lint("run.gin"))), "GIN09")
+    assert place(result) == ("my%20configs/run.gin", 3)
+    assert result["message"]["text"].startswith(f"{outside}:3: TRAIN_STEPS = 1.5 is a float")
+    assert "relatedLocations" not in result
+
+
+def test_a_binding_of_the_command_line_is_shown_at_the_beginning_of_the_config(lint: Lint) -> None:
+    result = of(check(document(lint("run.gin", bindings=("TRAIN_STEPS = 2.5",)))), "GIN09")
+    assert place(result) == ("my%20configs/run.gin", 1)
+    assert result["message"]["text"].startswith("--gin bindings:1: TRAIN_STEPS = 2.5 is a float")
+
+
+def test_a_finding_that_is_nowhere_in_the_repository_has_no_location(tmp_path: Path) -> None:
+    finding = Finding("RUN01", Severity.ERROR, Stage.TRAIN, "the process died")
+    result = RunResult(
+        RunSpec(("t5x/configs/runs/pretrain.gin",), cwd=str(tmp_path)),
+        (StageResult(Stage.TRAIN, Outcome.FAILED, (finding,)),),
+    )
+    assert check(document(Report((result,))))["results"][0]["locations"] == []
+
+
+def test_runs_that_share_a_faulty_include_share_the_result(lint: Lint, folder: Path) -> None:
+    (folder / "other.gin").write_text("include 'deep/base.gin'\n")
+    result = of(check(document(lint("run.gin", "other.gin"))), "GIN09")
+    assert result["properties"]["runs"] == ["run", "other"]
+
+
+def test_paths_do_not_depend_on_where_the_command_is_started(lint: Lint, folder: Path) -> None:
+    from_above = check(document(lint("my configs/run.gin", cwd=folder.parent)))
+    assert place(of(from_above, "GIN09")) == ("my%20configs/deep/base.gin", 3)
+    assert place(of(from_above, "GIN02")) == ("my%20configs/run.gin", 3)
+    assert str(folder.parent) not in render(lint("run.gin"))
+
+
+def test_without_a_repository_paths_start_from_the_working_directory(lint: Lint, folder: Path) -> None:
+    (folder.parent / ".git").rmdir()
+    assert place(of(check(document(lint("run.gin"))), "GIN09")) == ("deep/base.gin", 3)
+
+
+def fingerprints(report: Report) -> dict[str, str]:
+    return {r["ruleId"]: r["partialFingerprints"][FINGERPRINT] for r in check(document(report))["results"]}
+
+
+def test_fingerprints_stay_when_lines_move(lint: Lint, folder: Path) -> None:
+    before = fingerprints(lint("run.gin"))
+    for name in ("run.gin", "deep/base.gin"):
+        path = folder / name
+        path.write_text(f"# moved\n\n{path.read_text()}")
+    assert fingerprints(lint("run.gin")) == before
+
+
+def test_fingerprints_tell_findings_apart() -> None:
+    findings = tuple(
+        Finding("GIN16", Severity.ERROR, Stage.LINT, f"there is no {name}, see a.gin:{line}", Location("a.gin", line))
+        for name in ("x", "y")
+        for line in (1, 2)
+    )
+    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.LINT, Outcome.FAILED, findings),))
+    found = [r["partialFingerprints"][FINGERPRINT] for r in check(document(Report((result,))))["results"]]
+    assert len(set(found)) == 4
+
+
+@pytest.mark.parametrize(
+    ("edit", "region"),
+    [
+        (Edit("run.gin", 3, 3, "TYPE = 1\n"), {"startLine": 3, "startColumn": 1, "endLine": 4, "endColumn": 1}),
+        (Edit("run.gin", 2, 3, ""), {"startLine": 2, "startColumn": 1, "endLine": 4, "endColumn": 1}),
+        (Edit("run.gin", 2, 1, "X = 1\n"), {"startLine": 2, "startColumn": 1, "endLine": 2, "endColumn": 1}),
+    ],
+    ids=["replaced", "removed", "inserted"],
+)
+def test_edits_are_fixes(lint: Lint, edit: Edit, region: dict[str, int]) -> None:
+    (fix,) = of(check(document(with_edits(lint("run.gin"), edit))), "GIN02")["fixes"]
+    (change,) = fix["artifactChanges"]
+    assert change["artifactLocation"] == {"uri": "my%20configs/run.gin", "uriBaseId": "%SRCROOT%"}
+    assert change["replacements"] == [{"deletedRegion": region, "insertedContent": {"text": edit.text}}]
+    assert fix["description"]["text"].startswith("remove it, or use %TYPO")
+
+
+def test_a_fix_that_cannot_be_made_whole_is_none(lint: Lint) -> None:
+    edits = (Edit("run.gin", 1, 1, ""), Edit("/elsewhere/a.gin", 1, 1, ""))
+    assert "fixes" not in of(check(document(with_edits(lint("run.gin"), *edits))), "GIN02")
+
+
+def with_edits(report: Report, *edits: Edit) -> Report:
+    """The report with these edits as the mend of its GIN02."""
+    (result,) = report.results
+    (stage,) = result.stages
+    findings = tuple(dataclasses.replace(f, edits=edits) if f.code == "GIN02" else f for f in stage.findings)
+    return Report((dataclasses.replace(result, stages=(dataclasses.replace(stage, findings=findings),)),))
+
+
+def test_what_was_not_checked_is_said() -> None:
+    (invocation,) = check(document(Report((GOOD, BAD))))["invocations"]
+    assert invocation["executionSuccessful"] is True
+    assert invocation["toolExecutionNotifications"] == [
+        {"level": "note", "message": {"text": "pretrain: not checked: access to gs://b"}},
+        {
+            "level": "note",
+            "message": {"text": "long_name_of_a_config: not checked: resolve, plan: not run, because lint failed"},
+        },
+    ]
+
+
+def test_a_stage_that_failed_without_a_finding_is_said() -> None:
+    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.TRAIN, Outcome.FAILED, log_tail="last words"),))
+    (notification,) = check(document(Report((result,))))["invocations"][0]["toolExecutionNotifications"]
+    assert notification["level"] == "error"
+    assert "last words" in notification["message"]["text"]
+
+
+def test_nothing_run_is_a_document_too() -> None:
+    assert check(document(Report(())))["results"] == []
+
+
+@given(st.text(min_size=1), st.integers(0, 10**6))
+def test_any_finding_is_written(text: str, line: int) -> None:
+    finding = Finding("GIN01", Severity.NOTE, Stage.LINT, text, Location(text, line), fix=text, binding=text)
+    result = RunResult(RunSpec((text,)), (StageResult(Stage.LINT, Outcome.PASSED, (finding,)),))
+    run = check(json.loads(render(Report((result,)))))
+    assert text in run["results"][0]["message"]["text"]
