@@ -21,6 +21,8 @@ __all__ = ["Config", "FixedFile", "Fixes", "fix"]
 
 _MOST_ROUNDS = 50  # each mends at least one finding of each file
 
+_UNKNOWN = frozenset({"GIN13", "GIN14", "GIN18"})  # parameters, names and macros: nothing is known of what they give
+
 Group = tuple[Edit, ...]
 
 
@@ -75,7 +77,8 @@ def fix(configs: Sequence[Config], may_change: Callable[[Path], bool]) -> Fixes:
     """Mends what is safe to mend, without writing anything.
 
     Edits that touch the same line wait for the next round, after linting again. A round that leaves some config worse
-    is taken back, and its edits are tried one finding at a time.
+    is taken back, and its edits are tried one finding at a time. An error that an edit brings may be mended by later
+    rounds; what is left worse by the last one is taken back, too.
 
     Args:
       configs: what is linted; a file that several of them read has to suit all of them.
@@ -99,19 +102,29 @@ class _State:
     def reads(self, paths: Collection[Path]) -> bool:
         return any(self.path(file) in paths for file in self.program.files)
 
-    def is_worse_than(self, before: _State) -> bool:
-        """Whether T5X can read less of it, or reads as much and meets an error of a kind or number that is new.
+    def is_worse_than(self, before: _State, *, mendable: bool = False) -> bool:
+        """Whether less of it can be read, or as much, and there are more errors of some kind than before.
 
-        Where T5X can read more, errors that come to light were there all along.
+        Where more can be read, errors that come to light were there all along.
+
+        Args:
+          before: the config as it was.
+          mendable: whether errors that have edits of their own count, too.
         """
-        unread, unread_before = self._unread(), before._unread()
-        return unread > unread_before or (unread == unread_before and bool(self._errors() - before._errors()))
+        hidden, hidden_before = self._hiding(), before._hiding()
+        if hidden != hidden_before:
+            return hidden > hidden_before
+        return bool(self._errors(mendable) - before._errors(mendable))
 
-    def _unread(self) -> int:
-        return sum(problem.kind is not ProblemKind.UNREACHABLE_FILE for problem in self.program.problems)
+    def _hiding(self) -> tuple[int, int, int]:
+        """How many errors keep others from being seen; the first kind hides more than the second, and so on."""
+        mistakes = [p for p in self.program.problems if p.kind is not ProblemKind.UNREACHABLE_FILE]
+        lost = sum(problem.loses_statements for problem in mistakes)
+        return lost, len(mistakes) - lost, sum(finding.code in _UNKNOWN for finding in self.findings)
 
-    def _errors(self) -> Counter[str]:
-        return Counter(finding.code for finding in self.findings if finding.severity is Severity.ERROR)
+    def _errors(self, mendable: bool) -> Counter[str]:
+        errors = (finding for finding in self.findings if finding.severity is Severity.ERROR)
+        return Counter(finding.code for finding in errors if mendable or not finding.edits)
 
 
 class _Fixer:
@@ -123,30 +136,38 @@ class _Fixer:
         self._texts: dict[Path, str] = {}
         self._names: dict[Path, str] = {}
         self._states = [self._judge(config, {}) for config in configs]
-        self._refused: dict[Group, Finding] = {}
-        self._mended: dict[Finding, None] = {}
+        self._refused: set[Group] = set()
 
     def fix(self) -> Fixes:
+        good = (self._texts, self._states, tuple[Finding, ...]())
+        mended: tuple[Finding, ...] = ()
         for _ in range(_MOST_ROUNDS):
-            offered = dict(self._offers())
+            offered = {group: finding for group, finding in self._offers() if group not in self._refused}
             chosen = select(offered)
             if not chosen:
                 break
-            if self._try(chosen):
-                self._mended.update(dict.fromkeys(offered[group] for group in chosen))
-                continue
-            for group in chosen:  # each sees the lines that it was made for, so the first that helps ends the round
-                if self._try([group]):
-                    self._mended[offered[group]] = None
-                    break
-                self._refused[group] = offered[group]
+            mended += tuple(offered[group] for group in self._keep(chosen))
+            if not any(now.is_worse_than(was, mendable=True) for now, was in zip(self._states, good[1], strict=True)):
+                good = (self._texts, self._states, mended)
+        self._texts, self._states, mended = good
         files = (FixedFile(p, self._names[p], self._originals[p], text) for p, text in self._texts.items())
         return Fixes(
             tuple(file for file in files if file.before != file.after),
-            tuple(self._mended),
-            tuple(dict.fromkeys(self._refused.values())),
+            tuple(dict.fromkeys(mended)),
+            tuple(dict.fromkeys(finding for _, finding in self._offers())),
             tuple(dict.fromkeys(self._elsewhere())),
         )
+
+    def _keep(self, chosen: Sequence[Group]) -> Sequence[Group]:
+        """Applies the edits that make nothing worse; all at once, or else the first group that can be applied alone."""
+        if self._try(chosen):
+            return chosen
+        for group in chosen if len(chosen) > 1 else ():
+            if self._try([group]):
+                return [group]
+            self._refused.add(group)
+        self._refused.update(chosen[:1])
+        return ()
 
     def _judge(self, config: Config, texts: Mapping[Path, str]) -> _State:
         read = {path: _universal(text) for path, text in texts.items()}
@@ -160,7 +181,7 @@ class _Fixer:
         for state in self._states:
             for finding in state.findings:
                 group = tuple(dataclasses.replace(edit, file=str(state.path(edit.file))) for edit in finding.edits)
-                if not group or group in seen or group in self._refused:
+                if not group or group in seen:
                     continue
                 seen.add(group)
                 if all(self._may_change(Path(edit.file)) for edit in group):

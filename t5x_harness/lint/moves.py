@@ -26,7 +26,10 @@ def move_below(program: GinProgram, at: Location, include: int) -> Edits:
     lines = lines_of(program, at.file)
     first = _first_of_paragraph(lines, statement)
     moved = lines[first - 1 : statement.last]
-    return Edit(at.file, first, statement.last, ""), _insert(at.file, target.last + 1, moved)
+    last = statement.last + _is_blank(lines, first - 1) * _is_blank(
+        lines, statement.last + 1
+    )  # one blank line is enough
+    return Edit(at.file, first, last, ""), _insert(at.file, target.last + 1, moved)
 
 
 def raise_registration(program: GinProgram, at: Location) -> Edits:
@@ -63,6 +66,11 @@ def _imports(program: GinProgram, file: str) -> list[parsing.RawImport]:
 
 def _insert(file: str, line: int, lines: Sequence[str]) -> Edit:
     return Edit(file, line, line - 1, "".join(f"{text}\n" for text in lines))
+
+
+def _is_blank(lines: Sequence[str], number: int) -> bool:
+    """Whether there is a line of this number, and nothing on it."""
+    return 1 <= number <= len(lines) and not lines[number - 1].strip()
 
 
 def _first_of_paragraph(lines: Sequence[str], statement: StatementText) -> int:

@@ -8,6 +8,7 @@ from t5x_harness.lint.edits import rename_bound
 from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.program import BINDINGS, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rules.auxiliary_job import is_for_controller
 from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.spec import Finding, Severity
 
@@ -18,9 +19,11 @@ include 't5x/configs/runs/pretrain.gin'
 
 
 def _unread(context: Context) -> Iterator[MacroBinding]:
-    """Macros of the user's that reach no parameter."""
+    """Macros of the user's that reach no parameter; AUX04 has those for a controller."""
     for macro in context.program.macros.values():
-        if macro.name not in context.program.read_macros and not context.in_t5x(macro.location):
+        if macro.name in context.program.read_macros or context.in_t5x(macro.location):
+            continue
+        if not is_for_controller(context, macro):
             yield macro
 
 
@@ -60,7 +63,7 @@ def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
     bound = [s for s in program.statements if isinstance(s, MacroBinding) and s.name == near]
     if meant(macro.name, program.read_macros) != near or any(s.location.file == macro.location.file for s in bound):
         return False
-    return all(is_required(s.value) or type(s.value) is type(macro.value) for s in bound)
+    return bool(bound) and all(is_required(s.value) or type(s.value) is type(macro.value) for s in bound)
 
 
 class UnreadMacro(Rule):
