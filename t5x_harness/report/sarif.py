@@ -41,7 +41,7 @@ def document(report: Report) -> dict[str, Any]:
     """
     root = source_root(report)
     findings = placed_findings(report, root)
-    rules = rule_descriptors(report.stages, [placed.finding for placed in findings])
+    rules = rule_descriptors(placed.finding.code for placed in findings)
     index = {rule["id"]: number for number, rule in enumerate(rules)}
     run = {
         "tool": {"driver": {"name": "t5x-harness", "semanticVersion": __version__, "rules": rules}},

@@ -1,54 +1,37 @@
-"""The rules as SARIF describes them: what a code means, why it matters, and two examples."""
+"""The codes as SARIF describes them: what each means, why it matters, and a bad and a good example."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t5x_harness.rule import ROOMS, Example, Rule, all_rules
-from t5x_harness.spec import Finding, Stage
+from t5x_harness.rule import Rule
+from t5x_harness.rule_pages import OTHER_CODES, page, rules_by_code
 
 __all__ = ["rule_descriptors"]
 
 
-def rule_descriptors(stages: Iterable[Stage], findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """A ``reportingDescriptor`` for each rule of these stages, and for each further code among the findings.
+def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
+    """A ``reportingDescriptor`` for every code that there is, ordered by code.
 
-    Returns:
-      One object a code, ordered by code. Codes that stages give for what only a run shows have no class, and so only
-      an id.
+    Args:
+      codes: those of the findings; one that is none of ours gets an id and nothing else.
     """
-    described: dict[str, dict[str, Any]] = {}
-    for rule in all_rules(*(stage for stage in stages if stage in ROOMS)):
-        described.setdefault(rule.code, _descriptor(rule))
-    for finding in findings:
-        described.setdefault(finding.code, {"id": finding.code})
+    described: dict[str, dict[str, Any]] = {code: {"id": code} for code in codes}
+    described |= {code: {"id": code, "shortDescription": {"text": text}} for code, text in OTHER_CODES.items()}
+    described |= {code: _descriptor(code, rules) for code, rules in rules_by_code().items()}
     return [described[code] for code in sorted(described)]
 
 
-def _descriptor(rule: type[Rule]) -> dict[str, Any]:
-    text = _help(rule)
+def _descriptor(code: str, rules: Sequence[type[Rule]]) -> dict[str, Any]:
+    """What the code's page says. There is no ``helpUri``: the pages have no public address."""
+    first, text = rules[0], page(code, rules)
     return {
-        "id": rule.code,
-        "name": rule.__name__,
-        "shortDescription": {"text": rule.title},
-        "fullDescription": {"text": rule.why},
-        "help": {"text": text, "markdown": text},  # indented examples are code in both
-        "defaultConfiguration": {"level": rule.severity.value},
-        "properties": {"stage": rule.stage.value},
+        "id": code,
+        "name": first.__name__,
+        "shortDescription": {"text": first.title},
+        "fullDescription": {"text": first.why},
+        "help": {"text": text, "markdown": text},
+        "defaultConfiguration": {"level": first.severity.value},
+        "properties": {"stages": [rule.stage.value for rule in rules]},
     }
-
-
-def _help(rule: type[Rule]) -> str:
-    """Why the rule is there, and its examples."""
-    return "\n\n".join([rule.why, "Bad:", *_example(rule.bad), "Good:", *_example(rule.good)])
-
-
-def _example(example: Example) -> Iterator[str]:
-    """The files of an example and what the command line adds to them, as indented blocks."""
-    given = "".join(f"\n--gin.{'='.join(binding.split(' = ', 1))}" for binding in example.bindings)
-    yield textwrap.indent(example.gin.rstrip("\n") + given, "    ")
-    for name, text in example.files.items():
-        yield f"with {name}:"
-        yield textwrap.indent(text.rstrip("\n"), "    ")

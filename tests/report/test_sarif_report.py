@@ -17,7 +17,7 @@ from sample_reports import BAD, GOOD
 from t5x_harness import __version__
 from t5x_harness.report import Report
 from t5x_harness.report.sarif import FINGERPRINT, document, render
-from t5x_harness.rule import all_rules
+from t5x_harness.rule_pages import OTHER_CODES, page, rules_by_code
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 Lint = Callable[..., Report]
@@ -96,26 +96,24 @@ def test_a_finding_has_its_line_its_include_chain_and_its_stage(lint: Lint) -> N
     assert of(run, "GIN02")["level"] == "warning"
 
 
-def test_rules_explain_themselves(lint: Lint) -> None:
+def test_codes_are_described_as_on_their_pages(lint: Lint) -> None:
     driver = check(document(lint("run.gin")))["tool"]["driver"]
     assert (driver["name"], driver["semanticVersion"]) == ("t5x-harness", __version__)
-    rules = {rule.code: rule for rule in all_rules(Stage.LINT)}
     described = {rule["id"]: rule for rule in driver["rules"]}
-    assert list(described) == sorted(rules)
-    for code, rule in rules.items():
+    rules = rules_by_code()
+    assert list(described) == sorted({**rules, **OTHER_CODES})
+    for code, (rule, *_) in rules.items():
         assert described[code]["shortDescription"]["text"] == rule.title
         assert described[code]["fullDescription"]["text"] == rule.why
+        assert described[code]["help"]["markdown"] == page(code, rules[code])
         assert described[code]["defaultConfiguration"]["level"] == rule.severity
-        assert "helpUri" not in described[code]  # there is no public page to lead to
-        for example in (rule.bad, rule.good):
-            for line in (*example.gin.splitlines(), *(x for text in example.files.values() for x in text.splitlines())):
-                assert f"    {line}".rstrip() in described[code]["help"]["markdown"]
+    assert described["RUN01"]["shortDescription"]["text"] == OTHER_CODES["RUN01"]
 
 
-def test_a_code_without_a_rule_is_described_by_its_id_alone() -> None:
-    finding = Finding("RUN01", Severity.ERROR, Stage.TRAIN, "the process died")
+def test_a_code_of_somebody_elses_is_an_id_alone() -> None:
+    finding = Finding("MINE1", Severity.ERROR, Stage.TRAIN, "no good")
     result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.TRAIN, Outcome.FAILED, (finding,)),))
-    assert {"id": "RUN01"} in check(document(Report((result,))))["tool"]["driver"]["rules"]
+    assert {"id": "MINE1"} in check(document(Report((result,))))["tool"]["driver"]["rules"]
 
 
 def test_what_is_outside_the_repository_is_shown_at_the_line_that_leads_there(lint: Lint, folder: Path) -> None:
