@@ -1,21 +1,31 @@
-"""Writes ``t5x_api.json``, the names and parameters that the lint rules know, from the recorded interface of T5X.
+"""Writes the snapshots: the names and parameters that the lint rules know without importing anything.
 
-Run it from the root of the repository when ``tests/reference/api.json`` is recorded anew::
+Run it from the root of the repository when ``tests/reference/api.json`` is recorded anew; where the extra ``t5x`` is
+installed, also when that asks for another version of a library::
 
     python -m t5x_harness.lint.make_snapshot tests/reference/api.json
+    python -m t5x_harness.lint.make_snapshot seqio optax
 """
 
 from __future__ import annotations
 
+import enum
+import importlib
+import importlib.metadata
+import inspect
 import json
+import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-__all__ = ["main", "snapshot_text"]
+from t5x_harness.lint.snapshot import LIBRARIES
 
-_TARGET = Path(__file__).with_name("t5x_api.json")
+__all__ = ["library_text", "main", "snapshot_text"]
+
+_FOLDER = Path(__file__).parent
 
 
 def snapshot_text(api: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
@@ -59,13 +69,94 @@ def _signature(parameters: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     return {key: value for key, value in signature.items() if value}
 
 
+def library_text(package: str) -> str:
+    """The text of the snapshot of an installed library: what Gin would find in its public modules.
+
+    A name that several modules have is recorded where it is first found, in the package itself if it is there; the
+    others refer to it. Names that are neither functions nor classes of the library are only listed.
+    """
+    places: dict[int, str] = {}
+    lines, other = [], []
+    for module in _public_modules(package):
+        entries, rest = {}, []
+        for name, value in sorted(vars(module).items()):
+            if name.startswith("_"):
+                continue
+            if not _is_own(value, package):
+                rest.append(name)
+            elif (place := places.setdefault(id(value), f"{module.__name__}.{name}")) != f"{module.__name__}.{name}":
+                entries[name] = {"is": place}
+            else:
+                entries[name] = _live_entry(value)
+        lines.append(f"{json.dumps(module.__name__)}: {json.dumps(entries, separators=(',', ':'))}")
+        other.append(f"{json.dumps(module.__name__)}: {json.dumps(rest, separators=(',', ':'))}")
+    version = json.dumps(importlib.metadata.version(package))
+    body = ",\n".join(lines)
+    return f'{{"version": {version},\n"modules": {{\n{body}\n}},\n"other": {{\n' + ",\n".join(other) + "\n}}\n"
+
+
+def _public_modules(package: str) -> Iterator[ModuleType]:
+    """The package and the modules in it that are meant for use."""
+    top = importlib.import_module(package)
+    yield top
+    for found in pkgutil.iter_modules(top.__path__):
+        if not found.name.startswith("_") and not found.name.endswith("test") and found.name in vars(top):
+            yield importlib.import_module(f"{package}.{found.name}")
+
+
+def _is_own(value: Any, package: str) -> bool:
+    return (inspect.isroutine(value) or inspect.isclass(value)) and (
+        (getattr(value, "__module__", None) or "").split(".")[0] == package
+    )
+
+
+def _live_entry(value: Any) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    function = value
+    if inspect.isclass(value):
+        entry["class"] = True
+        function = next((vars(b)[n] for b in value.__mro__ for n in ("__init__", "__new__") if n in vars(b)), None)
+        methods = inspect.getmembers(value, callable)
+        if found := {name: _live_signature(method) for name, method in methods if not name.startswith("_")}:
+            entry["methods"] = found
+        if issubclass(value, enum.Enum) or function in (object.__init__, object.__new__):
+            return entry
+    signature = _live_signature(function)
+    return entry if signature is None else entry | {"call": signature}
+
+
+def _live_signature(function: Any) -> dict[str, Any] | None:
+    """The signature of something that can be called; None where Python cannot tell it."""
+    function = getattr(function, "__func__", function)
+    while hasattr(function, "__wrapped__"):  # as Gin does
+        function = function.__wrapped__
+    try:
+        found = inspect.getfullargspec(function)
+    except TypeError:
+        return None
+    names = [name for name in (*found.args, *found.kwonlyargs) if name not in ("self", "cls", "_cls")]
+    defaults = {*found.args[len(found.args) - len(found.defaults or ()) :], *(found.kwonlydefaults or ())}
+    signature: dict[str, Any] = {
+        "required": [name for name in names if name not in defaults],
+        "optional": [name for name in names if name in defaults],
+        "any": found.varkw is not None,
+    }
+    return {key: value for key, value in signature.items() if value}
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Reads the record named on the command line and writes the snapshot."""
-    if len(arguments) != 1:
-        print("usage: python -m t5x_harness.lint.make_snapshot API_JSON", file=sys.stderr)
+    """Reads the record, or imports the libraries, that the command line names and writes their snapshots."""
+    if not arguments or any(not a.endswith(".json") and a not in LIBRARIES for a in arguments):
+        print(
+            f"usage: python -m t5x_harness.lint.make_snapshot API_JSON | {' | '.join(LIBRARIES)} ...", file=sys.stderr
+        )
         return 2
-    api = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    _TARGET.write_text(snapshot_text(api), encoding="utf-8")
+    for argument in arguments:
+        if argument in LIBRARIES:
+            _FOLDER.joinpath(f"{argument}_api.json").write_text(library_text(argument), encoding="utf-8")
+        else:
+            api = json.loads(Path(argument).read_text(encoding="utf-8"))
+            _FOLDER.joinpath("t5x_api.json").write_text(snapshot_text(api), encoding="utf-8")
     return 0
 
 

@@ -87,8 +87,8 @@ class _Reader:
         self._instead = instead
         self._modules = ModuleFinder(module_path(spec), t5x_parent)
         self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules)
-        self._registry = Registry()
-        self._snapshot = Snapshot(t5x_parent)
+        self._snapshot = Snapshot(t5x_parent, self._modules)
+        self._registry = Registry(self._snapshot.canonical)
         self._statements: list[Statement] = []
         self._problems: list[Problem] = []
         self._opened: list[str] = []

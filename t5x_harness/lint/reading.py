@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.reader import read
+from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import RunSpec
 
-__all__ = ["missing_gin_files", "program_of"]
+__all__ = ["missing_gin_files", "program_of", "snapshot_of"]
 
 
 def program_of(
@@ -38,6 +40,12 @@ def program_of(
     return read(spec, t5x_parent=folder, texts=texts)
 
 
+def snapshot_of(program: GinProgram) -> Snapshot:
+    """What is known of the configurables that a program may name."""
+    parent = Path(program.t5x_parent) if program.t5x_parent else None
+    return Snapshot(parent, ModuleFinder(module_path(program.spec), parent))
+
+
 def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
     """The gin files that the user named and T5X would not find or read, each with the reason and the mend.
 
@@ -47,8 +55,7 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
     """
     from t5x_harness.lint.rule import Context
     from t5x_harness.lint.rules.missing_file import MissingFile
-    from t5x_harness.lint.snapshot import Snapshot
 
     program = program_of(dataclasses.replace(spec, bindings=()), t5x_parent=t5x_parent)
-    context = Context(program, Snapshot(Path(program.t5x_parent) if program.t5x_parent else None))
+    context = Context(program, snapshot_of(program))
     return tuple(f"{f.message}; {f.fix}" for f in MissingFile().check(context) if f.location is None)

@@ -1,16 +1,25 @@
-"""T5X's configurables and their parameters, from a snapshot that ships with the harness."""
+"""Configurables and their parameters: of T5X and its libraries from snapshots, of other modules from their source."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import json
+import os
 import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Configurable", "Snapshot"]
+from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.sources import SourceFinder
+
+__all__ = ["LIBRARIES", "Configurable", "Snapshot"]
+
+LIBRARIES = ("seqio", "optax")
+"""The libraries beside T5X that have a snapshot; package and distribution share the name."""
 
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
 
@@ -32,57 +41,108 @@ class Configurable:
     takes_any: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    """One snapshot file.
+
+    Attributes:
+      version: the version of the library that it was made from; empty for T5X, which never had one.
+      modules: by module, then symbol, what is known of it.
+      other: by module, further names in it.
+    """
+
+    version: str
+    modules: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    other: Mapping[str, tuple[str, ...]]
+
+
 class Snapshot:
-    """What the recorded T5X offers, and a cautious answer where the T5X in use may differ.
+    """What T5X, its libraries and the user's modules offer, and a cautious answer where what is in use may differ.
 
     Args:
       t5x_parent: the folder with the package ``t5x`` in use; its sources are searched for a name before that name is
         called unknown, because a fork may have more than the record.
+      modules: finds the installed libraries and the user's modules; without it, nothing is known of the latter.
     """
 
-    def __init__(self, t5x_parent: Path | None) -> None:
+    def __init__(self, t5x_parent: Path | None, modules: ModuleFinder | None = None) -> None:
         self._t5x_parent = t5x_parent
-        self._modules = _load()
+        self._finder = modules
+        self._sources = SourceFinder(modules) if modules is not None else None
         self._texts: dict[str, str] = {}
 
     def module_of(self, name: str) -> str | None:
-        """The recorded module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
-        parts = name.split(".")
-        for count in range(len(parts) - 1, 0, -1):
-            if (module := ".".join(parts[:count])) in self._modules:
-                return module
-        return None
+        """The known module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
+        recorded = _recorded_module(name)
+        return recorded if recorded or self._sources is None else self._sources.module_of(name)
 
     def find(self, name: str) -> Configurable | None:
         """Looks up a full name; the functions of ``__main__`` are those of T5X's binaries."""
-        name = _BINARIES.get(name, name)
+        name = self.canonical(_BINARIES.get(name, name))
         module = self.module_of(name)
         if module is None:
             return None
         symbol, _, method = name[len(module) + 1 :].partition(".")
-        entry = self._modules[module].get(symbol)
+        if module not in _modules(module):
+            return self._in_source(name, module, symbol, method)
+        entry = _modules(module)[module].get(symbol)
         if entry is None:
             return None
-        signature = entry.get("methods", {}).get(method) if method else entry.get("call")
-        if method and signature is None:
+        methods = entry.get("methods", {})
+        if method and method not in methods:
             return None
-        return _configurable(name, signature)
+        return _configurable(name, methods[method] if method else entry.get("call"))
+
+    def _in_source(self, name: str, module: str, symbol: str, method: str) -> Configurable | None:
+        """What the source of a module that has no snapshot says."""
+        if self._sources is None or self._sources.lacks(module, symbol):
+            return None
+        known = self._sources.parameters(module, symbol) if not method else None
+        if known is None:
+            return Configurable(name, None)
+        return Configurable(name, known.names, takes_any=known.takes_any)
+
+    def canonical(self, name: str) -> str:
+        """The one name of something that several modules of a library have: ``seqio.Evaluator``."""
+        module = _recorded_module(name)
+        if module is None:
+            return name
+        symbol, dot, method = name[len(module) + 1 :].partition(".")
+        target = _modules(module)[module].get(symbol, {}).get("is")
+        return f"{target}{dot}{method}" if target else name
+
+    def doubt(self, name: str) -> str | None:
+        """Why what a library in use offers may differ from its record; None if there is no reason to think so."""
+        library = name.split(".")[0]
+        if library not in LIBRARIES or self._finder is None:
+            return None
+        recorded = _record(library).version
+        version = _installed_version(library, self._finder)
+        return None if version in (None, recorded) else f"the record is of {library} {recorded}, here is {version}"
 
     def names(self, module: str) -> tuple[str, ...]:
-        """The recorded symbols of a module."""
-        return tuple(self._modules.get(module, ()))
+        """The known symbols of a module."""
+        if module in _modules(module):
+            return tuple(_modules(module)[module])
+        source = self._sources.source(module) if self._sources is not None else None
+        return source.names if source is not None else ()
 
     def methods(self, name: str) -> tuple[str, ...]:
-        """The recorded methods of a class."""
+        """The known methods of a class."""
         module = self.module_of(name)
-        entry = self._modules[module].get(name[len(module) + 1 :], {}) if module else {}
-        return tuple(entry.get("methods", ()))
+        if module is None:
+            return ()
+        symbol = name[len(module) + 1 :]
+        if module in _modules(module):
+            return tuple(_modules(module)[module].get(symbol, {}).get("methods", ()))
+        source = self._sources.source(module) if self._sources is not None else None
+        return source.methods(symbol) if source is not None else ()
 
     def suffixes(self, selector: str) -> tuple[str, ...]:
-        """The full names that a bare selector could mean: ``utils.DatasetConfig`` is one of ``t5x.utils``."""
+        """The full names in T5X that a bare selector could mean: ``utils.DatasetConfig`` is one of ``t5x.utils``."""
         return tuple(
             f"{module}.{symbol}"
-            for module, symbols in self._modules.items()
+            for module, symbols in _record("t5x").modules.items()
             for symbol in symbols
             if f".{module}.{symbol}".endswith(f".{selector}")
         )
@@ -94,18 +154,25 @@ class Snapshot:
 
     def is_class(self, name: str) -> bool:
         """Whether a full name is a recorded class."""
-        module = self.module_of(name)
-        entry = self._modules[module].get(name[len(module) + 1 :]) if module else None
-        return entry is not None and bool(entry.get("class"))
+        name = self.canonical(name)
+        module = self.module_of(name) or ""
+        entry = _modules(module).get(module, {}).get(name[len(module) + 1 :], {})
+        return bool(entry.get("class"))
 
     def mentions(self, module: str, word: str) -> bool:
-        """Whether the source of a module of the T5X in use holds a word: names may be made at import."""
+        """Whether a module in use may have a name that is not known: names may be made at import."""
+        if module not in _modules(module):
+            return self._sources is None or not self._sources.lacks(module, word)
+        if module.split(".")[0] in LIBRARIES:
+            return word in _record(module.split(".")[0]).other[module] or self.doubt(module) is not None
         return re.search(rf"\b{re.escape(word)}\b", self._text(module)) is not None
 
     def may_take(self, name: str, parameter: str) -> bool:
-        """Whether a configurable of the T5X in use may have a parameter that the record lacks, as a fork may."""
+        """Whether a configurable in use may have a parameter that the record lacks, as that of a fork may."""
+        if name.split(".")[0] in LIBRARIES:
+            return self.doubt(name) is not None
         module = self.module_of(_BINARIES.get(name, name))
-        if self.is_embedded or module is None:
+        if self.is_embedded or module is None or module not in _modules(module):
             return False
         symbol, _, method = _BINARIES.get(name, name)[len(module) + 1 :].partition(".")
         names = _names_in(self._text(module), symbol, method)
@@ -155,7 +222,36 @@ def _configurable(name: str, signature: dict[str, Any] | None) -> Configurable:
     )
 
 
-def _load() -> dict[str, dict[str, Any]]:
-    text = resources.files("t5x_harness.lint").joinpath("t5x_api.json").read_text(encoding="utf-8")
-    modules: dict[str, dict[str, Any]] = json.loads(text)["modules"]
-    return modules
+@functools.cache
+def _record(library: str) -> _Record:
+    text = resources.files("t5x_harness.lint").joinpath(f"{library}_api.json").read_text(encoding="utf-8")
+    content = json.loads(text)
+    other = {module: tuple(names) for module, names in content.get("other", {}).items()}
+    return _Record(content.get("version", ""), content["modules"], other)
+
+
+def _modules(name: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """The recorded modules of the library that a full name belongs to; empty for one that has no record."""
+    root = name.split(".")[0]
+    return _record(root).modules if root in ("t5x", *LIBRARIES) else {}
+
+
+def _recorded_module(name: str) -> str | None:
+    """The recorded module that a full name lies in."""
+    parts = name.split(".")
+    modules = _modules(name)
+    candidates = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
+    return next((module for module in candidates if module in modules), None)
+
+
+def _installed_version(library: str, finder: ModuleFinder) -> str | None:
+    """The version of the library that a run would import; None if there is none, ``another`` if it does not say."""
+    found = finder.find(library)
+    if found is None or found.origin is None:
+        return None
+    try:
+        beside = os.listdir(found.origin.parents[1])
+    except OSError:
+        beside = []
+    versions = [m[1] for name in beside if (m := re.fullmatch(rf"{library}-(\S+)\.dist-info", name))]
+    return versions[0] if len(versions) == 1 else "another"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.lint.classify import SANDBOXED_MACROS
 from t5x_harness.lint.fragments import RunIf, why_fragment
-from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.reading import program_of
+from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.lint.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context, all_rules
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.silencing import split_silenced
@@ -45,7 +45,7 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
       run_if: when it is judged as a run; a fragment is spared the rules that need a whole run.
     """
     fragment = why_fragment(program, run_if)
-    context = Context(program, Snapshot(Path(program.t5x_parent) if program.t5x_parent else None))
+    context = Context(program, snapshot_of(program))
     findings: list[Finding] = []
     left_out: list[str] = []
     for rule in all_rules():
@@ -57,9 +57,9 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
     if left_out:
         because = f"run, and {fragment}" if fragment else "config, and it cannot be read to the end"
         not_checked.append(f"{', '.join(left_out)}: these rules need the whole {because}")
-    if outside := _outside(program, context.snapshot):
-        not_checked.append(f"names and parameters of {', '.join(outside)}: known only once they are imported (resolve)")
-    ordered, silenced = split_silenced(_in_reading_order(program, findings), program.spec.ignore, program.spec.cwd)
+    not_checked.extend(_outside(program, context.snapshot))
+    spec = program.spec
+    ordered, silenced = split_silenced(_in_reading_order(program, findings), spec.ignore, spec.cwd, program.texts)
     failed = any(f.severity is Severity.ERROR for f in ordered) or not (program.statements or fragment)
     return StageResult(
         stage=Stage.LINT,
@@ -73,10 +73,20 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
     )
 
 
-def _outside(program: GinProgram, snapshot: Snapshot) -> tuple[str, ...]:
-    """The configurables that the snapshot knows nothing about, each once."""
-    targets = {b.target: None for b in program.bindings if b.resolved and not b.target.startswith("__main__.")}
-    return tuple(t for t in targets if snapshot.module_of(t) is None)
+def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
+    """The configurables of which names or parameters are not known for certain, one line for each reason."""
+    names: dict[str, dict[str, None]] = {}
+    for binding in program.bindings:
+        if not binding.resolved or binding.target.startswith(f"{MAIN}."):
+            continue
+        known = snapshot.find(binding.target)
+        doubt = snapshot.doubt(binding.target)
+        if doubt is None and (known is None or known.parameters is None):
+            doubt = "known only once they are imported (resolve)"
+        if doubt is not None:
+            names.setdefault(doubt, {})[binding.target] = None
+    for doubt, targets in names.items():
+        yield f"names and parameters of {', '.join(targets)}: {doubt}"
 
 
 def _in_reading_order(program: GinProgram, findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from t5x_harness.lint.program import MAIN, Import
 
@@ -52,14 +53,21 @@ class Resolution:
 
 
 class Registry:
-    """The configurables that Gin knows at a point of the program, by the names that it registers them under."""
+    """The configurables that Gin knows at a point of the program, by the names that it registers them under.
 
-    def __init__(self) -> None:
+    Args:
+      canonical: gives the one full name of something that has several.
+    """
+
+    def __init__(self, canonical: Callable[[str], str]) -> None:
+        self.canonical = canonical
         self._targets: dict[str, str] = {name: name for name in _DECORATED}
+        self._registered = set(_DECORATED)
 
     def register(self, name: str, target: str) -> None:
         """Registers a configurable; the first name that it was given stays."""
-        if target not in self._targets.values():
+        if target not in self._registered:
+            self._registered.add(target)
             self._targets[name] = target
 
     def match(self, selector: str) -> Resolution:
@@ -113,7 +121,7 @@ class FileScope:
             registered = ".".join([*parts[:-1], statement.alias or parts[-1], *rest])
         else:
             target = registered = selector
-        target = _SAME.get(target, target)
+        target = self._registry.canonical(_SAME.get(target, target))
         self._registry.register(registered, target)
         # Gin registers the class of a configurable method too; a lower-case last part below a class name is a method.
         owner, _, _ = registered.rpartition(".")

@@ -1,16 +1,20 @@
-"""The names that the rules know are those of the recorded T5X."""
+"""The names that the rules know are those of the recorded T5X and of the libraries that the harness asks for."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from linting import T5X
+from linting import RUN, T5X, Folder
 
 from t5x_harness.lint.make_snapshot import main, snapshot_text
-from t5x_harness.lint.snapshot import Snapshot
+from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.snapshot import LIBRARIES, Snapshot
 
 API = Path(__file__).parents[1] / "reference" / "api.json"
 
@@ -34,10 +38,76 @@ def test_it_knows_functions_classes_and_methods() -> None:
     assert method.parameters is not None
     assert "num_decodes" in method.parameters
     assert snapshot.find("t5x.utils.Nothing") is None
-    assert snapshot.module_of("seqio.Evaluator") is None
+    assert snapshot.module_of("clu.metrics.Average") is None
     assert snapshot.suffixes("utils.DatasetConfig") == ("t5x.utils.DatasetConfig",)
 
 
-def test_the_script_wants_its_one_argument(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "usage:" in capsys.readouterr().err
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_snapshot_of_a_library_is_that_of_the_version_that_the_harness_asks_for(library: str) -> None:
+    shipped = resources.files("t5x_harness.lint").joinpath(f"{library}_api.json").read_text(encoding="utf-8")
+    assert len(shipped) < 60_000
+    try:
+        version = importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip(f"{library} is not installed")
+    assert json.loads(shipped)["version"] == version, f"run: python -m t5x_harness.lint.make_snapshot {library}"
+    program = (
+        f"import sys; from t5x_harness.lint import make_snapshot as m; sys.stdout.write(m.library_text({library!r}))"
+    )
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shipped == made.stdout, f"run: python -m t5x_harness.lint.make_snapshot {library}"
+
+
+def test_it_knows_the_libraries_by_each_of_their_names() -> None:
+    snapshot = Snapshot(T5X)
+    evaluator = snapshot.find("seqio.evaluation.Evaluator")
+    assert evaluator is not None
+    assert evaluator == snapshot.find("seqio.Evaluator")
+    assert evaluator.parameters is not None
+    assert "logger_cls" in evaluator.parameters
+    assert snapshot.canonical("seqio.evaluation.Evaluator.evaluate") == "seqio.Evaluator.evaluate"
+    assert snapshot.find("seqio.evaluation.Evaluator.evaluate") is not None
+    assert snapshot.find("optax.adamw").parameters[:2] == ("learning_rate", "b1")  # type: ignore[union-attr,index]
+    assert snapshot.find("seqio.Evalator") is None
+    assert not snapshot.mentions("seqio", "Evalator")
+    assert snapshot.mentions("seqio", "vocabularies")
+
+
+_SEQIO = RUN + "import seqio\nseqio.Evaluator.loger_cls = None\nseqio.JSONLoger.output_dir = 'x'\n"
+
+
+def test_misspelt_names_of_a_library_are_found(folder: Folder) -> None:
+    found = [(f.code, f.message) for f in folder.findings(_SEQIO)]
+    assert found == [
+        ("GIN13", "seqio.Evaluator has no parameter loger_cls; did you mean logger_cls?"),
+        ("GIN14", "seqio has no JSONLoger; did you mean JSONLogger?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("beside", "here"), [(["seqio-0.0.21.dist-info"], "0.0.21"), ([], "another"), (["seqio-1.dist-info"] * 2, "1")]
+)
+def test_another_version_of_a_library_is_not_judged(folder: Folder, beside: list[str], here: str) -> None:
+    for name in ("seqio", *beside):
+        (folder.path / "src" / name).mkdir(parents=True, exist_ok=True)
+    (folder.path / "src" / "seqio" / "__init__.py").touch()
+    result = folder.lint(_SEQIO, python_path=("src",))
+    assert result.findings == ()
+    assert result.not_checked == (
+        "names and parameters of seqio.SentencePieceVocabulary, seqio.Evaluator, seqio.JSONLoger: the record is of "
+        f"seqio 0.0.20, here is {here}",
+    )
+
+
+def test_a_library_that_is_not_here_is_taken_as_recorded(tmp_path: Path) -> None:
+    class Nothing(ModuleFinder):
+        def find(self, name: str) -> None:
+            return None
+
+    assert Snapshot(T5X, Nothing([tmp_path], None)).doubt("seqio.Evaluator") is None
+
+
+@pytest.mark.parametrize("arguments", [[], ["numpy"], ["seqio", "api"]])
+def test_the_script_wants_a_record_or_a_library(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "usage: python -m t5x_harness.lint.make_snapshot API_JSON | seqio | optax ..." in capsys.readouterr().err

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from t5x_harness.lint.edits import rename_bound, rename_selector
 from t5x_harness.lint.misspelling import meant
-from t5x_harness.lint.program import ENTRIES, MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, closest, did_you_mean
 from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Finding, Location
@@ -120,7 +120,7 @@ def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, na
 def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
     """Every name that a statement uses, overridden ones too: Gin looks them all up."""
     for statement in program.statements:
-        if isinstance(statement, Binding) and statement.resolved:
+        if isinstance(statement, (Binding, Block)) and statement.resolved:
             yield statement.selector, statement.target, statement.location
         if isinstance(statement, (Binding, MacroBinding)):
             for reference in references_in(statement.value):
