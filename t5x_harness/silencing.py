@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from t5x_harness.spec import Finding
 
@@ -26,7 +27,10 @@ _COMMENT = re.compile(r"#\s*t5x-harness:\s*(ignore|ignore-file)\[([^\]]*)\]")
 
 
 def split_silenced(
-    findings: Iterable[Finding], ignore: Collection[str], folder: str | Path
+    findings: Iterable[Finding],
+    ignore: Collection[str],
+    folder: str | Path,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Parts findings into those to show and those to silence.
 
@@ -34,6 +38,7 @@ def split_silenced(
       findings: of one stage.
       ignore: codes that the project or the command line ignores.
       folder: where relative paths of the findings' places start.
+      texts: what files hold that were read already, by their names in the findings' places.
 
     Returns:
       The findings to show and the silenced ones, each in their order.
@@ -42,7 +47,7 @@ def split_silenced(
     silenced: list[Finding] = []
     for finding in findings:
         hidden = not finding.code.startswith(KEPT_PREFIXES) and (
-            finding.code in ignore or _is_commented_out(finding, Path(folder))
+            finding.code in ignore or _is_commented_out(finding, Path(folder), texts)
         )
         (silenced if hidden else shown).append(finding)
     return tuple(shown), tuple(silenced)
@@ -65,29 +70,29 @@ def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str
     return f"no rule has the code {wrong!r}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _is_commented_out(finding: Finding, folder: Path) -> bool:
+def _is_commented_out(finding: Finding, folder: Path, texts: Mapping[str, str]) -> bool:
     if finding.location is None:
         return False
-    file = folder / finding.location.file
-    try:
-        stat = file.stat()
-    except (OSError, ValueError):
-        return False
-    in_file, by_line = _comments(file, (stat.st_mtime_ns, stat.st_size))
+    name = finding.location.file
+    in_file, by_line = _comments(texts[name] if name in texts else _read(folder / name))
     return finding.code in in_file or finding.code in by_line.get(finding.location.line, ())
 
 
-@lru_cache(maxsize=1024)
-def _comments(file: Path, version: tuple[int, int]) -> tuple[frozenset[str], dict[int, frozenset[str]]]:
-    """The codes that a version of a file silences: in all of it, and by line; none if it cannot be read."""
+def _read(file: Path) -> str:
+    """What a file holds; nothing if it cannot be read."""
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return file.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
-        return frozenset(), {}
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _comments(text: str) -> tuple[frozenset[str], dict[int, frozenset[str]]]:
+    """The codes that a text silences: in all of it, and by line."""
     in_file: frozenset[str] = frozenset()
     by_line: dict[int, frozenset[str]] = {}
     waiting: frozenset[str] = frozenset()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         here: frozenset[str] = frozenset()
         for kind, listed in _COMMENT.findall(line):
             codes = frozenset(code.strip() for code in listed.split(","))

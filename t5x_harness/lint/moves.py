@@ -26,10 +26,8 @@ def move_below(program: GinProgram, at: Location, include: int) -> Edits:
     lines = lines_of(program, at.file)
     first = _first_of_paragraph(lines, statement)
     moved = lines[first - 1 : statement.last]
-    last = statement.last + _is_blank(lines, first - 1) * _is_blank(
-        lines, statement.last + 1
-    )  # one blank line is enough
-    return Edit(at.file, first, last, ""), _insert(at.file, target.last + 1, moved)
+    gap = _is_blank(lines, first - 1) and _is_blank(lines, statement.last + 1)  # one blank line is enough
+    return Edit(at.file, first, statement.last + gap, ""), _insert(at.file, target.last + 1, moved)
 
 
 def raise_registration(program: GinProgram, at: Location) -> Edits:
