@@ -129,9 +129,7 @@ class _Reader:
         module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
         if module is None:
             return program
-        doubt = (
-            f"whether there is a macro {', '.join(names)}: {module} may define constants, which are read like macros"
-        )
+        doubt = f"whether {', '.join(names)} can be read: {module} may define constants, which are read like macros"
         return dataclasses.replace(
             program, not_checked=(*program.not_checked, doubt), possible_constants=frozenset(names)
         )
