@@ -188,9 +188,17 @@ def worker_for(runtime: Runtime) -> Zygote:
         env={
             "PYTHONPATH": os.pathsep.join(paths),
             RUNTIME_VARIABLE: runtime.kind,
+            **_keras_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },
     )
+
+
+def _keras_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Keeps Keras, which TensorFlow imports, from writing its settings into the home folder where there are none."""
+    if "KERAS_HOME" in env or Path("~/.keras/keras.json").expanduser().exists():
+        return {}
+    return {"KERAS_HOME": os.devnull}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,9 @@
+"""``python -m t5x_harness``: the command ``t5x-harness``, where scripts are not on the path."""
+
+from __future__ import annotations
+
+import sys
+
+from t5x_harness.cli import main
+
+sys.exit(main())
