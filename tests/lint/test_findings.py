@@ -263,7 +263,7 @@ def test_all_syntax_errors_are_shown_in_one_reading(folder: Folder) -> None:
 def test_what_needs_the_whole_config_is_left_out_and_said(folder: Folder) -> None:
     result = folder.lint(RUN + "BATCHSIZE = 3\ninclude 'gone.gin'\n")
     assert {f.code for f in result.findings} == {"GIN16"}
-    assert any(text.startswith("GIN01, GIN02, GIN03") for text in result.not_checked)
+    assert any("GIN01, GIN02, GIN03" in text for text in result.not_checked)
 
 
 def test_errors_come_first_and_in_reading_order(folder: Folder) -> None:

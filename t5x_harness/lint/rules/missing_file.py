@@ -1,4 +1,4 @@
-"""GIN16 and GIN32: gin files that cannot be opened, and includes that go round in a circle."""
+"""GIN16, GIN17 and GIN32: gin files that cannot be opened, and includes that go round in a circle."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ class MissingFile(Rule):
     good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each file."""
+        """Yields a finding for each file; GIN17 has those that a package should have brought along."""
         for problem in context.program.problems:
             at = None if problem.named_by_user else problem.location
+            if _package_lacks(context, problem):
+                continue
             if problem.kind is ProblemKind.MISSING_FILE:
                 searched = f"; searched: {', '.join(problem.names)}" if problem.names else ""
                 yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _mend(context, problem))
@@ -41,6 +43,54 @@ class MissingFile(Rule):
                     "object, not NoneType)",
                     at,
                     f"add an __init__.py to {problem.detail}, or run from the folder that the name starts from",
+                )
+
+
+def _package_lacks(context: Context, problem: Problem) -> bool:
+    """Whether a file inside a Python package includes another file of the same package, which is not there."""
+    if problem.kind is not ProblemKind.MISSING_FILE or problem.named_by_user:
+        return False
+    package = problem.subject.partition("/")[0]
+    including = Path(context.program.spec.cwd).absolute() / problem.location.file
+    return any(folder.name == package and (folder / "__init__.py").is_file() for folder in including.parents)
+
+
+class IncompletePackage(Rule):
+    """A package whose own gin files do not fit together."""
+
+    code = "GIN17"
+    title = "package that lacks a gin file which it includes"
+    why = (
+        "Not every published config can be run: T5X's umT5 configs include "
+        "`t5x/configs/runs/pretrain_deterministic.gin`, which its repository does not have. No search path mends that."
+    )
+    bad = Example(
+        "include 'models_of_others/large.gin'\n",
+        files={
+            "models_of_others/__init__.py": "",
+            "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
+        },
+        at="include 'models_of_others/base.gin'",
+    )
+    good = Example(
+        "include 'models_of_others/large.gin'\n",
+        files={
+            "models_of_others/__init__.py": "",
+            "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
+            "models_of_others/base.gin": "BATCH_SIZE = 4\n",
+        },
+    )
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such include."""
+        for problem in context.program.problems:
+            if _package_lacks(context, problem):
+                package = problem.subject.partition("/")[0]
+                yield self.finding(
+                    f"{problem.location.file} includes {problem.subject}, which the package {package} does not have",
+                    problem.location,
+                    f"copy {os.path.basename(problem.location.file)} and change the include in the copy, or use a "
+                    f"version of {package} that has the file",
                 )
 
 

@@ -1,18 +1,26 @@
-"""GIN03: values that are left ``%gin.REQUIRED``."""
+"""GIN03, GIN21 and GIN27: values that are left ``%gin.REQUIRED``, or only seem to be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from t5x_harness.lint.classify import SANDBOXED_MACROS
+from t5x_harness.lint.program import MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.spec import Finding
+from t5x_harness.lint.values import format_value, is_required, macros_in
+from t5x_harness.spec import Finding, Mode, Severity
 
 _HEAD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
 include 't5x/configs/runs/pretrain.gin'
 MIXTURE_OR_TASK_NAME = 'my_task'
 TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
+"""
+_EVAL = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/eval.gin'
+MIXTURE_OR_TASK_NAME = 'my_task'
+CHECKPOINT_PATH = 'gs://b/checkpoint_10'
 """
 
 
@@ -30,9 +38,9 @@ class RequiredLeft(Rule):
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each macro and each parameter that is left open."""
+        """Yields a finding for each macro and each parameter that is left open; GIN27 has those of training only."""
         for macro in context.program.required_macros:
-            if macro.name not in SANDBOXED_MACROS:
+            if macro.name not in SANDBOXED_MACROS and not _is_of_training_only(context, macro):
                 yield self.finding(
                     f"{macro.name} is gin.REQUIRED and nothing gives it a value",
                     macro,
@@ -42,3 +50,68 @@ class RequiredLeft(Rule):
             yield self.finding(
                 f"{binding} is gin.REQUIRED and nothing gives it a value", binding, f"bind it later: {binding} = ..."
             )
+
+
+def _is_of_training_only(context: Context, macro: MacroBinding) -> bool:
+    """Whether the run evaluates or infers, and the macro is only read where training needs it."""
+    if context.program.mode not in (Mode.EVAL, Mode.INFER):
+        return False
+    readers = [b for b in context.program.final_bindings if macro.name in {m.name for m in macros_in(b.value)}]
+    return bool(readers) and all(b.param == "dropout_rate" for b in readers)
+
+
+class RequiredByModel(Rule):
+    """A model's gin file asks for something that this run does not use."""
+
+    code = "GIN27"
+    title = "value of training left gin.REQUIRED in another run"
+    why = (
+        "T5X's model files declare `DROPOUT_RATE = %gin.REQUIRED`. Gin wants a value from every run that includes "
+        "them, also where dropout is never applied."
+    )
+    bad = Example(_EVAL, at="DROPOUT_RATE = %gin.REQUIRED")
+    good = Example(_EVAL + "DROPOUT_RATE = 0.0\n")
+    whole_program = True
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such macro."""
+        for macro in context.program.required_macros:
+            if _is_of_training_only(context, macro):
+                yield self.finding(
+                    f"{macro.name} is gin.REQUIRED and nothing gives it a value; {context.program.mode} runs do not "
+                    "use it, but Gin wants one",
+                    macro,
+                    f"bind {macro.name} = 0.0 below the includes, or pass --gin.{macro.name}=0.0",
+                )
+
+
+class RequiredAndGiven(Rule):
+    """A macro that is declared required, and given a value further down in the same file."""
+
+    code = "GIN21"
+    severity = Severity.NOTE
+    title = "macro declared gin.REQUIRED and bound in the same file"
+    why = (
+        "The last binding wins, so nobody has to give this macro a value: who reads the first lines of the file learns "
+        "something else. T5X's finetune.gin does so with MIXTURE_OR_TASK_MODULE."
+    )
+    bad = Example("BATCH_SIZE = %gin.REQUIRED\n" + _HEAD + "BATCH_SIZE = 8\n", at="BATCH_SIZE = %gin.REQUIRED")
+    good = Example(_HEAD + "BATCH_SIZE = 8\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a note for each such macro, except in T5X's own files."""
+        for statement in context.program.statements:
+            if not isinstance(statement, MacroBinding) or not is_required(statement.value):
+                continue
+            winner = context.program.macros[statement.name]
+            same_file = (winner.location.file, winner.location.included_from) == (
+                statement.location.file,
+                statement.location.included_from,
+            )
+            if same_file and not is_required(winner.value) and not context.in_t5x(statement.location):
+                yield self.finding(
+                    f"{statement} is declared gin.REQUIRED here and bound to {format_value(winner.value)} in line "
+                    f"{winner.location.line}: it is not required",
+                    statement,
+                    "remove one of the two",
+                )

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
-from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.values import Reference
-from t5x_harness.spec import Finding
+from t5x_harness.lint.settings import Given, initial_step, run_part, save_part
+from t5x_harness.spec import Finding, Mode
 
-_TRAIN = "__main__.train"
-_CHECKPOINT = "t5x.utils.CheckpointConfig"
-_SAVE = "t5x.utils.SaveCheckpointConfig"
-_RESTORE = "t5x.utils.RestoreCheckpointConfig"
-_STEP_IN_PATH = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/?$")
 _HEAD = """\
 from __gin__ import dynamic_registration
 import __main__ as train_script
@@ -23,19 +15,6 @@ from t5x import utils
 include 't5x/examples/t5/t5_1_1/tiny.gin'
 include 't5x/configs/runs/finetune.gin'
 """
-
-_Given = tuple[Any, Binding | MacroBinding]
-
-
-def _checkpoint_setting(context: Context, part: str, target: str, param: str) -> _Given | None:
-    """A parameter of the save or restore config that the train function is given; None if it is none of T5X's."""
-    config = context.literal(_TRAIN, "checkpoint_cfg")
-    if config is None or not isinstance(config[0], Reference) or config[0].target != _CHECKPOINT:
-        return None
-    inner = context.literal(_CHECKPOINT, part, config[0].scope)
-    if inner is None or not isinstance(inner[0], Reference) or inner[0].target != target:
-        return None
-    return context.literal(target, param, inner[0].scope or config[0].scope)
 
 
 class Periods(Rule):
@@ -55,38 +34,38 @@ class Periods(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each period that is no multiple."""
+        train, save = run_part(context, Mode.TRAIN), save_part(context)
         given = {
-            "eval period": context.literal(_TRAIN, "eval_period"),
-            "checkpoint period": _checkpoint_setting(context, "save", _SAVE, "period"),
-            "gc period": context.literal(_TRAIN, "gc_period"),
+            "eval period": train.given("eval_period") if train is not None else None,
+            "checkpoint period": save.given("period") if save is not None else None,
+            "gc period": train.given("gc_period") if train is not None else None,
         }
-        periods = {name: g for name, g in given.items() if g and isinstance(g[0], int) and g[0] > 0}
+        periods = {name: g for name, g in given.items() if g and isinstance(g.value, int) and g.value > 0}
         if not periods:
             return
-        least_name, (least, least_at) = min(periods.items(), key=lambda item: item[1][0])
-        for name, (period, at) in periods.items():
-            if period % least:
-                below = period - period % least
+        least_name, least = min(periods.items(), key=lambda item: item[1].value)
+        for name, period in periods.items():
+            if period.value % least.value:
+                below = period.value - period.value % least.value
                 yield self.finding(
-                    f"the {name} {period} ({at}) is no multiple of the {least_name} {least} ({least_at}, "
-                    f"{least_at.location})",
-                    at,
-                    f"make it a multiple of {least}, such as {below} or {below + least}",
+                    f"the {name} {period.value} ({period.at}) is no multiple of the {least_name} {least.value} "
+                    f"({least.at}, {least.at.location})",
+                    period.at,
+                    f"make it a multiple of {least.value}, such as {below} or {below + least.value}",
                 )
 
 
-def _steps(context: Context) -> tuple[int, Binding | MacroBinding, int, str] | None:
-    """Total steps, the statement that gives them, the checkpoint's step and its path; None where that is not so."""
-    total = context.literal(_TRAIN, "total_steps")
-    relative = context.literal(_TRAIN, "relative_steps")
-    path = _checkpoint_setting(context, "restore", _RESTORE, "path")
-    partial = _checkpoint_setting(context, "restore", _RESTORE, "assignment_map")
-    if total is None or path is None or not isinstance(total[0], int) or not isinstance(path[0], str):
+def _steps(context: Context) -> tuple[Given, int, str] | None:
+    """Total steps, the checkpoint's step and its path; None where total steps do not count from the checkpoint's."""
+    train = run_part(context, Mode.TRAIN)
+    initial = initial_step(context)
+    total = train.given("total_steps") if train is not None else None
+    if train is None or initial is None or total is None or not isinstance(total.value, int):
         return None
-    if (relative is not None and relative[0]) or (partial is not None and partial[0] is not None):
+    if train.value("relative_steps"):
         return None
-    match = _STEP_IN_PATH.search(path[0])
-    return (total[0], total[1], int(match[1]), path[0]) if match else None
+    step, path = initial
+    return total, step, path.value
 
 
 class StepsBelowCheckpoint(Rule):
@@ -106,12 +85,12 @@ class StepsBelowCheckpoint(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding if so."""
         found = _steps(context)
-        if found is not None and found[0] < found[2]:
-            total, at, step, path = found
+        if found is not None and found[0].value < found[1]:
+            total, step, path = found
             yield self.finding(
-                f"{at} = {total} is below step {step} of the checkpoint {path}",
-                at,
-                f"count the checkpoint's steps too: {at} = {step + total:_} trains {total} more",
+                f"{total.at} = {total.value} is below step {step} of the checkpoint {path}",
+                total.at,
+                f"count the checkpoint's steps too: {total.at} = {step + total.value:_} trains {total.value} more",
             )
 
 
@@ -120,7 +99,10 @@ class NoStepsLeft(Rule):
 
     code = "CKP02"
     title = "no step left to train"
-    why = "The job succeeds within minutes, having trained nothing; T5X only logs a warning."
+    why = (
+        "The job succeeds within minutes, having trained nothing; T5X only logs a warning. With "
+        "`train.run_eval_before_training = True` that is a way to evaluate, and no mistake."
+    )
     bad = Example(
         _HEAD + "TRAIN_STEPS = 1_000_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n",
         at="TRAIN_STEPS",
@@ -130,10 +112,16 @@ class NoStepsLeft(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding if so."""
         found = _steps(context)
-        if found is not None and found[0] == found[2]:
-            total, at, step, path = found
+        if found is not None and found[0].value == found[1] and not _only_evaluates(context):
+            total, step, path = found
             yield self.finding(
-                f"{at} = {total} is the step of the checkpoint {path}: nothing would be trained",
-                at,
-                f"add the steps to train: {at} = {step:_} + N, written as one number",
+                f"{total.at} = {total.value} is the step of the checkpoint {path}: nothing would be trained",
+                total.at,
+                f"add the steps to train: {total.at} = {step:_} + N, written as one number",
             )
+
+
+def _only_evaluates(context: Context) -> bool:
+    """Whether the run evaluates before it trains, so that no step to train may be meant."""
+    train = run_part(context, Mode.TRAIN)
+    return train is not None and bool(train.value("run_eval_before_training", False))

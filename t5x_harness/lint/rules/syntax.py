@@ -1,4 +1,4 @@
-"""GIN07 and GIN19: text that Gin cannot parse."""
+"""GIN07, GIN19 and VTX07: text that Gin cannot parse."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from t5x_harness.lint.rule import Context, Example, Rule, closest
 from t5x_harness.spec import Edit, Finding
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
+_HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PATH = re.compile(r"(?:[a-z][a-z0-9+]*://|/|\./|\.\./|~/)[\w./:~-]+")
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
@@ -69,6 +70,43 @@ def _add_percent(context: Context, problem: Problem, name: str) -> tuple[Edit, .
     return write_value(context.program, problem.location, f"%{name}") if written == name else ()
 
 
+def _carried_over(problem: Problem) -> str | None:
+    """A binding of the command line without the comma or quote of the list it was copied from; None if it has none."""
+    text = problem.subject.strip()
+    if problem.location.file != BINDINGS or not text.endswith((",", '"', "'", '",', "',")):
+        return None
+    bare = text.rstrip(",").rstrip("\"'")
+    match = _ASSIGNMENT.fullmatch(bare)
+    return bare if match is not None and re.fullmatch(r"[\d_.]+|True|False|None|%\w+", match["value"]) else None
+
+
+class CarriedOver(Rule):
+    """A flag that brought a piece of the argument list along."""
+
+    code = "VTX07"
+    title = "comma or quote of an argument list in a binding"
+    why = (
+        "Arguments of a Vertex job are a Python list of strings. A quote that is left out, as in the listing of T5X's "
+        "own "
+        'guide (`"--gin.EVALUATOR_NUM_EXAMPLES=500,`), makes the comma a part of the value, and Gin cannot parse it.'
+    )
+    bad = Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500,",), at="EVALUATOR_NUM_EXAMPLES")
+    good = Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500",))
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such binding."""
+        for problem in context.program.problems:
+            if problem.kind is ProblemKind.SYNTAX and (bare := _carried_over(problem)) is not None:
+                key, _, value = bare.partition("=")
+                yield self.finding(
+                    f"cannot parse `{problem.subject}`: {problem.subject.strip()[len(bare) :]} belongs to the list "
+                    "that the flag stands in",
+                    problem.location,
+                    f"write --gin.{key.strip()}={value.strip()} and close its quotes before the comma",
+                    binding=key.strip(),
+                )
+
+
 class SyntaxRule(Rule):
     """Anything else that Gin cannot parse: a string that lost its quotes, above all."""
 
@@ -82,9 +120,9 @@ class SyntaxRule(Rule):
     good = Example("MODEL_DIR = 'gs://bucket/run'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each syntax error that GIN19 does not explain, and each impossible import."""
+        """Yields a finding for each syntax error that no other rule explains, and each impossible import."""
         for problem in context.program.problems:
-            if problem.kind is ProblemKind.SYNTAX and _forgotten_percent(context, problem) is None:
+            if problem.kind is ProblemKind.SYNTAX and not _is_explained(context, problem):
                 key, fix = _mend(problem)
                 meant = _value_meant(context, problem)
                 yield self.finding(
@@ -100,6 +138,10 @@ class SyntaxRule(Rule):
                     problem.location,
                     "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
                 )
+
+
+def _is_explained(context: Context, problem: Problem) -> bool:
+    return _forgotten_percent(context, problem) is not None or _carried_over(problem) is not None
 
 
 def _mend(problem: Problem) -> tuple[str | None, str]:

@@ -1,0 +1,128 @@
+"""AUX02, AUX04 and AUX05: configs for auxiliary jobs, which a controller starts for each checkpoint of a training run.
+
+The controller replaces four macros of the auxiliary config and passes no other bindings on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.program import BINDINGS, ENTRIES, MacroBinding
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.settings import restore_part
+from t5x_harness.lint.values import format_value
+from t5x_harness.spec import Finding, Mode, Severity
+
+__all__ = ["binds_several_modes", "is_for_controller"]
+
+_CHECKPOINT = "INITIAL_CHECKPOINT_PATH"
+_REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", _CHECKPOINT, "TRAIN_STEPS", "EVAL_OUTPUT_DIR")
+_HEAD = """\
+from __gin__ import dynamic_registration
+from t5x import utils
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/eval.gin'
+"""
+
+
+def binds_several_modes(context: Context) -> bool:
+    """Whether the config binds what was asked for and another of T5X's functions as well."""
+    modes = {ENTRIES[b.target] for b in context.program.entries if b.target in ENTRIES}
+    return len(modes) > 1 and (context.program.spec.mode or context.program.mode) in modes
+
+
+def is_for_controller(context: Context, macro: MacroBinding) -> bool:
+    """Whether a macro of an evaluation's config is only there for the controller of auxiliary jobs to replace."""
+    return macro.name == _CHECKPOINT and context.program.mode in (Mode.EVAL, Mode.INFER)
+
+
+class TwoBinaries(Rule):
+    """The run files of two binaries read together."""
+
+    code = "AUX02"
+    title = "run files of two binaries in one config"
+    why = (
+        "Each binary knows its own function only: `Couldn't resolve selector train_script.train`. An auxiliary job "
+        "that runs another binary reads the training job's gin files too, unless it is started with "
+        "replace_gin_file=True."
+    )
+    bad = Example(
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+        "include 't5x/configs/runs/eval.gin'\n",
+        mode=Mode.EVAL,
+        at="  model = %MODEL",
+    )
+    good = Example(_HEAD, mode=Mode.EVAL)
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each function that the binary does not have."""
+        if not binds_several_modes(context):
+            return
+        wanted = context.program.spec.mode or context.program.mode
+        for binding in context.program.entries:
+            mode = ENTRIES.get(binding.target)
+            if mode is not None and mode is not wanted:
+                yield self.finding(
+                    f"{binding} is for {mode} runs, and this config binds {wanted} as well: no binary has both",
+                    binding,
+                    "keep one run file (an auxiliary job with another binary needs replace_gin_file=True)",
+                )
+
+
+class ControllerNotRead(Rule):
+    """An evaluation that does not read the checkpoint which the controller names."""
+
+    code = "AUX04"
+    severity = Severity.WARNING
+    title = "auxiliary evaluation of a fixed checkpoint"
+    why = (
+        f"The controller of auxiliary jobs puts the new checkpoint into {_CHECKPOINT}. T5X's eval.gin reads "
+        "CHECKPOINT_PATH: the same checkpoint is evaluated again and again."
+    )
+    bad = Example(
+        _HEAD + f"{_CHECKPOINT} = 'gs://b/checkpoint_20'\nCHECKPOINT_PATH = 'gs://b/checkpoint_10'\n", at=_CHECKPOINT
+    )
+    good = Example(_HEAD + f"{_CHECKPOINT} = 'gs://b/checkpoint_20'\nCHECKPOINT_PATH = %{_CHECKPOINT}\n")
+    whole_program = True
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        program = context.program
+        macro = program.macros.get(_CHECKPOINT)
+        restore = restore_part(context)
+        path = restore.given("path") if restore is not None else None
+        if macro is None or path is None or macro.name in program.read_macros or not is_for_controller(context, macro):
+            return
+        yield self.finding(
+            f"nothing reads {_CHECKPOINT}: the checkpoint of {path.at} = {format_value(path.value)} is used",
+            macro,
+            f"write {path.at} = %{_CHECKPOINT}, or remove {_CHECKPOINT}",
+        )
+
+
+class BindingsNotPassedOn(Rule):
+    """Bindings of a command line that an auxiliary job does not see."""
+
+    code = "AUX05"
+    severity = Severity.NOTE
+    title = "binding that an auxiliary job would not get"
+    why = (
+        "The controller of auxiliary jobs passes on gin files only, with its own values for "
+        f"{', '.join(_REPLACED)}: `--gin.…` flags are dropped without a word."
+    )
+    bad = Example(_HEAD + f"CHECKPOINT_PATH = %{_CHECKPOINT}\n", ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE")
+    good = Example(_HEAD + f"CHECKPOINT_PATH = %{_CHECKPOINT}\nDROPOUT_RATE = 0.0\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a note for each binding of the command line, if the config looks like one for auxiliary jobs."""
+        program = context.program
+        if program.mode not in (Mode.EVAL, Mode.INFER) or _CHECKPOINT not in program.read_macros:
+            return
+        for statement in program.final.values():
+            if statement.location.file == BINDINGS and str(statement) not in _REPLACED:
+                yield self.finding(
+                    f"{statement} comes from the command line; an auxiliary job (this config reads {_CHECKPOINT}) does "
+                    "not get it",
+                    statement,
+                    f"bind {statement} in the gin file if the config is for auxiliary jobs",
+                )

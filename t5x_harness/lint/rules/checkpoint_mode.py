@@ -1,0 +1,132 @@
+"""CKP05 and CKP19: paths and modes of restoring that do not fit each other or the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.settings import Part, restore_part, run_part, save_part
+from t5x_harness.lint.values import Reference, format_value
+from t5x_harness.spec import Finding, Mode
+
+_MODES = ("specific", "latest", "all")
+_DEFAULT_MANAGER = "t5x.checkpoints.OrbaxCheckpointManagerInterface"
+_HEAD = """\
+from __gin__ import dynamic_registration
+from t5x import utils
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/finetune.gin'
+"""
+
+
+def _uses_orbax(context: Context) -> bool:
+    run = run_part(context)
+    return run is not None and run.value("use_orbax", True) is True
+
+
+class PathAgainstMode(Rule):
+    """The folder of a run where one checkpoint is meant, or the reverse."""
+
+    code = "CKP05"
+    title = "checkpoint path that does not fit the restore mode"
+    why = (
+        "Mode 'specific' wants the folder of one checkpoint, `.../checkpoint_1000`: given the folder of the run T5X "
+        "stops with `Found improperly formatted checkpoint directory`. Modes 'latest' (the default) and 'all' want the "
+        "folder of the run: given that of one checkpoint they find none in it, and training starts from scratch "
+        "without a word."
+    )
+    bad = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5'\n", at="INITIAL_CHECKPOINT_PATH")
+    good = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        restore = restore_part(context)
+        path = restore.given("path") if restore is not None else None
+        if restore is None or path is None or not isinstance(path.value, str) or not path.value:
+            return
+        # Inference takes the path as it is, whatever the mode.
+        mode = "specific" if context.program.mode is Mode.INFER else restore.value("mode", "latest")
+        name = path.value.removesuffix("/").rpartition("/")[2]
+        is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
+        shown = f"{path.at} = {format_value(path.value)}"
+        if mode == "specific" and not is_checkpoint and not _may_be_tensorflow(name) and _uses_orbax(context):
+            yield self.finding(
+                f"{shown} is no checkpoint: mode 'specific' needs a folder called checkpoint_STEP",
+                path.at,
+                f"name the checkpoint too: {format_value(path.value.removesuffix('/') + '/checkpoint_STEP')}",
+            )
+        elif mode in ("latest", "all") and is_checkpoint:
+            result = (
+                "training would start from scratch" if context.program.mode is Mode.TRAIN else "nothing would be run"
+            )
+            yield self.finding(
+                f"{shown} is one checkpoint, and mode {mode!r} looks for checkpoints in that folder: {result}",
+                path.at,
+                f"bind {_sibling(restore, 'mode')} = 'specific', or leave /{name} out",
+            )
+
+
+def _may_be_tensorflow(name: str) -> bool:
+    """Whether a path may end in the prefix of a TensorFlow checkpoint: ``model.ckpt-1000000``."""
+    return "ckpt" in name
+
+
+def _sibling(part: Part, param: str) -> str:
+    """Another parameter of the object whose path is given, as the file with the path would write it."""
+    path = part.given("path")
+    return f"{str(path.binding).removesuffix('path')}{param}" if path is not None else param
+
+
+class RestoreMode(Rule):
+    """A restore mode that the run does not have, or two kinds of checkpoint managers."""
+
+    code = "CKP19"
+    title = "restore mode or checkpoint manager that T5X refuses"
+    why = (
+        "Training restores one checkpoint: mode 'all' is for evaluation. Saving and restoring must name the same "
+        "`checkpoint_manager_cls`. T5X finds out when the datasets are built and the job is paid for."
+    )
+    bad = Example(_HEAD + "utils.RestoreCheckpointConfig.mode = 'all'\n", at="utils.RestoreCheckpointConfig.mode")
+    good = Example(_HEAD + "utils.RestoreCheckpointConfig.mode = 'latest'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for the mode and one for the managers."""
+        restore = restore_part(context)
+        if restore is None:
+            return
+        mode = restore.given("mode")
+        if mode is not None and isinstance(mode.value, str):
+            if mode.value not in _MODES:
+                near = closest(mode.value, _MODES)
+                yield self.finding(
+                    f"there is no restore mode {mode.value!r}",
+                    mode.at,
+                    f"write {mode.at} = {near!r}" if near else f"use {', '.join(_MODES)}",
+                )
+            elif mode.value == "all" and context.program.mode is Mode.TRAIN:
+                yield self.finding(
+                    "restore mode 'all' is not supported in training", mode.at, f"write {mode.at} = 'specific'"
+                )
+        yield from self._managers(context, restore)
+
+    def _managers(self, context: Context, restore: Part) -> Iterator[Finding]:
+        save = save_part(context)
+        if save is None or not isinstance(restore.value("path"), str) or not _uses_orbax(context):
+            return
+        names = [_manager(part) for part in (save, restore)]
+        given = save.given("checkpoint_manager_cls") or restore.given("checkpoint_manager_cls")
+        if given is not None and None not in names and names[0] != names[1]:
+            yield self.finding(
+                f"checkpoints are saved with {names[0]} and restored with {names[1]}",
+                given.at,
+                "bind checkpoint_manager_cls to the same class in SaveCheckpointConfig and RestoreCheckpointConfig",
+            )
+
+
+def _manager(part: Part) -> str | None:
+    """The full name of the manager's class; None where that cannot be known."""
+    given = part.given("checkpoint_manager_cls")
+    if given is None:
+        return _DEFAULT_MANAGER
+    return given.value.target if isinstance(given.value, Reference) and not given.value.scope else None

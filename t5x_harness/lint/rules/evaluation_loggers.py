@@ -1,0 +1,73 @@
+"""AUX03: evaluations whose results nobody sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.settings import Given, Part, run_part
+from t5x_harness.lint.values import Reference
+from t5x_harness.spec import Finding, Mode, Severity
+
+_EVALUATOR = "seqio.Evaluator"
+_TENSORBOARD = ("seqio.TensorBoardLogger", "seqio.TensorBoardLoggerV1")
+_KNOWN = (*_TENSORBOARD, "seqio.PyLoggingLogger", "seqio.JSONLogger")
+_HEAD = """\
+from __gin__ import dynamic_registration
+import seqio
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/eval.gin'
+"""
+
+
+def _evaluation(context: Context) -> tuple[Part, Given] | None:
+    """SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
+    run = run_part(context, Mode.TRAIN, Mode.EVAL)
+    if run is None:
+        return None
+    dataset = run.given("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
+    given = run.given("inference_evaluator_cls")
+    evaluator = Part(context, _EVALUATOR) if given is None else run.part("inference_evaluator_cls", _EVALUATOR)
+    if dataset is None or not isinstance(dataset.value, Reference) or evaluator is None:
+        return None
+    return evaluator, dataset
+
+
+class EvaluationLoggers(Rule):
+    """An evaluator without loggers, or without one for TensorBoard."""
+
+    code = "AUX03"
+    title = "evaluation that does not write to TensorBoard"
+    why = (
+        "SeqIO's evaluator writes its metrics through `logger_cls` and nowhere else, and by default that is empty. "
+        "T5X's finetune.gin and eval.gin name three loggers; pretrain.gin and many own files for evaluation name none."
+    )
+    bad = Example(_HEAD + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger]\n", at="seqio.Evaluator.logger_cls")
+    good = Example(_HEAD + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger, @seqio.TensorBoardLogger]\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a warning if there are no loggers, a note if none is for TensorBoard."""
+        found = _evaluation(context)
+        if found is None:
+            return
+        evaluator, dataset = found
+        loggers = evaluator.given("logger_cls")
+        if loggers is None or loggers.value in ([], ()):
+            yield self.finding(
+                f"{dataset.binding} is evaluated, and seqio.Evaluator.logger_cls is empty: the metrics are written "
+                "nowhere",
+                dataset.at if loggers is None else loggers.at,
+                "bind seqio.Evaluator.logger_cls = [@seqio.PyLoggingLogger, @seqio.TensorBoardLogger, "
+                "@seqio.JSONLogger]",
+                severity=Severity.WARNING,
+            )
+        elif isinstance(loggers.value, (list, tuple)):
+            names = [logger.target for logger in loggers.value if isinstance(logger, Reference)]
+            known = len(names) == len(loggers.value) and set(names) <= set(_KNOWN)
+            if known and not set(names) & set(_TENSORBOARD):
+                yield self.finding(
+                    f"{loggers.at} has no logger for TensorBoard: the metrics do not appear there",
+                    loggers.at,
+                    "add @seqio.TensorBoardLogger",
+                    severity=Severity.NOTE,
+                )

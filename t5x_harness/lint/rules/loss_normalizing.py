@@ -1,0 +1,69 @@
+"""GIN25: the loss normalization of public checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.settings import restore_part, run_part
+from t5x_harness.spec import Finding, Mode, Severity
+
+# Batch size times length of the targets in pretraining with Mesh TensorFlow.
+_FACTORS: Mapping[str, tuple[int, int]] = {"T5": (2048, 114), "mT5": (1024, 229), "ByT5": (1024, 189)}
+_FAMILIES: Mapping[str, str] = {
+    "T5": r"(t5_1_1_|t5\.1\.1\.)(small|base|large|xl|xxl)|t5_(small|base|large|3B|11B)",
+    "mT5": r"mt5_(small|base|large|xl|xxl)",
+    "ByT5": r"byt5_(small|base|large|xl|xxl)",
+}
+_STEPS = (999_900, 1_000_000, 1_000_700)  # of the public ones; a run of one's own hardly stops there
+_HEAD = """\
+include 't5x/examples/t5/t5_1_1/base.gin'
+include 't5x/configs/runs/finetune.gin'
+INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_base/checkpoint_1000000'
+"""
+
+
+def _family(path: str) -> str | None:
+    """Whose checkpoint it is; None if it is none of the public ones that come from Mesh TensorFlow."""
+    match = re.search(r"([^/]+)/(?:checkpoint_|model\.ckpt-)(\d+)/?$", path)
+    if match is None or int(match[2]) not in _STEPS:
+        return None
+    return next((family for family, names in _FAMILIES.items() if re.fullmatch(names, match[1])), None)
+
+
+class LossNormalizing(Rule):
+    """Fine-tuning a checkpoint of Mesh TensorFlow with another normalization of the loss."""
+
+    code = "GIN25"
+    severity = Severity.WARNING
+    title = "loss normalization that is not the checkpoint's"
+    why = (
+        "Mesh TensorFlow divided the loss by batch size times target length. The optimizer's state in a checkpoint of "
+        "its time is made for that; without LOSS_NORMALIZING_FACTOR the loss is larger by some hundred thousand times."
+    )
+    bad = Example(_HEAD, at="INITIAL_CHECKPOINT_PATH")
+    good = Example(_HEAD + "LOSS_NORMALIZING_FACTOR = 233472\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding where there is no factor, or that of another family."""
+        train, restore = run_part(context, Mode.TRAIN), restore_part(context)
+        path = restore.given("path") if restore is not None else None
+        model = train.part("model", "t5x.models.EncoderDecoderModel") if train is not None else None
+        if model is None or path is None or not isinstance(path.value, str):
+            return
+        family = _family(path.value)
+        if family is None:
+            return
+        batch, length = _FACTORS[family]
+        factor = model.given("loss_normalizing_factor")
+        others = [b * n for name, (b, n) in _FACTORS.items() if name != family]
+        value = None if factor is None else factor.value
+        if value is not None and value not in others:
+            return
+        name = "models.EncoderDecoderModel.loss_normalizing_factor" if factor is None else str(factor.at)
+        yield self.finding(
+            f"{name} is {value}, and {family} was pretrained with {batch * length} ({batch} * {length})",
+            path.at if factor is None or context.in_t5x(factor.at.location) else factor.at,
+            f"bind {name} = {batch * length}",
+        )

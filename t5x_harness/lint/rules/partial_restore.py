@@ -1,0 +1,122 @@
+"""CKP17 and CKP18: restoring a part of a checkpoint, and TensorFlow's checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.settings import Given, Part, restore_part, run_part
+from t5x_harness.lint.values import format_value
+from t5x_harness.spec import Finding, Mode
+
+_HEAD = """\
+from __gin__ import dynamic_registration
+from t5x import utils
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/finetune.gin'
+"""
+_FALLBACK = """\
+INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_100'
+utils.RestoreCheckpointConfig.fallback_to_scratch = True
+"""
+_MAPPED = "utils.RestoreCheckpointConfig.assignment_map = ((r'state.*', None),)\n"
+
+
+def _transformation(restore: Part) -> Given | None:
+    """What changes the state on its way from the checkpoint; None if nothing does."""
+    mapped = restore.given("assignment_map")
+    if mapped is not None and mapped.value is not None:
+        return mapped
+    functions = restore.given("state_transformation_fns")
+    return functions if functions is not None and functions.value not in ((), [], None) else None
+
+
+class FallbackIncomplete(Rule):
+    """``fallback_to_scratch`` without what it needs."""
+
+    code = "CKP17"
+    title = "fallback_to_scratch without what it needs"
+    why = (
+        "What the checkpoint lacks is only initialised where `assignment_map` or `state_transformation_fns` says which "
+        "part that is, and evaluation and inference need `fallback_init_rng` as well. T5X refuses anything less, once "
+        "the model is built."
+    )
+    bad = Example(
+        _HEAD + _FALLBACK,
+        at="utils.RestoreCheckpointConfig.fallback_to_scratch",
+    )
+    good = Example(_HEAD + _FALLBACK + _MAPPED)
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        run, restore = run_part(context), restore_part(context)
+        fallback = restore.given("fallback_to_scratch") if restore is not None else None
+        if run is None or restore is None or fallback is None or fallback.value is not True:
+            return
+        if not isinstance(restore.value("path"), str):
+            return  # nothing is restored
+        if _transformation(restore) is None:
+            yield self.finding(
+                f"{fallback.at} = True needs assignment_map or state_transformation_fns, and neither is bound",
+                fallback.at,
+                f"bind {str(fallback.binding).removesuffix('fallback_to_scratch')}assignment_map to pairs of patterns, "
+                "or remove fallback_to_scratch",
+            )
+        elif context.program.mode is not Mode.TRAIN and run.value("fallback_init_rng") is None:
+            function = run.target.rpartition(".")[2]
+            yield self.finding(
+                f"{fallback.at} = True needs a seed, and {function}.fallback_init_rng is not bound",
+                fallback.at,
+                f"bind {function}.fallback_init_rng = 0",
+            )
+
+
+class TensorFlowCheckpoint(Rule):
+    """A checkpoint of Mesh TensorFlow, used in a way that T5X cannot."""
+
+    code = "CKP18"
+    title = "TensorFlow checkpoint that T5X cannot restore so"
+    why = (
+        "T5X reads checkpoints of Mesh TensorFlow only whole (`Cannot initialize from a TensorFlow checkpoint using "
+        "state_transformation_fns`), only by the prefix of their files, `model.ckpt-1000000`, and only in mode "
+        "'specific'."
+    )
+    bad = Example(
+        _HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/small/model.ckpt-1000000'\n" + _MAPPED,
+        at="utils.RestoreCheckpointConfig.assignment_map",
+    )
+    good = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/small/model.ckpt-1000000'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such use."""
+        restore = restore_part(context)
+        path = restore.given("path") if restore is not None else None
+        if restore is None or path is None or not isinstance(path.value, str):
+            return
+        match = re.search(r"model\.ckpt-\d+(\.index|\.meta|\.data-[\w-]+)?$", path.value)
+        if match is None:
+            return
+        shown = format_value(path.value)
+        if match[1]:
+            yield self.finding(
+                f"{path.at} = {shown} is one file of a TensorFlow checkpoint",
+                path.at,
+                f"leave {match[1]} out: {format_value(path.value.removesuffix(match[1]))}",
+            )
+        changed = _transformation(restore)
+        if changed is not None:
+            yield self.finding(
+                f"{changed.binding} is bound, and {shown} ({path.at}) is a TensorFlow checkpoint, which is only "
+                "restored as it is",
+                changed.at,
+                "use the same model's T5X checkpoint (checkpoint_STEP), or remove the binding",
+            )
+        mode = restore.given("mode")
+        if context.program.mode is not Mode.INFER and (mode is None or mode.value in ("latest", "all")):
+            value = "latest" if mode is None else mode.value
+            yield self.finding(
+                f"{path.at} = {shown} is no folder, and restore mode {value!r} needs one",
+                path.at,
+                f"bind {str(path.binding).removesuffix('path')}mode = 'specific'",
+            )

@@ -1,0 +1,158 @@
+"""CKP11, CKP12, GCS03 and GCS08: names of output folders and checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.settings import Given, restore_part, run_part, save_part
+from t5x_harness.lint.values import format_value
+from t5x_harness.spec import Finding, Mode, Severity
+
+_HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+_FINETUNE = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"
+
+
+def _path(given: Given | None) -> Given | None:
+    return given if given is not None and isinstance(given.value, str) and given.value else None
+
+
+def _output(context: Context) -> Given | None:
+    """The folder that the run writes into."""
+    run = run_part(context)
+    if run is None:
+        return None
+    return _path(run.given("model_dir" if context.program.mode is Mode.TRAIN else "output_dir"))
+
+
+def _checkpoint(context: Context) -> Given | None:
+    """The checkpoint, or the folder of checkpoints, that the run begins with."""
+    restore = restore_part(context)
+    return _path(restore.given("path")) if restore is not None else None
+
+
+def _shown(given: Given) -> str:
+    return f"{given.at} = {format_value(given.value)}"
+
+
+def _is_relative(path: str) -> bool:
+    return not path.startswith("/") and "://" not in path
+
+
+class RelativePath(Rule):
+    """A checkpoint folder that is relative to wherever the job starts."""
+
+    code = "CKP11"
+    title = "relative path for checkpoints"
+    why = (
+        "Orbax refuses relative paths: `Checkpoint path should be absolute. Got …`, at the first save or at the "
+        "restore, when the job has been running for a while."
+    )
+    bad = Example(_HEAD + "MODEL_DIR = './runs/first'\n", at="MODEL_DIR")
+    good = Example(_HEAD + "MODEL_DIR = '/data/runs/first'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields an error for a folder to save in, and a warning for one to restore from: that may be an old format."""
+        output = _output(context)
+        save = save_part(context)
+        if output is not None and save is not None and save.value("period") and _is_relative(output.value):
+            yield self.finding(
+                f"checkpoints cannot be saved in the relative path {_shown(output)}", output.at, _ABSOLUTE
+            )
+        checkpoint = _checkpoint(context)
+        if checkpoint is not None and _is_relative(checkpoint.value):
+            yield self.finding(
+                f"the checkpoint's path is relative: {_shown(checkpoint)}",
+                checkpoint.at,
+                _ABSOLUTE,
+                severity=Severity.WARNING,
+            )
+
+
+_ABSOLUTE = "write the whole path, from / or gs:// on"
+
+
+class MountedBucket(Rule):
+    """Checkpoints written through a mounted bucket."""
+
+    code = "CKP12"
+    severity = Severity.WARNING
+    title = "checkpoints saved through /gcs/"
+    why = (
+        "A mounted bucket has no file locks and no atomic renames, which checkpoints on a file system rely on: `Failed "
+        "to acquire lock on file`. With gs:// they go through the API of Cloud Storage."
+    )
+    bad = Example(_HEAD + "MODEL_DIR = '/gcs/bucket/run'\n", at="MODEL_DIR")
+    good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        output = _output(context)
+        if output is not None and save_part(context) is not None and output.value.startswith("/gcs/"):
+            yield self.finding(
+                f"checkpoints would be saved through a mounted bucket: {_shown(output)}", output.at, _as_gs(output)
+            )
+
+
+def _as_gs(given: Given) -> str:
+    return f"write {given.at} = {format_value('gs://' + given.value.removeprefix('/gcs/'), limit=200)}"
+
+
+class TwoForms(Rule):
+    """One bucket under both of its names."""
+
+    code = "GCS03"
+    severity = Severity.WARNING
+    title = "bucket named both /gcs/ and gs://"
+    why = (
+        "/gcs/ is there only where Vertex AI mounts buckets, and gs:// only where the client can log in: a config that "
+        "mixes them works in fewer places than either."
+    )
+    bad = Example(
+        _FINETUNE + "MODEL_DIR = 'gs://bucket/run'\nINITIAL_CHECKPOINT_PATH = '/gcs/bucket/t5/checkpoint_1000'\n",
+        at="INITIAL_CHECKPOINT_PATH",
+    )
+    good = Example(
+        _FINETUNE + "MODEL_DIR = 'gs://bucket/run'\nINITIAL_CHECKPOINT_PATH = 'gs://bucket/t5/checkpoint_1000'\n"
+    )
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for the one that is named /gcs/."""
+        output, checkpoint = _output(context), _checkpoint(context)
+        for mounted, other in ((output, checkpoint), (checkpoint, output)):
+            if mounted is None or other is None:
+                continue
+            bucket = re.match(r"/gcs/([^/]+)", mounted.value)
+            if bucket is not None and re.match(rf"gs://{re.escape(bucket[1])}(/|$)", other.value):
+                yield self.finding(
+                    f"{_shown(mounted)} and {_shown(other)} name the bucket {bucket[1]} in two ways",
+                    mounted.at,
+                    _as_gs(mounted),
+                )
+
+
+class DoubleSlash(Rule):
+    """An object name with an empty part."""
+
+    code = "GCS08"
+    severity = Severity.WARNING
+    title = "double slash in a gs:// path"
+    why = (
+        "In Cloud Storage `gs://b//x` is another folder than `gs://b/x`. T5X's infer takes the second slash out of its "
+        "output folder and train and evaluate do not, so one job does not find what the other wrote."
+    )
+    bad = Example(_HEAD + "MODEL_DIR = 'gs://bucket//run'\n", at="MODEL_DIR")
+    good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such path."""
+        output = None if context.program.mode is Mode.INFER else _output(context)
+        for given in (output, _checkpoint(context)):
+            if given is not None and given.value.startswith("gs://") and "//" in given.value.removeprefix("gs://"):
+                mended = "gs://" + re.sub("/{2,}", "/", given.value.removeprefix("gs://")).lstrip("/")
+                yield self.finding(
+                    f"{_shown(given)} has a double slash, which makes another folder",
+                    given.at,
+                    f"write {given.at} = {format_value(mended, limit=200)}",
+                )

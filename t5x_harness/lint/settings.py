@@ -1,0 +1,118 @@
+"""What a run's function is given: the values behind its parameters and behind those of the objects it is built of."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from t5x_harness.lint.program import ENTRIES, Binding, MacroBinding
+from t5x_harness.lint.rule import Context
+from t5x_harness.lint.values import Reference
+from t5x_harness.spec import Mode
+
+__all__ = ["Given", "Part", "initial_step", "restore_part", "run_part", "save_part", "step_in"]
+
+_CHECKPOINT = "t5x.utils.CheckpointConfig"
+_SAVE = "t5x.utils.SaveCheckpointConfig"
+_RESTORE = "t5x.utils.RestoreCheckpointConfig"
+_STEP_IN_PATH = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A value with macros followed.
+
+    Attributes:
+      value: a literal or a reference; a macro where nothing defines it.
+      at: the statement that gives it, for the place of a finding.
+      binding: the parameter's own binding, which differs where it reads a macro.
+    """
+
+    value: Any
+    at: Binding | MacroBinding
+    binding: Binding
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The run's function, or an object that is built for it.
+
+    Attributes:
+      context: the config.
+      target: full name of the function or class.
+      scope: the scope that it is called in.
+    """
+
+    context: Context
+    target: str
+    scope: str = ""
+
+    def given(self, param: str) -> Given | None:
+        """What a parameter is given; None where it keeps its default."""
+        binding = self.context.program.lookup(self.target, param, self.scope)
+        if binding is None:
+            return None
+        at = self.context.program.resolve(binding)
+        return Given(at.value, at, binding)
+
+    def value(self, param: str, default: Any = None) -> Any:
+        """A parameter's value; ``default`` where nothing gives it."""
+        given = self.given(param)
+        return default if given is None else given.value
+
+    def part(self, param: str, target: str) -> Part | None:
+        """The object that a parameter is given, if it is built from ``target``; a scope stays until another one is."""
+        reference = self.value(param)
+        if not isinstance(reference, Reference) or reference.target != target:
+            return None
+        return Part(self.context, target, reference.scope or self.scope)
+
+
+def run_part(context: Context, *modes: Mode) -> Part | None:
+    """The function that the run calls; None where it is of no such mode. Without ``modes`` any is right."""
+    target = context.program.entry
+    if target is None or (modes and ENTRIES[target] not in modes):
+        return None
+    return Part(context, target)
+
+
+def save_part(context: Context) -> Part | None:
+    """How the run saves checkpoints; None where it does not, or not with T5X's own class."""
+    train = run_part(context, Mode.TRAIN)
+    checkpoint = train.part("checkpoint_cfg", _CHECKPOINT) if train is not None else None
+    return checkpoint.part("save", _SAVE) if checkpoint is not None else None
+
+
+def restore_part(context: Context) -> Part | None:
+    """Which checkpoint the run begins with; None where there is none, or not with T5X's own class."""
+    run = run_part(context)
+    if run is None:
+        return None
+    if context.program.mode is not Mode.TRAIN:
+        return run.part("restore_checkpoint_cfg", _RESTORE)
+    checkpoint = run.part("checkpoint_cfg", _CHECKPOINT)
+    return checkpoint.part("restore", _RESTORE) if checkpoint is not None else None
+
+
+def step_in(path: Any) -> int | None:
+    """The step that the path of a checkpoint names; None if it names none."""
+    match = _STEP_IN_PATH.search(path) if isinstance(path, str) else None
+    return int(match[1]) if match else None
+
+
+def initial_step(context: Context) -> tuple[int, Given] | None:
+    """The step that the run begins at and the path that says so.
+
+    None where the path names no step, or where the state may be changed on its way so that another step comes of it.
+    """
+    restore = restore_part(context)
+    path = restore.given("path") if restore is not None else None
+    step = step_in(path.value) if path is not None else None
+    if restore is None or path is None or step is None:
+        return None
+    changed = restore.value("assignment_map") is not None or restore.value("state_transformation_fns", ()) not in (
+        (),
+        [],
+    )
+    return None if changed else (step, path)
