@@ -1,0 +1,105 @@
+"""Every example of docs/reports.md is what the commands print."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.arguments import rewrite_gin
+from t5x_harness.cli import main, parser_of
+from t5x_harness.t5x_runtime import find_runtime
+
+EMBEDDED = "--t5x-runtime=embedded"
+SUBJECT = "finetune.gin"
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "reports.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def folder(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the page's config in it."""
+    (tmp_path / ".git").mkdir()
+    (config,) = blocks(page, "gin")
+    (tmp_path / SUBJECT).write_text(config)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"\d+\.\d s\b", "0.0 s", text)
+
+
+def document(capsys: pytest.CaptureFixture[str], form: str) -> Any:
+    main(["lint", SUBJECT, f"--format={form}", EMBEDDED])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_what_the_console_shows(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [block.removeprefix("$ ").split("\n", 1) for block in blocks(page, "console")]
+    printed = [(shlex.split(command), output) for command, output in shown if output]
+    assert len(printed) == 2
+    for (program, *arguments), output in printed:
+        assert program == "t5x-harness"
+        assert main([*arguments, EMBEDDED]) == 1
+        assert timeless(capsys.readouterr().out) == timeless(output)
+
+
+def test_the_json_shown_is_part_of_the_document(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    finding, binding, _ = blocks(page, "json")
+    report = document(capsys, "json")
+    assert json.loads(finding) in report["findings"]
+    assert list(json.loads(finding)) == list(report["findings"][0])
+    t5x = find_runtime("embedded").location
+    assert json.loads(binding.replace("/path/to/t5x", str(t5x))) in report["runs"][0]["bindings"]
+
+
+def test_the_result_shown_is_part_of_the_sarif_file(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    *_, shown = blocks(page, "json")
+    results = document(capsys, "sarif")["runs"][0]["results"]
+    # Where a code stands in the list of all, and the hash, say nothing to a reader.
+    assert json.loads(shown) in [
+        {k: v for k, v in r.items() if k not in ("ruleIndex", "partialFingerprints")} for r in results
+    ]
+
+
+def test_the_summary_shown_is_what_is_added(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shown,) = blocks(page, "markdown")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
+    main(["lint", SUBJECT, EMBEDDED])
+    assert timeless((folder / "summary.md").read_text()).rstrip() == timeless(shown).rstrip()
+
+
+def test_the_junit_file_has_what_is_shown(page: str, folder: Path, pytester: pytest.Pytester) -> None:
+    (pytester.path / SUBJECT).write_text((folder / SUBJECT).read_text())
+    (command,) = [block for block in blocks(page, "console") if block.startswith("$ pytest ")]
+    pytester.runpytest_subprocess(EMBEDDED, *shlex.split(command)[2:]).assert_outcomes(failed=1)
+    (shown,) = blocks(page, "xml")
+    suite = ElementTree.parse(pytester.path / "report.xml").getroot().find("testsuite")
+    assert suite is not None
+    expected = ElementTree.fromstring(shown)
+    for path in ("properties/property", "testcase/properties/property"):
+        written = [property.attrib for property in suite.findall(path)]
+        assert [property.attrib for property in expected.findall(path) if property.attrib not in written] == []
+
+
+def test_the_steps_of_workflows_parse(page: str) -> None:
+    commands = re.findall(r"^- run: t5x-harness (.+)$", page, re.MULTILINE)
+    commands += re.findall(r"^t5x-harness (.+?) \| jq ", page, re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        words = shlex.split(command)
+        parser, _ = parser_of(words[0])
+        assert parser.parse_args(rewrite_gin(words)).command == "lint"
