@@ -211,12 +211,20 @@ class GinProgram:
                     found.setdefault(macro.name, statement)
         return tuple(found.items())
 
-    def uses(self, target: str | None = None) -> Iterator[tuple[Reference, Binding | MacroBinding]]:
-        """The references in final values, those to one configurable if ``target`` is given, and where they stand."""
+    @cached_property
+    def _uses(self) -> Mapping[str | None, tuple[tuple[Reference, Binding | MacroBinding], ...]]:
+        """The references in final values by what they refer to, and all of them under None."""
+        found: dict[str | None, list[tuple[Reference, Binding | MacroBinding]]] = {None: []}
         for statement in self.final.values():
             for reference in references_in(statement.value):
-                if target is None or reference.target == target:
-                    yield reference, statement
+                found[None].append((reference, statement))
+                if reference.target is not None:
+                    found.setdefault(reference.target, []).append((reference, statement))
+        return {target: tuple(uses) for target, uses in found.items()}
+
+    def uses(self, target: str | None = None) -> Iterator[tuple[Reference, Binding | MacroBinding]]:
+        """The references in final values, those to one configurable if ``target`` is given, and where they stand."""
+        return iter(self._uses.get(target, ()))
 
     @cached_property
     def used_scopes(self) -> frozenset[str]:

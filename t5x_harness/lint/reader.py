@@ -29,7 +29,7 @@ from t5x_harness.lint.symbols import FileScope, Registry
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Location, RunSpec
 
-__all__ = ["read"]
+__all__ = ["open_named", "read"]
 
 _DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for each
 _MOST_FILES = 10_000  # of one run, each counted as often as it is included
@@ -53,6 +53,11 @@ def read(spec: RunSpec, *, t5x_parent: Path | None, texts: Mapping[Path, str] | 
       The program. Nothing that a file may contain makes this raise; see ``GinProgram.problems``.
     """
     return _Reader(spec, t5x_parent, texts or {}).read()
+
+
+def open_named(spec: RunSpec, *, t5x_parent: Path | None) -> GinProgram:
+    """Opens the files that the user named, each alone, and says in ``problems`` what is wrong with that."""
+    return _Reader(spec, t5x_parent, {}).open_named()
 
 
 class _OpenFile:
@@ -112,7 +117,16 @@ class _Reader:
                 self._statement(raw, scope, Location(BINDINGS, number))
                 while self._open:
                     self._next_statement()
-        program = GinProgram(
+        return self._without_constants(self._program())
+
+    def open_named(self) -> GinProgram:
+        for name in self._spec.gin_files:
+            self._enter(name, Location(name, 0), chain=())
+            self._open.clear()
+        return self._program()
+
+    def _program(self) -> GinProgram:
+        return GinProgram(
             spec=self._spec,
             files=tuple(dict.fromkeys(self._opened)),
             statements=tuple(self._statements),
@@ -121,7 +135,6 @@ class _Reader:
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
             texts=self._texts,
         )
-        return self._without_constants(program)
 
     def _without_constants(self, program: GinProgram) -> GinProgram:
         """The program, with a doubt for macros without a binding that a module may define as constants."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reader import read
+from t5x_harness.lint.reader import open_named, read
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import RunSpec
 
@@ -30,14 +29,17 @@ def program_of(
     Raises:
       RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
     """
+    return read(spec, t5x_parent=_parent(spec, t5x_parent), texts=texts)
+
+
+def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
+    """The folder that holds the package ``t5x``."""
     if t5x_parent is None:
         from t5x_harness.t5x_runtime import Preference, find_runtime
 
         t5x_parent = find_runtime(cast(Preference, spec.runtime)).location
     folder = Path(t5x_parent)
-    if folder.name == "t5x" and not (folder / "t5x").is_dir():
-        folder = folder.parent
-    return read(spec, t5x_parent=folder, texts=texts)
+    return folder.parent if folder.name == "t5x" and not (folder / "t5x").is_dir() else folder
 
 
 def snapshot_of(program: GinProgram) -> Snapshot:
@@ -56,6 +58,6 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
     from t5x_harness.lint.rule import Context
     from t5x_harness.lint.rules.missing_file import MissingFile
 
-    program = program_of(dataclasses.replace(spec, bindings=()), t5x_parent=t5x_parent)
+    program = open_named(spec, t5x_parent=_parent(spec, t5x_parent))
     context = Context(program, snapshot_of(program))
     return tuple(f"{f.message}; {f.fix}" for f in MissingFile().check(context) if f.location is None)

@@ -70,6 +70,7 @@ class Snapshot:
         self._finder = modules
         self._sources = SourceFinder(modules) if modules is not None else None
         self._texts: dict[str, str] = {}
+        self._doubts: dict[str, str | None] = {}
 
     def module_of(self, name: str) -> str | None:
         """The known module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
@@ -104,21 +105,18 @@ class Snapshot:
 
     def canonical(self, name: str) -> str:
         """The one name of something that several modules of a library have: ``seqio.Evaluator``."""
-        module = _recorded_module(name)
-        if module is None:
-            return name
-        symbol, dot, method = name[len(module) + 1 :].partition(".")
-        target = _modules(module)[module].get(symbol, {}).get("is")
-        return f"{target}{dot}{method}" if target else name
+        return _canonical(name)
 
     def doubt(self, name: str) -> str | None:
         """Why what a library in use offers may differ from its record; None if there is no reason to think so."""
         library = name.split(".")[0]
         if library not in LIBRARIES or self._finder is None:
             return None
-        recorded = _record(library).version
-        version = _installed_version(library, self._finder)
-        return None if version in (None, recorded) else f"the record is of {library} {recorded}, here is {version}"
+        if library not in self._doubts:
+            recorded, version = _record(library).version, _installed_version(library, self._finder)
+            differs = version not in (None, recorded)
+            self._doubts[library] = f"the record is of {library} {recorded}, here is {version}" if differs else None
+        return self._doubts[library]
 
     def names(self, module: str) -> tuple[str, ...]:
         """The known symbols of a module."""
@@ -236,6 +234,17 @@ def _modules(name: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     return _record(root).modules if root in ("t5x", *LIBRARIES) else {}
 
 
+@functools.lru_cache(maxsize=4096)
+def _canonical(name: str) -> str:
+    module = _recorded_module(name)
+    if module is None:
+        return name
+    symbol, dot, method = name[len(module) + 1 :].partition(".")
+    target = _modules(module)[module].get(symbol, {}).get("is")
+    return f"{target}{dot}{method}" if target else name
+
+
+@functools.lru_cache(maxsize=4096)
 def _recorded_module(name: str) -> str | None:
     """The recorded module that a full name lies in."""
     parts = name.split(".")
