@@ -16,16 +16,16 @@ Figures are medians over the rounds; ratios are made inside each round first.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from reporting import report
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "sample_tasks" / "configs"
@@ -128,33 +128,5 @@ def measure() -> dict[str, float]:
     }
 
 
-def table(rounds: Sequence[dict[str, float]]) -> str:
-    """A Markdown table of medians, minima and maxima."""
-    lines = ["| figure | median | min | max |", "|---|---|---|---|"]
-    for key in rounds[0]:
-        values = [r[key] for r in rounds]
-        unit = "" if "/" in key or "ms" in key else " s"
-        cells = (f"{f(values):.2f}{unit}" for f in (statistics.median, min, max))
-        lines.append(f"| {key} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
-    arguments = parser.parse_args()
-    rounds = []
-    for number in range(arguments.rounds):
-        rounds.append(measure())
-        print(f"round {number + 1}:", ", ".join(f"{k} {v:.2f}" for k, v in rounds[-1].items()), flush=True)
-    result = table(rounds)
-    print(result)
-    if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split("<!-- smoke -->")[0], text.split("<!-- /smoke -->")[1]
-        arguments.write.write_text(f"{head}<!-- smoke -->\n{result}\n<!-- /smoke -->{tail}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    report("smoke", measure, rounds=3, description=__doc__)

@@ -1,0 +1,46 @@
+"""Repeats a measurement, prints a Markdown table of its figures, and writes it into a page."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["report"]
+
+
+def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, description: str) -> None:
+    """The command line of a benchmark.
+
+    Args:
+      name: of the markers in the page, ``<!-- name -->`` and ``<!-- /name -->``.
+      measure: makes one round: seconds, ratios (``a / b``) or milliseconds (``c (ms)``) by name.
+      rounds: how many rounds if the command line does not say.
+      description: what ``--help`` prints.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
+    arguments = parser.parse_args()
+    measured = []
+    for number in range(arguments.rounds):
+        measured.append(measure())
+        print(f"round {number + 1}:", ", ".join(f"{k} {v:.2f}" for k, v in measured[-1].items()), flush=True)
+    result = table(measured)
+    print(result)
+    if arguments.write:
+        text = arguments.write.read_text(encoding="utf-8")
+        head, tail = text.split(f"<!-- {name} -->")[0], text.split(f"<!-- /{name} -->")[1]
+        arguments.write.write_text(f"{head}<!-- {name} -->\n{result}\n<!-- /{name} -->{tail}", encoding="utf-8")
+
+
+def table(rounds: Sequence[dict[str, float]]) -> str:
+    """A Markdown table of medians, minima and maxima."""
+    lines = ["| figure | median | min | max |", "|---|---|---|---|"]
+    for key in rounds[0]:
+        values = [r[key] for r in rounds]
+        unit = "" if "/" in key or "ms" in key else " s"
+        cells = (f"{f(values):.2f}{unit}" for f in (statistics.median, min, max))
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    return "\n".join(lines)
