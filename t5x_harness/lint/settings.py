@@ -11,7 +11,7 @@ from t5x_harness.lint.rule import Context
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Mode
 
-__all__ = ["Given", "Part", "initial_step", "restore_part", "run_part", "save_part", "step_in"]
+__all__ = ["Given", "Part", "evaluates", "initial_step", "restore_part", "run_part", "save_part", "step_in"]
 
 _CHECKPOINT = "t5x.utils.CheckpointConfig"
 _SAVE = "t5x.utils.SaveCheckpointConfig"
@@ -32,6 +32,10 @@ class Given:
     value: Any
     at: Binding | MacroBinding
     binding: Binding
+
+    def beside(self, param: str) -> str:
+        """Another parameter of the same object, as the file that binds this one would write it."""
+        return f"{str(self.binding).removesuffix(self.binding.param)}{param}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +79,11 @@ def run_part(context: Context, *modes: Mode) -> Part | None:
     if target is None or (modes and ENTRIES[target] not in modes):
         return None
     return Part(context, target)
+
+
+def evaluates(train: Part) -> bool:
+    """Whether there is something to evaluate during training: otherwise T5X takes no notice of the eval period."""
+    return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
 
 
 def save_part(context: Context) -> Part | None:

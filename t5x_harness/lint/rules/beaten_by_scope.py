@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from t5x_harness.lint.program import Binding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, same_value
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Finding, Severity
 
 _HEAD = """\
 from __gin__ import dynamic_registration
@@ -21,6 +21,7 @@ class BeatenByScope(Rule):
     """A binding without the scope that counts."""
 
     code = "GIN05"
+    severity = Severity.WARNING
     title = "binding beaten by a scoped one"
     why = (
         "For `@train/utils.DatasetConfig()` a binding of `train/utils.DatasetConfig.batch_size` beats one of "

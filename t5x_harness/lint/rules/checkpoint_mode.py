@@ -34,7 +34,7 @@ class PathAgainstMode(Rule):
         "Mode 'specific' wants the folder of one checkpoint, `.../checkpoint_1000`: given the folder of the run T5X "
         "stops with `Found improperly formatted checkpoint directory`. Modes 'latest' (the default) and 'all' want the "
         "folder of the run: given that of one checkpoint they find none in it, and training starts from scratch "
-        "without a word."
+        "without a word (or, in the format before Orbax, ends with a UnicodeDecodeError)."
     )
     bad = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5'\n", at="INITIAL_CHECKPOINT_PATH")
     good = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
@@ -58,24 +58,18 @@ class PathAgainstMode(Rule):
             )
         elif mode in ("latest", "all") and is_checkpoint:
             result = (
-                "training would start from scratch" if context.program.mode is Mode.TRAIN else "nothing would be run"
+                "training would start from scratch" if context.program.mode is Mode.TRAIN else "nothing is evaluated"
             )
             yield self.finding(
-                f"{shown} is one checkpoint, and mode {mode!r} looks for checkpoints in that folder: {result}",
+                f"{shown} is one checkpoint, and mode {mode!r} looks for checkpoints inside it: {result}",
                 path.at,
-                f"bind {_sibling(restore, 'mode')} = 'specific', or leave /{name} out",
+                f"bind {path.beside('mode')} = 'specific', or leave /{name} out",
             )
 
 
 def _may_be_tensorflow(name: str) -> bool:
     """Whether a path may end in the prefix of a TensorFlow checkpoint: ``model.ckpt-1000000``."""
     return "ckpt" in name
-
-
-def _sibling(part: Part, param: str) -> str:
-    """Another parameter of the object whose path is given, as the file with the path would write it."""
-    path = part.given("path")
-    return f"{str(path.binding).removesuffix('path')}{param}" if path is not None else param
 
 
 class RestoreMode(Rule):

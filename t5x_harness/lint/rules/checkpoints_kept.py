@@ -48,10 +48,9 @@ class EveryCheckpointKept(Rule):
         own = next((g for g in given if g is not None and not context.in_t5x(g.at.location)), None)
         if own is None or period.value <= 0 or math.ceil(steps / period.value) <= _MANY:
             return
-        keep = f"{str(period.binding).removesuffix('period')}keep"
         yield self.finding(
             f"{math.ceil(steps / period.value)} checkpoints would be written, one every {period.value} of {steps} "
             "steps, and all of them kept",
             own.at,
-            f"keep the last few ({keep} = 5), or save less often",
+            f"keep the last few ({period.beside('keep')} = 5), or save less often",
         )

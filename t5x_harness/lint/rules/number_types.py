@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, where
+from t5x_harness.lint.settings import evaluates, run_part, save_part
 from t5x_harness.lint.values import format_value
-from t5x_harness.spec import Edit, Finding
+from t5x_harness.spec import Edit, Finding, Mode, Severity
 
 _NETWORK = (
     "vocab_size",
@@ -42,6 +44,11 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
 }
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MOST = 2**53  # above it a float does not tell one whole number from the next
+
+_PERIODS: Mapping[str, tuple[str, ...]] = {
+    "__main__.train": ("eval_period", "gc_period", "stats_period"),
+    "t5x.utils.SaveCheckpointConfig": ("period",),
+}
 
 _HEAD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
@@ -126,8 +133,24 @@ class FloatForCount(Rule):
                     f"{_read_as(binding, given)}",
                     given,
                     _whole(given, given.value),
+                    severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
                     edits=_as_whole(context, given),
                 )
+
+
+def _is_fatal(context: Context, binding: Binding) -> bool:
+    """Whether a float comes to where T5X counts; of several periods only the smallest does."""
+    train, save = run_part(context, Mode.TRAIN), save_part(context)
+    if train is None or binding.param not in _PERIODS.get(binding.target, ()):
+        return True
+    periods = [
+        train.value("eval_period") if evaluates(train) else None,
+        save.value("period") if save is not None else None,
+        train.value("gc_period"),
+    ]
+    steps = min((p for p in periods if isinstance(p, (int, float)) and p > 0), default=math.inf)
+    value = context.program.resolve(binding).value
+    return value < steps if binding.param == "stats_period" else isinstance(steps, float) and value == steps
 
 
 def _as_whole(context: Context, given: Binding | MacroBinding) -> tuple[Edit, ...]:

@@ -1,20 +1,21 @@
-"""GIN04: bindings above the include that overrides them."""
+"""GIN04: bindings above the include, or in front of the gin file of T5X's, that overrides them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from t5x_harness.lint.moves import move_below
-from t5x_harness.lint.program import Binding, GinProgram, MacroBinding
+from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding, Statement
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, is_required, same_value
-from t5x_harness.spec import Edit, Finding, Location
+from t5x_harness.spec import Edit, Finding, Location, Severity
 
 
 class OverriddenByInclude(Rule):
-    """A value that an include further down replaces."""
+    """A value that an include further down replaces, or one of T5X's own files that is given later."""
 
     code = "GIN04"
+    severity = Severity.WARNING
     title = "binding above the include that overrides it"
     why = (
         "An include is as if its text stood there, and the last statement wins: what is bound above it is lost, "
@@ -34,8 +35,18 @@ class OverriddenByInclude(Rule):
             if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
                 continue
             winner = context.program.final[statement.key]
+            if same_value(statement.value, winner.value):
+                continue
             include = _include_below(statement.location, winner.location)
-            if include is not None and not same_value(statement.value, winner.value):
+            if (later := _later_file_of_t5x(context.program, statement, winner)) is not None:
+                yield self.finding(
+                    f"{statement} = {format_value(statement.value)} is lost: {later}, which is given after "
+                    f"{context.program.named_file(statement.location)}, sets it to {format_value(winner.value)} "
+                    f"({winner.location})",
+                    statement,
+                    f"give {context.program.named_file(statement.location)} after {later}",
+                )
+            elif include is not None:
                 yield self.finding(
                     f"{statement} = {format_value(statement.value)} is lost: the include in line {include.line} "
                     f"sets it to {format_value(winner.value)} ({winner.location})",
@@ -43,6 +54,17 @@ class OverriddenByInclude(Rule):
                     f"move the binding below line {include.line}",
                     edits=_moved(context.program, statement, include),
                 )
+
+
+def _later_file_of_t5x(program: GinProgram, early: Statement, late: Statement) -> str | None:
+    """The file of T5X's own, named after the user's file that holds ``early``, through which ``late`` was read.
+
+    A user's file that overrides another is what files are given in turn for; T5X's defaults are to be overridden.
+    """
+    later = program.named_file(late.location)
+    if later in (BINDINGS, program.named_file(early.location)):
+        return None
+    return later if program.is_of_t5x(later) and not program.is_of_t5x(early.location.file) else None
 
 
 def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Location) -> tuple[Edit, ...]:

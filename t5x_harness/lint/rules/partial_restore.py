@@ -60,8 +60,7 @@ class FallbackIncomplete(Rule):
             yield self.finding(
                 f"{fallback.at} = True needs assignment_map or state_transformation_fns, and neither is bound",
                 fallback.at,
-                f"bind {str(fallback.binding).removesuffix('fallback_to_scratch')}assignment_map to pairs of patterns, "
-                "or remove fallback_to_scratch",
+                f"bind {fallback.beside('assignment_map')} to pairs of patterns, or remove fallback_to_scratch",
             )
         elif context.program.mode is not Mode.TRAIN and run.value("fallback_init_rng") is None:
             function = run.target.rpartition(".")[2]
@@ -118,5 +117,5 @@ class TensorFlowCheckpoint(Rule):
             yield self.finding(
                 f"{path.at} = {shown} is no folder, and restore mode {value!r} needs one",
                 path.at,
-                f"bind {str(path.binding).removesuffix('path')}mode = 'specific'",
+                f"bind {path.beside('mode')} = 'specific'",
             )

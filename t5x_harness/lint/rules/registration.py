@@ -44,6 +44,7 @@ class NotRegistered(Rule):
         + _HEAD
         + "utils.SaveCheckpointConfig.period = 50\n"
     )
+    whole_program = True  # an including file, or one that cannot be read, may register the name
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each name that matches nothing, or too much."""

@@ -50,7 +50,7 @@ class ScheduleNotShifted(Rule):
         first = max(0, initial[0] - offset)
         names = {name.strip() for name in factors.value.split("*")}
         begins = f"the run begins at step {initial[0]} of the schedule (step_offset {offset})"
-        fix = f"bind {str(factors.binding).removesuffix('factors')}step_offset = {initial[0]:_}"
+        fix = f"bind {factors.beside('step_offset')} = {initial[0]:_}"
         if "linear_decay" in names and first > 0 and 1 + decay * (warmup - first) <= 0:
             yield self.finding(
                 f"{begins}, where linear_decay has come to its end: nothing would be learnt", factors.at, fix

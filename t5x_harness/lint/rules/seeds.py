@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.settings import Given, run_part, save_part
+from t5x_harness.lint.settings import Given, initial_step, run_part, save_part
 from t5x_harness.spec import Finding, Mode, Severity
 
 _HEAD = """\
@@ -44,13 +44,24 @@ class SeedWithoutPosition(Rule):
         period = save.given("period") if save is not None else None
         if seed is None or save is None or period is None or save.value("save_dataset", False) is not False:
             return
-        prefix = str(period.binding).removesuffix("period")
+        if not _saves_before_the_end(context, period):
+            return  # a restart begins at the first step, as the data does
         yield self.finding(
             f"{seed.at} = {seed.value} fixes the order of the training data, and its position is not saved: each "
             "restart trains on the same first examples again",
             seed.at,
-            f"bind {prefix}save_dataset = True, or {seed.at} = None for a new order at each start",
+            f"bind {period.beside('save_dataset')} = True, or {seed.at} = None for a new order at each start",
         )
+
+
+def _saves_before_the_end(context: Context, period: Given) -> bool:
+    """Whether there is a checkpoint to go on from; yes where that cannot be known."""
+    train, initial = run_part(context, Mode.TRAIN), initial_step(context)
+    total = train.value("total_steps") if train is not None else None
+    steps = train.value("relative_steps") if train is not None else None
+    if not steps and isinstance(total, int):
+        steps = total - (initial[0] if initial is not None else 0)
+    return not isinstance(steps, int) or not isinstance(period.value, int) or 0 < period.value < steps
 
 
 class NotRepeatable(Rule):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.settings import Given, initial_step, run_part, save_part
+from t5x_harness.lint.settings import Given, evaluates, initial_step, run_part, save_part
 from t5x_harness.spec import Finding, Mode
 
 _HEAD = """\
@@ -36,7 +36,7 @@ class Periods(Rule):
         """Yields a finding for each period that is no multiple."""
         train, save = run_part(context, Mode.TRAIN), save_part(context)
         given = {
-            "eval period": train.given("eval_period") if train is not None else None,
+            "eval period": train.given("eval_period") if train is not None and evaluates(train) else None,
             "checkpoint period": save.given("period") if save is not None else None,
             "gc period": train.given("gc_period") if train is not None else None,
         }

@@ -23,6 +23,7 @@ class UnknownScope(Rule):
     """A scope that no reference names."""
 
     code = "GIN06"
+    severity = Severity.WARNING
     title = "scope that nothing opens"
     why = "Scopes are free text: a misspelt one is a new one, and what is bound in it is never used."
     bad = Example(_HEAD + "trian/utils.DatasetConfig.pack = False\n", at="trian/")
@@ -30,7 +31,7 @@ class UnknownScope(Rule):
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields an error for a scope close to one that is used, a warning for others."""
+        """Yields a warning for a scope that nothing opens, a note for one of T5X's own that this run does not use."""
         program = context.program
         said: set[str] = set()
         for binding in program.final_bindings:
