@@ -10,7 +10,7 @@ from t5x_harness.lint.classify import SANDBOXED_MACROS
 from t5x_harness.lint.fragments import RunIf, why_fragment
 from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reading import program_of, snapshot_of
-from t5x_harness.lint.rule import Context, all_rules
+from t5x_harness.lint.rule import Context, Rule, all_rules
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.silencing import split_silenced
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
@@ -49,7 +49,7 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
     findings: list[Finding] = []
     left_out: list[str] = []
     for rule in all_rules():
-        if rule.whole_program and (fragment or not program.complete):
+        if (rule.whole_program and not program.complete) or (fragment and not _judges_statements(rule)):
             left_out.append(rule.code)
         else:
             findings.extend(rule().check(context))
@@ -71,6 +71,11 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
         seconds=time.perf_counter() - start,
         silenced=silenced,
     )
+
+
+def _judges_statements(rule: type[Rule]) -> bool:
+    """Whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
+    return rule.code.startswith("GIN") and not rule.whole_program
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
