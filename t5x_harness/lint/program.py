@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from t5x_harness.lint.problems import Problem
@@ -162,6 +163,16 @@ class GinProgram:
     def imports(self) -> tuple[Import, ...]:
         """Every import in the order of execution."""
         return tuple(s for s in self.statements if isinstance(s, Import))
+
+    def named_file(self, location: Location) -> str:
+        """The file of the user's command through which a statement was read; :data:`BINDINGS` for the command line."""
+        return location.included_from[0].file if location.included_from else location.file
+
+    def is_of_t5x(self, file: str) -> bool:
+        """Whether a file that was read lies in the package ``t5x``."""
+        if self.t5x_parent is None:
+            return False
+        return (Path(self.spec.cwd).absolute() / file).is_relative_to(Path(self.t5x_parent) / "t5x")
 
     @cached_property
     def final(self) -> Mapping[tuple[str, str, str], Binding | MacroBinding]:

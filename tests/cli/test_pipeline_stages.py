@@ -144,7 +144,10 @@ def test_a_dead_worker_is_a_finding_with_the_end_of_its_log(tmp_path: Path, back
 
 
 def test_what_resolve_settles_is_no_longer_unchecked(tmp_path: Path, backends: dict[str, Any]) -> None:
-    pipeline = _pipeline(tmp_path, RUN + "import flax\nflax.linen.Dense.features = 3\n")
+    (tmp_path / "dense.gin").write_text(
+        "from __gin__ import dynamic_registration\nimport flax\nflax.linen.Dense.features = 3\n"
+    )
+    pipeline = _pipeline(tmp_path, RUN + "include 'dense.gin'\n")
     pipeline.stage(Stage.LINT)
     assert pipeline.result().stages[0].not_checked
     pipeline.stage(Stage.RESOLVE)

@@ -315,3 +315,17 @@ def test_a_macro_with_the_wrong_type_is_reported_once_with_a_reader(folder: Fold
         "BATCH_SIZE = '16' is a string, and a number is needed (read by train/utils.DatasetConfig.batch_size in "
         f"{SHOWN}:{_line('train/utils.DatasetConfig:') + 4})"
     )
+
+
+def test_a_file_of_t5x_that_is_given_later_overrides_the_users(folder: Folder) -> None:
+    folder.write({"mine.gin": "BATCH_SIZE = 7\nTRAIN_STEPS = 3\n", "more.gin": "DROPOUT_RATE = 0.1\n"})
+    files = ("mine.gin", "more.gin", TINY, PRETRAIN)
+    spec = RunSpec(files, ("TRAIN_STEPS = 5", "DROPOUT_RATE = 0.1"), cwd=str(folder.path))
+    (found,) = [f for f in lint(spec, t5x_parent=T5X).findings if f.code == "GIN04"]
+    assert found.location == Location("mine.gin", 1)
+    assert found.message.startswith("BATCH_SIZE = 7 is lost: ")
+    assert "pretrain.gin, which is given after mine.gin, sets it to 128" in found.message
+    assert found.fix is not None
+    assert found.fix.startswith("give mine.gin after ")
+    turned = RunSpec((TINY, PRETRAIN, "mine.gin", "more.gin"), spec.bindings, cwd=str(folder.path))
+    assert not [f for f in lint(turned, t5x_parent=T5X).findings if f.code == "GIN04"]
