@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.lint.classify import SANDBOXED_MACROS
 from t5x_harness.lint.fragments import RunIf, why_fragment
+from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context, Rule, all_rules
@@ -56,14 +57,13 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
     not_checked = list(program.not_checked)
     if left_out:
         because = f"run, and {fragment}" if fragment else "config, and it cannot be read to the end"
-        not_checked.append(f"{', '.join(left_out)}: these rules need the whole {because}")
+        not_checked.append(f"{', '.join(_families(left_out))}: these rules need the whole {because}")
     not_checked.extend(_outside(program, context.snapshot))
     spec = program.spec
     ordered, silenced = split_silenced(_in_reading_order(program, findings), spec.ignore, spec.cwd, program.texts)
-    failed = any(f.severity is Severity.ERROR for f in ordered) or not (program.statements or fragment)
     return StageResult(
         stage=Stage.LINT,
-        outcome=Outcome.FAILED if failed else Outcome.PASSED,
+        outcome=_outcome(program, ordered, read_something=bool(program.statements or fragment)),
         findings=ordered,
         facts=(*([("judged as", "a fragment")] if fragment else []), *_facts(program)),
         not_checked=tuple(not_checked),
@@ -73,9 +73,23 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
     )
 
 
+def _families(codes: Sequence[str]) -> tuple[str, ...]:
+    """Codes with each family that is there in full as one: ``CKP*``."""
+    others = {rule.code[:3] for rule in all_rules() if rule.code not in codes}
+    return tuple(dict.fromkeys(code if code[:3] in others else f"{code[:3]}*" for code in codes))
+
+
 def _judges_statements(rule: type[Rule]) -> bool:
     """Whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
     return rule.code.startswith("GIN") and not rule.whole_program
+
+
+def _outcome(program: GinProgram, findings: Iterable[Finding], *, read_something: bool) -> Outcome:
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return Outcome.FAILED
+    if not read_something and any(p.kind is ProblemKind.UNREACHABLE_FILE for p in program.problems):
+        return Outcome.NOT_RUN
+    return Outcome.PASSED if read_something else Outcome.FAILED
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
