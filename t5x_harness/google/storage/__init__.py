@@ -1,0 +1,1 @@
+"""Cloud Storage without HTTP: buckets and objects in a folder, with Google's names, generations and preconditions."""

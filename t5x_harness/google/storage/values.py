@@ -1,0 +1,125 @@
+"""The values of storage: buckets, objects, and the conditions under which a request holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from t5x_harness.google.storage.errors import NotModified, PreconditionFailed
+
+__all__ = ["Bucket", "Listing", "ObjectFields", "Preconditions", "StoredObject"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+    """A bucket.
+
+    Attributes:
+      name: without ``gs://``.
+      created: microseconds since 1970.
+      metageneration: grows with each change of its fields.
+      fields: what the client set: location, storageClass, labels and such, as JSON values.
+    """
+
+    name: str
+    created: int
+    metageneration: int = 1
+    fields: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectFields:
+    """What a client may say about an object; None leaves a field as it is when patching, or unset when writing."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    content_disposition: str | None = None
+    content_language: str | None = None
+    cache_control: str | None = None
+    custom_time: str | None = None
+    storage_class: str | None = None
+    metadata: Mapping[str, str | None] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredObject:
+    """One generation of an object.
+
+    Attributes:
+      bucket: its bucket.
+      name: any name of 1 to 1024 bytes that Google takes, slashes included.
+      generation: microseconds, strictly growing in a store; new with every write.
+      metageneration: 1 when written, grows with each patch.
+      size: in bytes.
+      created: microseconds since 1970.
+      updated: the same, of the last patch.
+      md5: base64; None for a composed object.
+      crc32c: base64 of the big-endian checksum.
+      fields: what the client said about it.
+      component_count: how many objects it was composed of; None if it was not.
+    """
+
+    bucket: str
+    name: str
+    generation: int
+    metageneration: int
+    size: int
+    created: int
+    updated: int
+    md5: str | None
+    crc32c: str
+    fields: ObjectFields
+    component_count: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """A page of a listing.
+
+    Attributes:
+      objects: in the order of their UTF-8 names.
+      prefixes: names cut after the delimiter, each once, in order.
+      next_page: the token of the next page; None after the last.
+    """
+
+    objects: tuple[StoredObject, ...]
+    prefixes: tuple[str, ...] = ()
+    next_page: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Preconditions:
+    """The four conditions of a request; generation 0 means that the object does not exist."""
+
+    generation_match: int | None = None
+    generation_not_match: int | None = None
+    metageneration_match: int | None = None
+    metageneration_not_match: int | None = None
+
+    def check(self, found: StoredObject | Bucket | None) -> None:
+        """Compares with what is there.
+
+        Args:
+          found: the live object or the bucket; None if there is none.
+
+        Raises:
+          PreconditionFailed: one that had to match does not.
+          NotModified: one that must not match does.
+        """
+        generation = found.generation if isinstance(found, StoredObject) else 0
+        metageneration = found.metageneration if found is not None else None
+        for wanted, actual, what in (
+            (self.generation_match, generation, "generation"),
+            (self.metageneration_match, metageneration, "metageneration"),
+        ):
+            if wanted is not None and wanted != actual:
+                raise PreconditionFailed(
+                    "At least one of the pre-conditions you specified did not hold: "
+                    f"{what} {actual if found is not None else 'of nothing'} is not {wanted}"
+                )
+        for unwanted, actual in (
+            (self.generation_not_match, generation),
+            (self.metageneration_not_match, metageneration),
+        ):
+            if unwanted is not None and unwanted == actual:
+                raise NotModified("the object is still as it was")
