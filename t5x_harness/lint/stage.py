@@ -63,7 +63,7 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
     ordered, silenced = split_silenced(_in_reading_order(program, findings), spec.ignore, spec.cwd, program.texts)
     return StageResult(
         stage=Stage.LINT,
-        outcome=_outcome(program, ordered, read_something=bool(program.statements or fragment)),
+        outcome=_outcome(program, ordered, is_fragment=bool(fragment)),
         findings=ordered,
         facts=(*([("judged as", "a fragment")] if fragment else []), *_facts(program)),
         not_checked=tuple(not_checked),
@@ -84,12 +84,15 @@ def _judges_statements(rule: type[Rule]) -> bool:
     return rule.code.startswith("GIN") and not rule.whole_program
 
 
-def _outcome(program: GinProgram, findings: Iterable[Finding], *, read_something: bool) -> Outcome:
+def _outcome(program: GinProgram, findings: Iterable[Finding], *, is_fragment: bool) -> Outcome:
+    """An empty run proves nothing and fails; one that is out of reach was not linted at all."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Outcome.FAILED
-    if not read_something and any(p.kind is ProblemKind.UNREACHABLE_FILE for p in program.problems):
+    if program.statements:
+        return Outcome.PASSED
+    if any(problem.kind is ProblemKind.UNREACHABLE_FILE for problem in program.problems):
         return Outcome.NOT_RUN
-    return Outcome.PASSED if read_something else Outcome.FAILED
+    return Outcome.PASSED if is_fragment else Outcome.FAILED
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:

@@ -36,10 +36,12 @@ class RunRow:
     def not_checked(self) -> tuple[str, ...]:
         """What no stage could judge, each thing once; the stages that were not run in one line."""
         run = [stage for stage in self.result.stages if stage.outcome is not Outcome.NOT_RUN]
-        texts = list(dict.fromkeys(text for stage in run for text in stage.not_checked))
+        failed = next((s.stage for s in run if s.outcome is Outcome.FAILED), None)
+        # A stage that was not run and comes after no failure has reasons of its own.
+        telling = run if failed is not None else self.result.stages
+        texts = list(dict.fromkeys(text for stage in telling for text in stage.not_checked))
         left_out = [stage.stage.value for stage in self.result.stages if stage.outcome is Outcome.NOT_RUN]
         if left_out:
-            failed = next((s.stage for s in run if s.outcome is Outcome.FAILED), None)
             because = f", because {failed} failed" if failed is not None else ""
             texts.append(f"{', '.join(left_out)}: not run{because}")
         return tuple(texts)

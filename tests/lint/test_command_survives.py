@@ -1,0 +1,184 @@
+"""Whatever a gin file holds and wherever it lies, the command says one clear thing and never shows a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from linting import RUN, T5X, Folder
+
+from t5x_harness.cli import main
+from t5x_harness.lint import files, lint, parsing
+from t5x_harness.lint.reader import read
+from t5x_harness.spec import Outcome, RunSpec
+
+
+def _command(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Exit status and everything printed by ``t5x-harness lint`` in a folder."""
+    out = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = main(["lint", *arguments])
+    return status, out.getvalue()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200) | st.integers(0, len(RUN)).map(lambda end: RUN.encode()[:end]))
+def test_any_bytes_are_read_or_complained_about(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name, "run.gin").write_bytes(content)
+        status, printed = _command(Path(name), "run.gin")
+    assert status in (0, 1, 2)
+    assert printed
+    assert "Traceback" not in printed
+
+
+_INCLUDES = st.lists(
+    st.sampled_from(
+        ["a.gin", "b.gin", "sub/c.gin", "./a.gin", "../x/a.gin", "sub/../b.gin", "loop/a.gin", "link.gin", "dir.gin",
+         "gone.gin", "sub", "", ".", "/", "gs://bucket/a.gin", "gs://", "/gcs/bucket/a.gin", "/gcs", "a\\0b", "é.gin",
+         "t5x/configs/runs/pretrain.gin", "os/path.gin", "json/a.gin", "a b.gin", "sub.c.gin", "x" * 300 + "/y.gin"]
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.fixed_dictionaries({name: _INCLUDES for name in ("run.gin", "a.gin", "b.gin", "sub/c.gin")}), st.booleans())
+def test_any_includes_are_followed_to_an_end(includes: dict[str, list[str]], is_package: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "x")
+        (folder / "sub").mkdir(parents=True)
+        (folder / "dir.gin").mkdir()
+        (folder / "loop").symlink_to(".")
+        (folder / "link.gin").symlink_to("link.gin")
+        if is_package:
+            (folder / "sub" / "__init__.py").touch()
+        for file, targets in includes.items():
+            (folder / file).write_text("".join(f"include '{target}'\n" for target in targets), encoding="utf-8")
+        program = read(RunSpec(("run.gin",), search_paths=("sub", "gone"), cwd=str(folder)), t5x_parent=T5X)
+        assert program.complete or program.problems
+        lint(RunSpec(("run.gin",), search_paths=("sub", "gone"), cwd=str(folder)), t5x_parent=T5X)
+
+
+def _write(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+def _link(name: str, target: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (_write("run.gin", b"\xff\xfe"), "cannot read run.gin: it is no UTF-8 text"),
+        (_write("run.gin", "\ufeffA = 1\n".encode()), "cannot parse"),
+        (_write("run.gin", b"A = 1\r\nB = 'x\r\n"), "run.gin:2"),
+        (_write("run.gin", b"A = '" + b"x" * 3_000_000), "cannot parse"),
+        (_write("run.gin", b"A = [" + b"1, " * 100_000 + b"x]\n"), "cannot parse"),
+        (_write("run.gin", b"A = 1\0\n"), "run.gin:1"),
+        (_write("run.gin", b"include 'run.gin'\n"), "never ends: run.gin -> run.gin"),
+        (lambda folder: (folder / "run.gin").mkdir(), "run.gin"),
+        (_link("run.gin", "run.gin"), "there is no gin file run.gin"),
+        (_link("run.gin", "gone.gin"), "there is no gin file run.gin"),
+    ],
+)
+def test_odd_files_get_one_clear_error(folder: Folder, prepare: Callable[[Path], None], said: str) -> None:
+    prepare(folder.path)
+    status, printed = _command(folder.path, "run.gin")
+    assert status != 0
+    assert said in printed
+    assert "Traceback" not in printed
+
+
+def test_a_file_that_may_not_be_read_is_said(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.write({"run.gin": "include 'secret.gin'\n", "secret.gin": "A = 1\n"})
+    whole = Path.read_text
+
+    def read_text(path: Path, *arguments: str, **named: str) -> str:
+        if path.name == "secret.gin":  # modes do not stop the superuser, whom tests may run as
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    status, printed = _command(folder.path, "run.gin", "--run_mode=train")
+    assert status == 1
+    assert "cannot read secret.gin: Permission denied" in printed
+
+
+@pytest.mark.parametrize(("depth", "complete"), [(450, True), (501, False)])
+def test_a_chain_of_includes_is_followed_as_far_as_gin_can(folder: Folder, depth: int, complete: bool) -> None:
+    folder.write({f"f{i}.gin": f"include 'f{i + 1}.gin'\n" for i in range(depth)} | {f"f{depth}.gin": "A = 1\n"})
+    program = folder.read("include 'f0.gin'\n")
+    assert program.complete is complete
+    if complete:
+        assert len(program.macros["A"].location.included_from) == depth + 1
+    else:
+        assert "more than Python's stack can hold" in program.problems[0].detail
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("gs://bucket/c.gin", "Gin opens gs:// only in a run that imports gin.tf, and T5X does not"),
+        ("/gcs/bucket/c.gin", "its bucket is not mounted here"),
+    ],
+)
+def test_an_include_that_is_out_of_reach_is_not_checked_and_no_error(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, target: str, said: str
+) -> None:
+    monkeypatch.setattr(files, "GCS_MOUNT", Path("/gcs"))
+    result = folder.lint(RUN + f"include '{target}'\nutils.CheckpointConfig.sve = None\n")
+    assert [f.code for f in result.findings] == ["GIN13"]
+    assert any(f"what {target}, which run.gin:10 includes holds" in t and said in t for t in result.not_checked)
+    assert any("cannot be read to the end" in text for text in result.not_checked)
+
+
+def test_a_mounted_bucket_is_read_and_missed_files_in_it_are_missing(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = folder.path / "mount"
+    monkeypatch.setattr(files, "GCS_MOUNT", mount)
+    folder.write({"mount/bucket/c.gin": "C = 1\n"})
+    program = folder.read(f"include 'gs://bucket/c.gin'\ninclude '{mount}/bucket/c.gin'\n")
+    assert program.problems == ()
+    assert [m.value for m in program.statements if getattr(m, "name", "") == "C"] == [1, 1]
+    assert [f.code for f in folder.findings("include 'gs://bucket/gone.gin'\n") if f.code == "GIN16"] == ["GIN16"]
+
+
+def test_what_may_lie_in_a_bucket_of_the_search_path_is_said(folder: Folder) -> None:
+    folder.write({"here/c.gin": "C = 1\n"})
+    found = folder.read("include 'c.gin'\n", search_paths=("gs://bucket", "here"))
+    assert found.macros["C"].value == 1
+    assert found.not_checked[0].startswith("whether there is gs://bucket/c.gin, to be read in place of here/c.gin")
+    missed = folder.read("include 'd.gin'\n", search_paths=("gs://bucket", "here"))
+    assert not missed.complete
+    assert missed.not_checked[0].startswith("what gs://bucket/d.gin, which run.gin:1 includes")
+
+
+def test_a_run_out_of_reach_proves_nothing(folder: Folder) -> None:
+    result = lint(RunSpec(("gs://bucket/run.gin",), cwd=str(folder.path)), t5x_parent=T5X)
+    assert (result.outcome, result.findings) == (Outcome.NOT_RUN, ())
+    assert result.not_checked[0].startswith("what gs://bucket/run.gin holds: its bucket is not mounted here")
+
+
+def test_a_link_to_another_folder_is_followed_before_its_parent(folder: Folder) -> None:
+    folder.write({"far/inner/a.gin": "", "far/b.gin": "B = 'far'\n", "b.gin": "B = 'near'\n"})
+    os.symlink(folder.path / "far" / "inner", folder.path / "link")
+    assert folder.read("include 'link/../b.gin'\n").macros["B"].value == "far"
+
+
+def test_a_text_is_parsed_once_for_all_runs_that_include_it(folder: Folder) -> None:
+    folder.write({f"run{i}.gin": f"{RUN}LAST = {i}\n" for i in range(20)})
+    parsing.parse.cache_clear()
+    for i in range(20):
+        read(RunSpec((f"run{i}.gin",), cwd=str(folder.path)), t5x_parent=T5X)
+    one = len(read(RunSpec(("run0.gin",), cwd=str(folder.path)), t5x_parent=T5X).files)
+    assert parsing.parse.cache_info().misses == 20 + one - 1
