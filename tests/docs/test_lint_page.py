@@ -1,0 +1,44 @@
+"""Every example of docs/lint.md is what the command prints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.cli import main
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def _lasting(text: str) -> str:
+    """Output without times, without the list of the rules that there happen to be, and however it is wrapped."""
+    text = re.sub(r"not checked: [^:]*: these", "not checked: [...]: these", re.sub(r"\d+\.\d s\b", "0.0 s", text))
+    return re.sub(r"\n    (?=\w)", " ", text)
+
+
+def test_what_the_page_shows_is_printed(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (repository / "docs" / "lint.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    for name, text in zip(("finetune.gin", "data.gin"), _blocks(page, "gin"), strict=True):
+        (tmp_path / name).write_text(text)
+    shown = [block.removeprefix("$ ").split("\n", 1) for block in _blocks(page, "console")]
+    assert len(shown) == 2
+    for command, output in shown:
+        program, *arguments = shlex.split(command)
+        assert program == "t5x-harness"
+        assert main([*arguments, "--t5x-runtime=embedded"]) == 1
+        assert _lasting(capsys.readouterr().out) == _lasting(output)
+
+
+def test_the_hooks_of_the_page_are_there(repository: Path) -> None:
+    (shown,) = _blocks((repository / "docs" / "lint.md").read_text(), "yaml")
+    named = re.findall(r"- id: (\S+)", shown)
+    assert named == re.findall(r"- id: (\S+)", (repository / ".pre-commit-hooks.yaml").read_text())
