@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from t5x_harness.lint.program import Binding
 from t5x_harness.lint.rule import Context, Example, Rule
@@ -35,6 +35,7 @@ class BeatenByScope(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each final binding that no use of its configurable takes."""
         program = context.program
+        order = {id(statement): index for index, statement in enumerate(program.statements)}
         for binding in program.final_bindings:
             scopes = {r.scope for r, _ in program.uses(binding.target)}
             if not scopes or not all(_within(scope, binding.scope) for scope in scopes):
@@ -43,17 +44,24 @@ class BeatenByScope(Rule):
             if any(w is None or w is binding for w in winners):
                 continue
             beaten_by = [w for w in winners if isinstance(w, Binding) and not same_value(w.value, binding.value)]
-            if beaten_by:
-                first = beaten_by[0]
-                names = ", ".join(dict.fromkeys(w.scope for w in beaten_by))
-                yield self.finding(
-                    f"{binding} = {format_value(binding.value)} has no effect: {first} = {format_value(first.value)} "
-                    f"({first.location}) is more specific",
-                    binding,
-                    f"bind it in the scope that is used ({names}): {first} = {format_value(binding.value)}",
-                )
+            if all(_refines(order, w, binding) for w in beaten_by):
+                continue
+            first = beaten_by[0]
+            names = ", ".join(dict.fromkeys(w.scope for w in beaten_by))
+            yield self.finding(
+                f"{binding} = {format_value(binding.value)} has no effect: {first} = {format_value(first.value)} "
+                f"({first.location}) is more specific",
+                binding,
+                f"bind it in the scope that is used ({names}): {first} = {format_value(binding.value)}",
+            )
 
 
 def _within(scope: str, outer: str) -> bool:
     """Whether a call in ``scope`` takes bindings of ``outer``, and of something more specific."""
     return scope != outer and (outer == "" or scope.startswith(f"{outer}/"))
+
+
+def _refines(order: Mapping[int, int], winner: Binding, beaten: Binding) -> bool:
+    """Whether the more specific binding is there to override the general one: below it, and in no file of its own."""
+    deeper = len(winner.location.included_from) > len(beaten.location.included_from)
+    return order[id(winner)] > order[id(beaten)] and not deeper

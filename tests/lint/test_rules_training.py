@@ -1,0 +1,209 @@
+"""Training that runs and is hardly as meant: output folders, seeds, schedules, the loss, comments."""
+
+from __future__ import annotations
+
+import pytest
+from linting import FINETUNE, PRETRAIN, RUN, TINY, Folder
+
+from t5x_harness.spec import Location, Severity
+
+FINE = RUN.replace(PRETRAIN, FINETUNE)
+SEED = "train/utils.DatasetConfig.seed = 42\n"
+SCHEDULE = "utils.create_learning_rate_scheduler"
+
+
+def codes(folder: Folder, gin: str) -> list[str]:
+    return [f.code for f in folder.findings(gin)]
+
+
+def test_checkpoints_are_not_saved_in_a_relative_path(folder: Folder) -> None:
+    finding = folder.only(RUN + "MODEL_DIR = './run'\n", "CKP11")
+    assert finding.message == "checkpoints cannot be saved in the relative path MODEL_DIR = './run'"
+    assert (finding.severity, finding.fix) == (Severity.ERROR, "write the whole path, from / or gs:// on")
+    for gin in ("MODEL_DIR = '/run'\n", "MODEL_DIR = 'gs://b/run'\n"):
+        assert codes(folder, RUN + gin) == []
+    assert codes(folder, RUN + "MODEL_DIR = './run'\nutils.CheckpointConfig.save = None\n") == []
+
+
+def test_a_relative_checkpoint_is_a_warning(folder: Folder) -> None:
+    finding = folder.only(FINE + "INITIAL_CHECKPOINT_PATH = 't5/checkpoint_50'\n", "CKP11")
+    assert finding.severity is Severity.WARNING
+    assert finding.message == "the checkpoint's path is relative: INITIAL_CHECKPOINT_PATH = 't5/checkpoint_50'"
+
+
+def test_mounted_buckets_and_their_two_names(folder: Folder) -> None:
+    checkpoint = "INITIAL_CHECKPOINT_PATH = '/gcs/b/t5/checkpoint_50'\n"
+    finding = folder.only(RUN + "MODEL_DIR = '/gcs/b/run'\n", "CKP12")
+    assert finding.fix == "write MODEL_DIR = 'gs://b/run'"
+    finding = folder.only(FINE + checkpoint + "MODEL_DIR = 'gs://b/run'\n", "GCS03")
+    assert finding.message == (
+        "INITIAL_CHECKPOINT_PATH = '/gcs/b/t5/checkpoint_50' and MODEL_DIR = 'gs://b/run' name the bucket b in two ways"
+    )
+    assert finding.fix == "write INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_50'"
+    assert codes(folder, FINE + checkpoint + "MODEL_DIR = 'gs://bb/run'\n") == []
+    assert codes(folder, FINE + checkpoint + "MODEL_DIR = '/gcs/b/run'\n") == ["CKP12"]
+
+
+def test_a_double_slash_is_another_folder_except_where_t5x_takes_it_out(folder: Folder) -> None:
+    finding = folder.only(RUN + "MODEL_DIR = 'gs://b//run///x/'\n", "GCS08")
+    assert finding.fix == "write MODEL_DIR = 'gs://b/run/x/'"
+    assert codes(folder, RUN + "MODEL_DIR = '/data//run'\n") == []
+    infer = (
+        f"include '{TINY}'\ninclude 't5x/configs/runs/infer.gin'\nMIXTURE_OR_TASK_NAME = 'x'\nDROPOUT_RATE = 0.0\n"
+        "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\nCHECKPOINT_PATH = 'gs://b/checkpoint_1'\n"
+    )
+    assert codes(folder, infer + "INFER_OUTPUT_DIR = 'gs://b//out'\n") == []
+
+
+def test_checkpoints_that_are_all_kept_are_counted(folder: Folder) -> None:
+    finding = folder.only(RUN + "TRAIN_STEPS = 100_000\n", "CKP14")
+    assert finding.message == ("100 checkpoints would be written, one every 1000 of 100000 steps, and all of them kept")
+    assert (finding.severity, finding.location) == (Severity.NOTE, Location("run.gin", 10))
+    assert finding.fix == "keep the last few (utils.SaveCheckpointConfig.keep = 5), or save less often"
+    assert codes(folder, RUN + "TRAIN_STEPS = 50_000\n") == []
+    # The steps of pretraining have been saved already.
+    fine = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_1000000'\nTRAIN_STEPS = 1_020_000\n"
+    assert codes(folder, fine) == []
+    assert "20 checkpoints" not in str(folder.findings(fine + "utils.SaveCheckpointConfig.period = 1000\n"))
+    assert "200 checkpoints" in folder.only(fine + "utils.SaveCheckpointConfig.period = 100\n", "CKP14").message
+
+
+def test_seeded_data_is_only_safe_with_its_position(folder: Folder) -> None:
+    gin = RUN + SEED + "RANDOM_SEED = 0\nTRAIN_STEPS = 3000\n"
+    finding = folder.only(gin, "CKP15")
+    assert (finding.severity, finding.location) == (Severity.WARNING, Location("run.gin", 10))
+    assert finding.fix == (
+        "bind utils.SaveCheckpointConfig.save_dataset = True, or train/utils.DatasetConfig.seed = None for a new order "
+        "at each start"
+    )
+    assert codes(folder, gin + "utils.SaveCheckpointConfig.save_dataset = True\n") == []
+    assert codes(folder, gin + "utils.CheckpointConfig.save = None\n") == []
+    assert codes(folder, gin + "TRAIN_STEPS = 1000\n") == []  # no checkpoint to go on from
+
+
+def test_half_a_seed_does_not_repeat_a_run(folder: Folder) -> None:
+    gin = RUN + "RANDOM_SEED = None\n" + SEED
+    finding = folder.only(gin, "POD07")
+    assert finding.message == (
+        "train/utils.DatasetConfig.seed = 42 seeds the data, and RANDOM_SEED = None leaves dropout and initialisation "
+        "to the clock"
+    )
+    assert (finding.fix, finding.location) == ("bind RANDOM_SEED = 0 too", Location("run.gin", 10))
+    assert codes(folder, RUN) == []
+
+
+def test_hardware_random_numbers_depend_on_the_mesh(folder: Folder) -> None:
+    assert codes(folder, RUN + "USE_HARDWARE_RNG = True\n") == []
+    finding = folder.only(RUN + "USE_HARDWARE_RNG = True\nRANDOM_SEED = 1\n", "POD07")
+    assert finding.message == (
+        "USE_HARDWARE_RNG = True: with RANDOM_SEED = 1 the run repeats itself only on the same slice and partitions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "severity"),
+    [
+        ("factors = 'constant * linear_warmup'", Severity.WARNING),
+        ("factors = 'constant * linear_warmup * rsqrt_decay'", Severity.NOTE),
+        ("factors = 'linear_decay'", Severity.WARNING),
+        ("factors = 'linear_decay'\n  decay_factor = 1e-7", None),
+        ("factors = 'constant'", None),
+        ("factors = 'constant * rsqrt_decay'", None),
+        ("factors = 'constant * linear_warmup'\n  step_offset = 1_000_000", None),
+        ("factors = 'linear_decay'\n  step_offset = 1_000_000", None),
+        ("factors = 'constant * linear_warmup'\n  warmup_steps = 1_005_000", None),
+    ],
+)
+def test_a_schedule_has_to_know_where_fine_tuning_begins(folder: Folder, lines: str, severity: Severity | None) -> None:
+    gin = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_1000000'\nTRAIN_STEPS = 1_020_000\n"
+    found = [f for f in folder.findings(f"{gin}{SCHEDULE}:\n  {lines}\n") if f.code == "GIN24"]
+    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert all(f.fix == f"bind {SCHEDULE}.step_offset = 1_000_000" for f in found)
+
+
+def test_a_schedule_of_a_run_from_scratch_is_left_alone(folder: Folder) -> None:
+    assert codes(folder, RUN + f"{SCHEDULE}.factors = 'constant * linear_warmup'\n") == []
+
+
+def test_the_loss_of_public_checkpoints(folder: Folder) -> None:
+    base = FINE.replace("tiny", "base") + "TRAIN_STEPS = 1_020_000\n"
+    path = "INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/{}/checkpoint_1000000'\n"
+    finding = folder.only(base + path.format("t5_1_1_base"), "GIN25")
+    assert finding.message == "LOSS_NORMALIZING_FACTOR is None, and T5 was pretrained with 233472 (2048 * 114)"
+    assert (finding.fix, finding.location) == ("bind LOSS_NORMALIZING_FACTOR = 233472", Location("run.gin", 11))
+    finding = folder.only(base + path.format("byt5_base") + "LOSS_NORMALIZING_FACTOR = 233472\n", "GIN25")
+    assert finding.message == "LOSS_NORMALIZING_FACTOR is 233472, and ByT5 was pretrained with 193536 (1024 * 189)"
+    assert finding.location == Location("run.gin", 12)
+    for name in ("t5_1_1_lm100k_base", "umt5_base", "my_t5_base"):
+        assert codes(folder, base + path.format(name)) == []
+    assert codes(folder, base + path.format("mt5_base") + "LOSS_NORMALIZING_FACTOR = 234496\n") == []
+    assert codes(folder, base + path.format("mt5_base") + "LOSS_NORMALIZING_FACTOR = 1000\n") == []
+    assert "GIN25" not in codes(folder, base + path.format("mt5_base").replace("1000000", "500000"))
+
+
+@pytest.mark.parametrize(
+    ("line", "claimed"),
+    [
+        ("TRAIN_STEPS = 2_680_000  # 2_650_000 + 50000", 2_700_000),
+        ("TRAIN_STEPS = 1_006_001  # 1000000 pre-trained steps + 6000 fine-tuning steps.", 1_006_000),
+        ("TRAIN_STEPS = 12_001  # 10000 of pretraining and 2000 of fine-tuning", 12_000),
+        ("LOSS_NORMALIZING_FACTOR = 234497  # 1024 * 229", 234_496),
+        ("TRAIN_STEPS = 2_700_000  # 2_650_000 + 50000", None),
+        ("TRAIN_STEPS = 10_000  # 10 epochs and 3 hours", None),
+        ("TRAIN_STEPS = 10_000  # see run 3 + 4 of last week", None),
+        ("BATCH_SIZE = 16  # 8 + 8", None),
+        ("BATCH_SIZE = 16  # 2-3 per core", None),
+    ],
+)
+def test_arithmetic_in_comments_is_checked(folder: Folder, line: str, claimed: int | None) -> None:
+    found = [f for f in folder.findings(RUN + line + "\n") if f.code == "GIN23"]
+    name = line.partition(" ")[0]
+    assert [f.fix for f in found] == ([f"write {name} = {claimed:_}, or correct the comment"] if claimed else [])
+
+
+def test_a_comment_that_belongs_to_none_is_found_beside_a_number(folder: Folder) -> None:
+    finding = folder.only(RUN + "utils.SaveCheckpointConfig:\n  keep = 5  # keep all checkpoints\n", "GIN23")
+    assert (
+        finding.message == "utils.SaveCheckpointConfig.keep = 5, and the comment beside it says 'keep all checkpoints'"
+    )
+    assert finding.location == Location("run.gin", 11)
+    for line in ("keep = None  # keep all checkpoints", "keep = 5  # keep all checkpoints would fill the bucket"):
+        assert "GIN23" not in codes(folder, RUN + f"utils.SaveCheckpointConfig.{line}\n")
+
+
+def test_sizes_that_fill_no_tile_are_noted(folder: Folder) -> None:
+    head = RUN.replace("from t5x import utils\n", "from t5x import utils\nfrom t5x.examples.t5 import network\n")
+    finding = folder.only(head + "network.T5Config.vocab_size = 32100\n", "MSH14")
+    assert finding.message == (
+        "network.T5Config.vocab_size = 32100 is no multiple of 8, and the TPU pads it to 32104 or more"
+    )
+    assert (finding.severity, finding.fix) == (Severity.NOTE, "the next multiple of 128 is 32128")
+    assert codes(folder, head + "network.T5Config.emb_dim = 40\n") == []
+
+
+def test_a_period_counts_only_where_it_is_used(folder: Folder) -> None:
+    gin = RUN + "train_script.train.eval_period = 300\n"
+    assert codes(folder, gin) == ["MSH12"]
+    assert "MSH12" not in codes(folder, gin + "train_script.train.train_eval_dataset_cfg = None\n")
+
+
+def test_no_step_to_train_is_a_way_to_evaluate(folder: Folder) -> None:
+    gin = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_50'\nTRAIN_STEPS = 50\n"
+    assert codes(folder, gin) == ["CKP02"]
+    assert codes(folder, gin + "train_script.train.run_eval_before_training = True\n") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "severity"),
+    [
+        ("train_script.train.eval_period = 1e3", Severity.ERROR),  # what min() of equal periods gives
+        ("train_script.train.eval_period = 2e3", Severity.WARNING),
+        ("utils.SaveCheckpointConfig.period = 1e3", Severity.WARNING),
+        ("utils.SaveCheckpointConfig.period = 5e2", Severity.ERROR),
+        ("train_script.train.stats_period = 1e2", Severity.ERROR),
+        ("train_script.train.stats_period = 1e3", Severity.WARNING),
+        ("TRAIN_STEPS = 1e3", Severity.ERROR),
+    ],
+)
+def test_a_float_is_an_error_where_it_comes_to_be_counted(folder: Folder, lines: str, severity: Severity) -> None:
+    assert folder.only(RUN + lines + "\n", "GIN09").severity is severity
