@@ -1,18 +1,16 @@
-"""What the source of a module says about a name, where it can be said for certain without importing the module."""
+"""Finds the sources of modules and asks them, through the names that they take from each other."""
 
 from __future__ import annotations
 
 import ast
-import dataclasses
-import functools
-import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.python_source import Parameters, Source
 
-__all__ = ["Parameters", "Source", "SourceFinder", "definer_of_constants"]
+__all__ = ["SourceFinder", "definer_of_constants"]
 
 # Too large to be read for one name, and none of them knows Gin.
 _LIBRARIES = frozenset(
@@ -22,170 +20,8 @@ _LIBRARIES = frozenset(
     "tqdm transformers typing_extensions".split()
 )
 
-# Names may come into a module, or leave it, in ways that no reading shows.
-_OPEN = re.compile(
-    r"\b(?:globals|vars|locals|setattr|delattr|exec|eval|__getattr__|__dict__|__import__|import_module)\b|import\s*\*"
-)
-_CONSTANTS = re.compile(r"\bconstants_from_enum\b|\bconstant\b")
-
-# Gin looks through what its own decorators make; others may change a signature.
-_GIN_DECORATORS = frozenset({"gin.configurable", "gin.register"})
-_DATACLASSES = frozenset({"dataclasses.dataclass", "flax.struct.dataclass"})
-_FLAX_MODULE = "flax.linen.Module"
-_FLAX_FIELDS = ("parent", "name")
-
 _MOST_HOPS = 5  # from a name to the module that defines it
 _MOST_MODULES = 300  # that are searched for constants
-
-
-@dataclasses.dataclass(frozen=True)
-class Parameters:
-    """What Gin can bind of a function or class: the names in order, and whether any other name goes too."""
-
-    names: tuple[str, ...]
-    takes_any: bool = False
-
-
-class Source:
-    """One module's source.
-
-    Args:
-      name: the module's full name.
-      text: its source.
-      tree: the same, parsed.
-      is_package: whether it is an ``__init__.py``.
-    """
-
-    def __init__(self, name: str, text: str, tree: ast.Module, *, is_package: bool) -> None:
-        self.name = name
-        self._text = text
-        self._tree = tree
-        self._package = name if is_package else name.rpartition(".")[0]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it may define names that cannot be read from it."""
-        return _OPEN.search(self._text) is not None
-
-    def mentions(self, word: str) -> bool:
-        """Whether a word stands anywhere in it."""
-        return re.search(rf"\b{re.escape(word)}\b", self._text) is not None
-
-    @property
-    def may_define_constants(self) -> bool:
-        """Whether it may call ``gin.constant`` or its like."""
-        return _CONSTANTS.search(self._text) is not None and self.mentions("gin")
-
-    @functools.cached_property
-    def imports(self) -> dict[str, str]:
-        """Full names by the symbols that top-level imports bind."""
-        bound: dict[str, str] = {}
-        for node in self._tree.body:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    bound[alias.asname or alias.name.split(".")[0]] = (
-                        alias.name if alias.asname else alias.name.split(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    bound[alias.asname or alias.name] = f"{self._base(node)}.{alias.name}"
-        return bound
-
-    @functools.cached_property
-    def imported_modules(self) -> tuple[str, ...]:
-        """The modules that any import in it may load, those inside functions too."""
-        found: dict[str, None] = {}
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.Import):
-                found.update(dict.fromkeys(alias.name for alias in node.names))
-            elif isinstance(node, ast.ImportFrom):
-                base = self._base(node)
-                found[base] = None
-                found.update(dict.fromkeys(f"{base}.{alias.name}" for alias in node.names))
-        return tuple(found)
-
-    def _base(self, node: ast.ImportFrom) -> str:
-        if not node.level:
-            return node.module or ""
-        parts = self._package.split(".")
-        above = parts[: len(parts) - node.level + 1]
-        return ".".join([*above, *([node.module] if node.module else [])])
-
-    @functools.cached_property
-    def _definitions(self) -> dict[str, ast.FunctionDef | ast.ClassDef]:
-        """The functions and classes that are defined once, at top level, and never assigned anew."""
-        found = {n.name: n for n in self._tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-        counts: dict[str, int] = {}
-        for name in _bound_names(self._tree):
-            counts[name] = counts.get(name, 0) + 1
-        return {name: node for name, node in found.items() if counts[name] == 1}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The functions and classes of the module."""
-        return tuple(n.name for n in self._tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
-
-    def methods(self, symbol: str) -> tuple[str, ...]:
-        """The methods that a class states itself."""
-        node = self._definitions.get(symbol)
-        body = node.body if isinstance(node, ast.ClassDef) else ()
-        return tuple(n.name for n in body if isinstance(n, ast.FunctionDef))
-
-    def parameters(self, symbol: str) -> Parameters | None:
-        """What Gin can bind of a function or class; None where that is not certain."""
-        node = self._definitions.get(symbol)
-        if node is None or self.is_open:
-            return None
-        decorators = [self._full_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
-        decorators = [d for d in decorators if d not in _GIN_DECORATORS]
-        if isinstance(node, ast.FunctionDef):
-            return None if decorators else _parameters(node.args, skip=0)
-        return self._of_class(node, decorators)
-
-    def _of_class(self, node: ast.ClassDef, decorators: list[str | None]) -> Parameters | None:
-        bases = [self._full_name(base) for base in node.bases]
-        if node.keywords or not _has_plain_body(node) or _method(node, "__new__"):
-            return None
-        is_flax = bases == [_FLAX_MODULE]
-        if not (is_flax or all(base in ("object", "abc.ABC") for base in bases)):
-            return None
-        if (init := _method(node, "__init__")) is not None:
-            return None if decorators or init.decorator_list else _parameters(init.args, skip=1)
-        if is_flax and not decorators:
-            fields = self._fields(node)
-            return None if fields is None else Parameters((*fields.names, *_FLAX_FIELDS))
-        if len(decorators) == 1 and decorators[0] in _DATACLASSES and not bases and not _changes_init(node):
-            return self._fields(node)
-        return None
-
-    def _fields(self, node: ast.ClassDef) -> Parameters | None:
-        """The fields of a dataclass; None if one is made in a way that is not plain."""
-        names: dict[str, None] = {}
-        for part in node.body:
-            if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
-                continue
-            kind = ast.unparse(part.annotation)
-            if "ClassVar" in kind or "KW_ONLY" in kind:
-                continue
-            if isinstance(part.value, ast.Call) and any(k.arg in ("init", None) for k in part.value.keywords):
-                return None
-            names[part.target.id] = None
-        return Parameters(tuple(names))
-
-    def _full_name(self, node: ast.expr) -> str | None:
-        """``dataclasses.dataclass`` for what an expression names, through the module's imports."""
-        if isinstance(node, ast.Name):
-            if node.id in self.imports:
-                return _PUBLIC.get(self.imports[node.id], self.imports[node.id])
-            return node.id if node.id not in self._definitions else None
-        if isinstance(node, ast.Attribute):
-            owner = self._full_name(node.value)
-            return f"{owner}.{node.attr}" if owner else None
-        return None
-
-
-# The same module under the name that the rest of this file uses.
-_PUBLIC = {"gin.config": "gin", "flax.linen.module.Module": _FLAX_MODULE}
 
 
 class SourceFinder:
@@ -252,65 +88,6 @@ def _parsed(module: str, file: Path) -> Source | None:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return Source(module, text, tree, is_package=file.name == "__init__.py")
-
-
-def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
-    positional = [*arguments.posonlyargs, *arguments.args][skip:]
-    names = tuple(argument.arg for argument in (*positional, *arguments.kwonlyargs))
-    return Parameters(names, takes_any=arguments.kwarg is not None)
-
-
-def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    return next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
-
-
-def _has_plain_body(node: ast.ClassDef) -> bool:
-    """Whether a class body is a list of definitions, each made once and none of its constructor by assignment."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Assign, ast.Expr, ast.Pass)
-    assigned = [t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
-    methods = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
-    return (
-        all(isinstance(n, kinds) for n in node.body)
-        and methods.count("__init__") <= 1
-        and not {"__init__", "__new__", "__signature__"} & set(assigned)
-    )
-
-
-def _changes_init(node: ast.ClassDef) -> bool:
-    """Whether a dataclass decorator is given something that bears on the constructor."""
-    return any(
-        keyword.arg not in ("frozen", "eq", "order", "repr", "slots", "kw_only", "unsafe_hash")
-        for decorator in node.decorator_list
-        if isinstance(decorator, ast.Call)
-        for keyword in decorator.keywords
-    )
-
-
-def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """The names that a module binds at top level, once for each time, with those that functions bind from inside."""
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-            yield from _changed_from_inside(node)
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            yield from (n.id for n in ast.walk(node.value) if isinstance(n, ast.Name))
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
-        waiting.extend(ast.iter_child_nodes(node))
-
-
-def _changed_from_inside(node: ast.AST) -> Iterator[str]:
-    """Names that a function declares global, and those whose attributes it sets."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Global):
-            yield from part.names
-        elif isinstance(part, ast.Attribute) and isinstance(part.ctx, (ast.Store, ast.Del)):
-            yield from (n.id for n in ast.walk(part.value) if isinstance(n, ast.Name))
 
 
 def _is_library(name: str) -> bool:
