@@ -224,3 +224,17 @@ def test_the_hooks_take_all_changed_files_at_once(folder: Path, repository: Path
     changed = subprocess.run(["git", "diff", "--name-only"], cwd=folder, capture_output=True, text=True, check=True)
     assert changed.stdout.split() == ["part.gin", "run.gin"]
     assert _run_hook(repository, "t5x-gin-lint", *files).returncode == 0
+
+
+def test_where_t5x_cannot_run_packages_are_left_open(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run.gin").write_text(GOOD + "import my_tasks\nimport t5x.utlis\n")
+    assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
+    assert [f["code"] for f in json.loads(capsys.readouterr().out)["findings"]] == ["GIN15", "GIN15"]
+    monkeypatch.setattr("t5x_harness.lint.elsewhere._STACK", "no_such_stack")
+    assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [f["message"] for f in document["findings"]] == ["there is no module t5x.utlis"]
+    doubt = "whether my_tasks can be imported where T5X runs: not in this Python, which has no no_such_stack"
+    assert doubt in [n["text"] for n in document["not_checked"]]
