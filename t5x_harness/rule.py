@@ -38,6 +38,7 @@ class Example:
       mode: the run mode that was asked for.
       files: further files by name: included configs, modules with tasks, data.
       slice: the slice that it is planned for.
+      checkpoints: folders of checkpoints, and the config of the run that wrote each.
       at: how the line at fault begins, in a bad example; a binding of the command line counts as a line. Empty where no
         line is at fault.
     """
@@ -47,6 +48,7 @@ class Example:
     mode: Mode | None = None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     slice: str = "v3-8"
+    checkpoints: Mapping[str, str] = dataclasses.field(default_factory=dict)
     at: str = ""
 
 

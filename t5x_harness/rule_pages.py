@@ -100,7 +100,8 @@ def _files(example: Example) -> dict[str, str]:
         given += f"--run_mode={example.mode}\n"
     if example.slice != "v3-8":
         given += f"--slice={example.slice}\n"
-    return {"run.gin": example.gin, **example.files, **({_COMMAND_LINE: given} if given else {})}
+    written = {f"the config whose run wrote {folder}": gin for folder, gin in example.checkpoints.items()}
+    return {"run.gin": example.gin, **example.files, **written, **({_COMMAND_LINE: given} if given else {})}
 
 
 def _bad(example: Example) -> Iterator[str]:

@@ -11,11 +11,11 @@ import seqio
 
 from t5x_harness.execute import sizes
 from t5x_harness.execute.checkpoint_standin import write_standin
-from t5x_harness.execute.sandbox import UNSET_CHECKPOINT
 from t5x_harness.execute.shrink import Shrinker, as_gin
-from t5x_harness.plan.checkpoint_source import StartPoint, stored_shapes
+from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
+from t5x_harness.plan.stored_tree import read_tree
 from t5x_harness.resolve.datasets import DataRole, roles_of, vocabulary_ids
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
@@ -108,7 +108,8 @@ def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, repor
     """
     config = full.config
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"])
-    first = _first_step(config, plan.start)
+    start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
+    first = _first_step(config, start)
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model))
     if not spec.full_size:
         shrinker.shrink()
@@ -122,8 +123,8 @@ def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, repor
     training = config.mode is Mode.TRAIN
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
-    if plan.start.path:
-        _start_from(plan.start, first, config, shapes, partitioner, workspace, report)
+    if start.path:
+        _start_from(start, first, config, shapes, partitioner, workspace, report)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
         report.changes.append(Change("examples of each task that eval and infer read", "all", str(examples), "shrink"))
@@ -156,11 +157,9 @@ def _start_from(
 ) -> None:
     """Binds a stand-in for a checkpoint that cannot be read here or that the shrunken model does not fit."""
     assert start.path
-    if start.reachable:
-        stored = stored_shapes(_latest(start)) or {}
-        if all(stored.get(leaf.path) == leaf.shape for leaf in shapes.parameters) or start.transforms:
-            report.fact("starts from", start.path)
-            return
+    if start.reachable and (start.transforms or _is_of_this_size(start, shapes)):
+        report.fact("starts from", start.path)
+        return
     legacy = config.value(BindingKey("", config.entry, "use_orbax")) is False
     written = write_standin(workspace / "standin", step, shapes, partitioner, use_orbax=not legacy)
     path = str(written if start.mode == "specific" else written.parent)
@@ -182,7 +181,8 @@ def _start_from(
     report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
 
 
-def _latest(start: StartPoint) -> str:
-    if start.mode == "specific" or start.step is None:
-        return str(start.path)
-    return str(Path(str(start.path)) / f"checkpoint_{start.step}")
+def _is_of_this_size(start: StartPoint, shapes: StateShapes) -> bool:
+    """Whether the checkpoint is one of the shrunken model itself, so that it can be restored as it is."""
+    tree = read_tree(start.checkpoint) if start.checkpoint else None
+    stored = tree.shapes if tree else {}
+    return all(stored.get(leaf.path) == leaf.shape for leaf in shapes.parameters)

@@ -6,14 +6,11 @@ import os
 from pathlib import Path
 
 from t5x_harness.execute.shrink import as_gin
-from t5x_harness.plan.checkpoint_source import checkpoint_steps
+from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, checkpoint_steps
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
 
-__all__ = ["UNSET_CHECKPOINT", "earlier_checkpoint", "output_binding", "sandbox"]
-
-UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
-"""The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
+__all__ = ["earlier_checkpoint", "output_binding", "sandbox"]
 
 
 def output_binding(config: GinConfig) -> BindingKey:

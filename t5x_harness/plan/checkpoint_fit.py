@@ -1,40 +1,131 @@
-"""How a checkpoint's tree compares with the model's, by the checkpoint's metadata alone."""
+"""How a checkpoint's tree compares with the model's, by the checkpoint's metadata alone.
+
+T5X takes what the model has, leaves the rest of the checkpoint alone, and fails where the checkpoint lacks something.
+Names are compared after the config's ``assignment_map``, which T5X's own function applies.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
 
-from t5x_harness.plan.checkpoint_source import StartPoint, stored_shapes
+from t5x_harness.plan.checkpoint_source import StartPoint
 from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
 
 __all__ = ["CheckpointFit", "compare"]
 
 _Shape = tuple[int, ...]
 
+_TARGET = "target/"
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFit:
-    """Where a checkpoint and the model's parameters differ.
+    """Where a checkpoint and the train state differ.
 
     Attributes:
-      different: arrays of both with their shapes in the checkpoint and in the model.
-      missing: the model's arrays that the checkpoint lacks.
+      tree: what the checkpoint holds.
+      different: arrays of both with their shapes in the checkpoint and in the model, parameters first.
+      missing: the train state's arrays that the checkpoint lacks, parameters first.
+      from_scratch: those of them that the config fills with new values (``fallback_to_scratch``).
+      left_out: the checkpoint's parameters that the model does not have.
       same: how many arrays agree.
+      bad_map: why the assignment_map cannot be applied, in T5X's words.
+      unjudged: why nothing can be said; everything else is empty then.
     """
 
-    different: tuple[tuple[str, _Shape, _Shape], ...]
-    missing: tuple[str, ...]
-    same: int
+    tree: StoredTree | None = None
+    different: tuple[tuple[str, _Shape, _Shape], ...] = ()
+    missing: tuple[str, ...] = ()
+    from_scratch: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    same: int = 0
+    bad_map: str | None = None
+    unjudged: str | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether T5X can restore the checkpoint."""
+        return not (self.different or self.missing or self.bad_map or self.unjudged)
 
 
 def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | None:
-    """Compares the checkpoint to start from with the model; None where either cannot be read here."""
-    if not start.path or start.problem or not start.reachable or shapes is None:
+    """Compares the checkpoint to start from with the train state; None where either is not there to be read."""
+    if start.checkpoint is None or not start.reachable or shapes is None:
         return None
-    stored = stored_shapes(start.path)
-    if stored is None:
+    if reason := _foreign(start.restore):
+        return CheckpointFit(unjudged=reason)
+    try:
+        tree = read_tree(start.checkpoint)
+    except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each have their own
+        return CheckpointFit(unjudged=f"its metadata cannot be read: {str(error).splitlines()[0]}")
+    if tree is None:
+        return CheckpointFit(unjudged="its layout is not known")
+    return _compare(start.restore, tree, shapes)
+
+
+def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:
+    ours = {leaf.path: leaf.shape for leaf in shapes.leaves}
+    if tree.layout is Layout.TENSORFLOW:
+        ours = {name: shape for name, shape in ours.items() if name.startswith(_TARGET)}
+    stored: Mapping[str, StoredArray] = tree.arrays
+    try:
+        for transform in getattr(restore, "state_transformation_fns", ()):
+            stored = _flat(transform(_nested(stored), _nested(ours)))
+    except ValueError as error:
+        return CheckpointFit(tree, bad_map=str(error).split("Must be one of:")[0].strip())
+    ordered = sorted(ours, key=lambda name: not name.startswith(_TARGET))
+    missing = tuple(name for name in ordered if name not in stored)
+    different = tuple((n, stored[n].shape, ours[n]) for n in ordered if n in stored and stored[n].shape != ours[n])
+    filled = getattr(restore, "fallback_to_scratch", False)
+    return CheckpointFit(
+        tree=tree,
+        different=different,
+        missing=() if filled else missing,
+        from_scratch=missing if filled else (),
+        left_out=tuple(name for name in stored if name.startswith(_TARGET) and name not in ours),
+        same=len(ours) - len(different) - len(missing),
+    )
+
+
+def _foreign(restore: Any) -> str | None:
+    """What of the config's own code decides about the restore, so that nothing can be said of it."""
+    if restore is None:
         return None
-    ours = {leaf.path: leaf.shape for leaf in shapes.parameters}
-    different = tuple((p, stored[p], shape) for p, shape in ours.items() if p in stored and stored[p] != shape)
-    missing = tuple(path for path in ours if path not in stored)
-    return CheckpointFit(different, missing, len(ours) - len(different) - len(missing))
+    if not _is_runtimes(restore.checkpoint_manager_cls):
+        return f"it is restored by {_name(restore.checkpoint_manager_cls)}"
+    for transform in restore.state_transformation_fns:
+        if not _is_assignment_map(transform):
+            return f"its tree is changed by {_name(transform)}"
+    return None
+
+
+def _is_assignment_map(transform: Any) -> bool:
+    function = transform.func if isinstance(transform, functools.partial) else transform
+    return getattr(function, "__name__", "") == "apply_assignment_map" and _is_runtimes(function)
+
+
+def _is_runtimes(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).split(".")[0] == "t5x"
+
+
+def _name(thing: Any) -> str:
+    thing = thing.func if isinstance(thing, functools.partial) else thing
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    from flax import traverse_util
+
+    tree: dict[str, Any] = traverse_util.unflatten_dict(flat, sep="/")
+    return tree
+
+
+def _flat(tree: Mapping[str, Any]) -> dict[str, StoredArray]:
+    from flax import traverse_util
+
+    flat: dict[str, StoredArray] = traverse_util.flatten_dict(tree, sep="/")
+    return flat

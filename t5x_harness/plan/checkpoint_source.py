@@ -1,19 +1,40 @@
-"""The checkpoint that a run starts from: which binding names it, at what step it is, whether it can be read here."""
+"""The checkpoint that a run starts from, chosen the way T5X chooses it, and why it is that one.
+
+A training run goes on from the latest checkpoint in its own MODEL_DIR if there is one; only then does it look at its
+RestoreCheckpointConfig, and without a path there it starts from scratch.  Evaluation and inference know only the
+latter.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
+
+from etils import epath
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
 
-__all__ = ["Problem", "StartPoint", "checkpoint_steps", "find_start", "stored_shapes"]
+__all__ = [
+    "UNSET_CHECKPOINT",
+    "Problem",
+    "StartPoint",
+    "checkpoint_steps",
+    "find_initial",
+    "find_start",
+    "is_remote",
+    "model_dir_of",
+]
+
+UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
+"""The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
 
 _STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 _REMOTE = re.compile(r"^[a-z][a-z0-9+.-]*://|^/(?:gcs|cns|bigstore)/")
+_PREFIX = "checkpoint_"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,15 +49,19 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class StartPoint:
-    """The checkpoint that a config names.
+    """Where a run starts.
 
     Attributes:
       key: the binding that holds the path.
-      path: the checkpoint; None where the run starts from scratch.
-      mode: T5X's restore mode.
+      path: what the config names: a checkpoint, or the folder of several; None where the run starts from scratch.
+      mode: T5X's restore mode: ``specific``, ``latest`` or ``all``.
       step: the step that the path names, or the latest one in the folder; None if unknown.
+      checkpoint: the checkpoint that is read; None where none is, or it cannot be known here.
       reachable: whether it can be read here.
-      transforms: whether the config renames or drops parts of it while restoring.
+      why: why it is this one, in words.
+      others: how many more checkpoints are evaluated.
+      resumes: whether it is the run's own, in MODEL_DIR.
+      restore: T5X's RestoreCheckpointConfig; None where it is not what decides.
       problem: what is wrong with it.
     """
 
@@ -44,81 +69,246 @@ class StartPoint:
     path: str | None = None
     mode: str = "specific"
     step: int | None = None
+    checkpoint: str | None = None
     reachable: bool = False
-    transforms: bool = False
+    why: str = "the config names no checkpoint"
+    others: int = 0
+    resumes: bool = False
+    restore: Any = None
     problem: Problem | None = None
+
+    @property
+    def transforms(self) -> bool:
+        """Whether the config renames or drops parts of the checkpoint while restoring."""
+        restore = self.restore
+        return restore is not None and bool(restore.state_transformation_fns or restore.fallback_to_scratch)
 
 
 def find_start(config: GinConfig) -> StartPoint:
-    """What the config's RestoreCheckpointConfig comes to."""
-    if config.mode is Mode.TRAIN:
-        restore = getattr(config.build("checkpoint_cfg"), "restore", None)
-    else:
-        restore = config.build("restore_checkpoint_cfg")
-    if restore is None or not getattr(restore, "path", None):
-        return StartPoint()
-    key = config.find("path", "RestoreCheckpointConfig")
-    key = config.owner(key) if key else None
-    paths = [restore.path] if isinstance(restore.path, str) else list(restore.path)
-    path, mode = str(paths[0]), restore.mode
-    transforms = bool(restore.assignment_map or restore.state_transformation_fns or restore.fallback_to_scratch)
-    named = _STEP.search(path)
-    step = int(named.group(1)) if named else None
-    if _REMOTE.match(path):
-        return StartPoint(key, path, mode, step, reachable=False, transforms=transforms)
-    steps = checkpoint_steps(path)
-    if mode != "specific" and steps:
-        return StartPoint(key, path, mode, steps[-1], reachable=True, transforms=transforms)
-    problem = _problem(path, mode, steps)
-    exists = os.path.isdir(path) if mode == "specific" else bool(steps)
+    """Where the job starts: from MODEL_DIR's own checkpoint, from the one that the config names, or from scratch."""
+    key, folder = model_dir_of(config)
+    steps = checkpoint_steps(folder) if folder else []
+    if not folder or not steps:
+        return find_initial(config)
     return StartPoint(
-        key, path, mode, step, reachable=exists and problem is None, transforms=transforms, problem=problem
+        key=key,
+        path=folder,
+        mode="latest",
+        step=steps[-1],
+        checkpoint=os.path.join(folder, f"{_PREFIX}{steps[-1]}"),
+        reachable=True,
+        why=f"it is the latest in {key.short if key else 'MODEL_DIR'}, where T5X looks first",
+        resumes=True,
     )
 
 
-def _problem(path: str, mode: str, steps: list[int]) -> Problem | None:
-    """CKP04 and CKP05: a path on this machine that cannot be meant."""
-    if not os.path.exists(path):
-        folder = os.path.dirname(path.rstrip("/"))
-        near = checkpoint_steps(folder)
-        if near:
-            listed = ", ".join(f"checkpoint_{n}" for n in near[-5:])
-            return Problem("CKP04", Severity.ERROR, f"there is no {path}; beside it are {listed}", "correct the step")
-        return Problem(
-            "CKP04",
-            Severity.WARNING,
-            f"{path} does not exist on this machine, so a stand-in takes its place here",
-            "make sure that the path exists where the job runs",
-        )
-    if mode == "specific" and not _STEP.search(path) and steps:
-        return Problem(
-            "CKP05",
-            Severity.ERROR,
-            f"{path} is the folder of a run, and mode 'specific' needs one checkpoint",
-            f"use {os.path.join(path, f'checkpoint_{steps[-1]}')}",
-        )
-    return None
+def find_initial(config: GinConfig) -> StartPoint:
+    """What the config's RestoreCheckpointConfig comes to in a new MODEL_DIR."""
+    restore = _restore_config(config)
+    if restore is None or restore.path is None or restore.path in ([], ()):
+        return StartPoint()
+    key = config.find("path", "RestoreCheckpointConfig")
+    key = config.owner(key) if key else None
+    paths = [restore.path] if isinstance(restore.path, str) else [str(path) for path in restore.path]
+    # Inference hands its path to the restore as it is, whatever the mode.
+    mode = "specific" if config.mode is Mode.INFER else restore.mode
+    start = StartPoint(key=key, path=paths[0], mode=mode, restore=restore)
+    if mode == "specific":
+        return _specific(start, paths, uses_orbax(config))
+    return _latest(start, paths, config.mode)
+
+
+def uses_orbax(config: GinConfig) -> bool:
+    """Whether the run restores and saves with orbax, as T5X does unless it is told not to."""
+    return config.value(config.owner_of("use_orbax")) is not False
+
+
+def model_dir_of(config: GinConfig) -> tuple[BindingKey | None, str | None]:
+    """The folder that a training job writes into, as the config's text says, and the binding that holds it.
+
+    The parsed value is of no use: a run here has been given a folder of its own.
+    """
+    if config.mode is not Mode.TRAIN:
+        return None, None
+    program = config.program
+    bound = program.final.get(("", config.entry, "model_dir"))
+    if bound is None:
+        return None, None
+    holder = program.resolve(bound)
+    return BindingKey(*holder.key), holder.value if isinstance(holder.value, str) else None
 
 
 def checkpoint_steps(folder: str) -> list[int]:
-    """The steps of the checkpoints in a folder, ascending; empty if there is no such folder."""
+    """The steps of the checkpoints in a folder, ascending; empty if there is no such folder, or it is out of reach."""
+    if is_remote(folder):
+        return []
     try:
-        names = os.listdir(folder or ".")
+        names = [path.name for path in epath.Path(folder or ".").iterdir()]
     except OSError:
         return []
     return sorted(int(m.group(1)) for n in names if (m := re.fullmatch(r"checkpoint_(\d+)", n)))
 
 
-def stored_shapes(path: str) -> dict[str, tuple[int, ...]] | None:
-    """The shapes of a checkpoint's arrays by their names; None where it is not in orbax' layout."""
-    state = Path(path) / "state"
-    if not state.is_dir():
-        return None
-    import orbax.checkpoint as ocp
-    from flax import traverse_util
+def is_remote(path: str) -> bool:
+    """Whether a path lies in storage that is not asked from here; the one place that decides it."""
+    return _REMOTE.match(path) is not None
 
-    tree = ocp.PyTreeCheckpointer().metadata(state)
-    tree = getattr(tree, "item_metadata", tree)
-    tree = getattr(tree, "tree", tree)
-    flat = traverse_util.flatten_dict(tree, sep="/")
-    return {path: tuple(value.shape) for path, value in flat.items() if hasattr(value, "shape")}
+
+def _restore_config(config: GinConfig) -> Any:
+    if config.mode is Mode.TRAIN:
+        return getattr(config.build("checkpoint_cfg"), "restore", None)
+    return config.build("restore_checkpoint_cfg")
+
+
+def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoint:
+    """One checkpoint, named by its path."""
+    path = paths[0]
+    named = _STEP.search(path)
+    start = dataclasses.replace(
+        start,
+        step=int(named.group(1)) if named else None,
+        checkpoint=path,
+        why="the config names it",
+        others=len(paths) - 1,
+    )
+    if os.path.basename(path) == UNSET_CHECKPOINT:
+        return dataclasses.replace(start, checkpoint=None, why="the job is given it when it starts")
+    if is_remote(path):
+        return start
+    if not path:
+        text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
+        problem = Problem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
+        return dataclasses.replace(start, problem=problem)
+    is_tensorflow = epath.Path(f"{path}.index").exists()
+    wrong = None if is_tensorflow else _no_checkpoint(path, orbax) or _missing(path, orbax)
+    return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
+
+
+def _missing(path: str, orbax: bool) -> Problem | None:
+    """CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
+    folder = epath.Path(path)
+    if folder.exists():
+        if not orbax and (folder / "state" / "_METADATA").exists():
+            return Problem(
+                "CKP08",
+                Severity.ERROR,
+                f"{path} was written by orbax, and with use_orbax = False T5X reads only its older layout",
+                "drop use_orbax = False",
+            )
+        if (folder / "state").is_dir() or (folder / "checkpoint").exists() or folder.is_file():
+            return None
+        return Problem(
+            "CKP04",
+            Severity.ERROR,
+            f"{path} holds no checkpoint: there is neither a folder state (orbax) nor a file checkpoint (T5X's older "
+            "layout) in it",
+            "name a checkpoint that was written to its end",
+        )
+    near = checkpoint_steps(os.path.dirname(path.rstrip("/")))
+    if near:
+        listed = ", ".join(f"{_PREFIX}{n}" for n in near[-5:])
+        return Problem("CKP04", Severity.ERROR, f"there is no {path}; beside it are {listed}", "correct the step")
+    return Problem(
+        "CKP04",
+        Severity.WARNING,
+        f"{path} does not exist on this machine, so a stand-in takes its place here",
+        "make sure that the path exists where the job runs",
+    )
+
+
+def _no_checkpoint(path: str, orbax: bool) -> Problem | None:
+    """CKP05: a path whose last part is not that of a checkpoint; T5X takes the step from it before it looks there."""
+    name = os.path.basename(path.removesuffix("/"))
+    steps = checkpoint_steps(path)
+    if steps:
+        return Problem(
+            "CKP05",
+            Severity.ERROR,
+            f"{path} is the folder of a run, and mode 'specific' needs one checkpoint",
+            f"use {os.path.join(path, f'{_PREFIX}{steps[-1]}')}",
+        )
+    if not orbax or (_PREFIX[:-1] in name and name.replace(_PREFIX, "").isdecimal()):
+        return None
+    return Problem(
+        "CKP05",
+        Severity.ERROR,
+        f"{path} does not end in checkpoint_ and a step, from which T5X takes the step to restore",
+        "name one checkpoint, such as checkpoint_1000000",
+    )
+
+
+def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
+    """The latest checkpoint, or all of them, of the first folder that has any."""
+    if any(is_remote(path) for path in paths):
+        # Whatever lies there: no checkpoint has checkpoints in it.
+        problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
+        return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
+    for path in paths:
+        if not epath.Path(path).is_dir():
+            return dataclasses.replace(start, path=path, problem=_no_folder(path, start.mode))
+        try:
+            found = _tensorflow_checkpoints(path) or _own_checkpoints(path)
+        except UnicodeDecodeError:  # as in T5X: TensorFlow takes the msgpack file of T5X's older layout for its own
+            return dataclasses.replace(
+                start, path=path, problem=_one_checkpoint(path, start.mode, "stops with a UnicodeDecodeError")
+            )
+        if found:
+            named = _STEP.search(found[-1])
+            return dataclasses.replace(
+                start,
+                path=path,
+                step=int(named.group(1)) if named else None,
+                checkpoint=found[-1],
+                reachable=True,
+                why=f"it is the latest in {path}",
+                others=len(found) - 1 if start.mode == "all" else 0,
+            )
+    problem = _empty_folder(paths[0], start.mode, mode)
+    scratch = dataclasses.replace(start, path=None, why=f"there is no checkpoint in {paths[0]}", problem=problem)
+    return scratch if mode is Mode.TRAIN else dataclasses.replace(start, problem=problem)
+
+
+def _no_folder(path: str, mode: str) -> Problem:
+    exists = epath.Path(path).exists()
+    return Problem(
+        "CKP04",
+        Severity.ERROR if exists else Severity.WARNING,
+        f"{path} is a file, and mode '{mode}' needs the folder of a run"
+        if exists
+        else f"{path} does not exist on this machine, so a stand-in takes its place here; on one where it does not "
+        f"exist either, mode '{mode}' fails",
+        "name the folder that holds checkpoint_N" if exists else "make sure that the path exists where the job runs",
+    )
+
+
+def _empty_folder(path: str, restore_mode: str, mode: Mode) -> Problem:
+    does = "trains from scratch" if mode is Mode.TRAIN else "evaluates nothing"
+    if _STEP.search(path):
+        return _one_checkpoint(path, restore_mode, f"finds none, {does} and succeeds")
+    return Problem(
+        "CKP05",
+        Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR,
+        f"{path} holds no checkpoint_N: T5X {does} and succeeds",
+        "name a folder with checkpoints, or drop the RestoreCheckpointConfig",
+    )
+
+
+def _one_checkpoint(path: str, restore_mode: str, result: str) -> Problem:
+    return Problem(
+        "CKP05",
+        Severity.ERROR,
+        f"{path} is one checkpoint, and mode '{restore_mode}' looks for checkpoints in it: T5X {result}",
+        "set mode = 'specific', or name the folder above it",
+    )
+
+
+def _own_checkpoints(folder: str) -> list[str]:
+    return [os.path.join(folder, f"{_PREFIX}{step}") for step in checkpoint_steps(folder)]
+
+
+def _tensorflow_checkpoints(folder: str) -> list[str]:
+    """The checkpoints of a folder that TensorFlow wrote; empty for any other."""
+    import tensorflow as tf
+
+    state = tf.train.get_checkpoint_state(folder)
+    return list(state.all_model_checkpoint_paths) if state else []

@@ -40,6 +40,8 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text.replace(FOLDER, str(tmp_path)), encoding="utf-8")
+        for folder, gin in example.checkpoints.items():
+            _write_checkpoint(zygote, tmp_path, folder, gin)
         spec = RunSpec(
             ("run.gin",),
             tuple(binding.replace(FOLDER, str(tmp_path)) for binding in example.bindings),
@@ -56,3 +58,17 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
         return result
 
     return run
+
+
+def _write_checkpoint(zygote: Zygote, folder: Path, name: str, gin: str) -> None:
+    (folder / "writer.gin").write_text(gin, encoding="utf-8")
+    spec = RunSpec(("writer.gin",), runtime="embedded", python_path=(str(folder),), cwd=str(folder))
+    writer = zygote.start(
+        "written_checkpoints:open_writer",
+        {"spec": spec.to_json(), "workspace": str(folder / "writer")},
+        log=folder / "writer.log",
+        cwd=folder,
+        python_path=(str(Path(__file__).parent), str(folder)),
+    )
+    with writer:
+        assert writer.call("write", folder=str(folder / name), timeout=120) > 0

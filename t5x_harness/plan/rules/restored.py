@@ -1,22 +1,20 @@
-"""CKP04 to CKP07: checkpoints that are not there, are no checkpoint, or are another model's."""
+"""CKP04 to CKP08 and SEQ11: checkpoints that are not there, cannot be read so, or are another model's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.rule import Example, PlanRule
 from t5x_harness.resolve import examples
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.plan.checkpoint_fit import CheckpointFit
     from t5x_harness.plan.planned import Planned
 
-_BESIDE = {
-    **examples.FILES,
-    "model/checkpoint_500/commit_success.txt": "",
-    "model/checkpoint_1000/commit_success.txt": "",
-}
+_WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
 
 def _restore(path: str) -> tuple[str, ...]:
@@ -35,9 +33,12 @@ class MissingCheckpoint(PlanRule):
     title = "checkpoint that does not exist"
     why = "T5X asserts with the path as its whole message, half a minute into the job."
     bad = Example(
-        examples.trained(*_restore("model/checkpoint_1001")), files=_BESIDE, at="utils.RestoreCheckpointConfig.path"
+        examples.trained(*_restore("model/checkpoint_1001")),
+        files=examples.FILES,
+        checkpoints=_WRITTEN,
+        at="utils.RestoreCheckpointConfig.path",
     )
-    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=_BESIDE)
+    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so; a warning where the path may exist on the machine that runs the job."""
@@ -45,20 +46,48 @@ class MissingCheckpoint(PlanRule):
 
 
 class NoCheckpoint(PlanRule):
-    """The folder of a run where one checkpoint is meant."""
+    """A path that does not name a checkpoint in the way that the restore mode needs."""
 
     code = "CKP05"
-    title = "folder of a run where one checkpoint is meant"
-    why = "T5X says `Found improperly formatted checkpoint directory`, without saying what it looked for."
-    bad = Example(examples.trained(*_restore("model")), files=_BESIDE, at="utils.RestoreCheckpointConfig.path")
-    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=_BESIDE)
+    title = "folder of a run where one checkpoint is meant, or the other way round"
+    why = (
+        "In mode 'specific', T5X says `Found improperly formatted checkpoint directory`, without saying what it looked "
+        "for. In mode 'latest', it finds no checkpoint in a checkpoint: it trains from scratch, or evaluates nothing, "
+        "and succeeds."
+    )
+    bad = Example(
+        examples.trained(*_restore("model")),
+        files=examples.FILES,
+        checkpoints=_WRITTEN,
+        at="utils.RestoreCheckpointConfig.path",
+    )
+    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
         yield from _problem(self, plan)
 
 
-def _problem(rule: MissingCheckpoint | NoCheckpoint, plan: Planned) -> Iterator[Finding]:
+class OtherLayout(PlanRule):
+    """A checkpoint of orbax for T5X's older reader."""
+
+    code = "CKP08"
+    title = "checkpoint of orbax where T5X's older layout is read"
+    why = "T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that nobody gave."
+    bad = Example(
+        examples.trained("train_script.train.use_orbax = False", *_restore("model/checkpoint_1000")),
+        files=examples.FILES,
+        checkpoints=_WRITTEN,
+        at="utils.RestoreCheckpointConfig.path",
+    )
+    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        yield from _problem(self, plan)
+
+
+def _problem(rule: MissingCheckpoint | NoCheckpoint | OtherLayout, plan: Planned) -> Iterator[Finding]:
     problem = plan.start.problem
     if problem is not None and problem.code == rule.code:
         yield rule.finding(plan.config, problem.message, plan.start.key, problem.fix, severity=problem.severity)
@@ -70,20 +99,79 @@ class OtherShapes(PlanRule):
     code = "CKP06"
     title = "checkpoint of a model of another size"
     why = "Flax raises a shape error for one parameter after the checkpoint was read."
-    bad = Example(examples.trained(*_restore("model/checkpoint_1000")), files=_BESIDE)
-    good = Example(examples.trained(), files=examples.FILES)
+    bad = Example(
+        examples.trained(*_restore("model/checkpoint_1000")),
+        files=examples.FILES,
+        checkpoints={"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")},
+        at="utils.RestoreCheckpointConfig.path",
+    )
+    good = Example(
+        examples.trained("network.T5Config.emb_dim = 16", *_restore("model/checkpoint_1000")),
+        files=examples.FILES,
+        checkpoints=bad.checkpoints,
+    )
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for the first array whose shape differs."""
         fit = plan.fit
-        if fit is not None and fit.different:
-            path, stored, ours = fit.different[0]
-            yield self.finding(
-                plan.config,
-                f"{path} is {stored} in the checkpoint {plan.start.path} and {ours} in the model",
-                plan.start.key,
-                "use the checkpoint of this model's size, or the model of the checkpoint's",
-            )
+        if fit is None or not fit.different or checkpoint_hints.vocabulary_sizes(fit):
+            return
+        path, stored, ours = fit.different[0]
+        yield self.finding(
+            plan.config,
+            f"{path} is {stored} in the checkpoint {plan.start.checkpoint} and {ours} in the model"
+            f"{_more(len(fit.different) - 1, 'differ')}{_because(checkpoint_hints.of_shapes(fit))}",
+            plan.start.key,
+            _other_checkpoint(plan, "of this model's size, or the model of the checkpoint's"),
+            severity=_severity(fit),
+        )
+
+
+def _severity(fit: CheckpointFit) -> Severity:
+    """Orbax restores optimizer state of any shape; what the optimizer then does with it is not known."""
+    from t5x_harness.plan.stored_tree import Layout
+
+    parameters = any(name.startswith("target/") for name, _, _ in fit.different)
+    unchecked = fit.tree is not None and fit.tree.layout is Layout.ORBAX
+    return Severity.WARNING if unchecked and not parameters else Severity.ERROR
+
+
+class OtherVocabulary(PlanRule):
+    """A checkpoint of a model with another vocabulary."""
+
+    code = "SEQ11"
+    title = "checkpoint of a model with another vocabulary size"
+    why = (
+        "The embedding has a row for each token, often rounded up to a multiple of 128: 32000 pieces and 100 extra ids "
+        "make 32128 rows. T5X finds the difference after the checkpoint was read."
+    )
+    bad = Example(
+        examples.trained("network.T5Config.vocab_size = 512", *_restore("model/checkpoint_1000")),
+        files=examples.FILES,
+        checkpoints=_WRITTEN,
+        at="network.T5Config.vocab_size = 512",
+    )
+    good = Example(
+        examples.trained("network.T5Config.vocab_size = 384", *_restore("model/checkpoint_1000")),
+        files=examples.FILES,
+        checkpoints=_WRITTEN,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if the number of tokens is all that differs."""
+        fit = plan.fit
+        sizes = checkpoint_hints.vocabulary_sizes(fit) if fit is not None else None
+        if sizes is None:
+            return
+        bound = plan.config.find("vocab_size") or plan.config.find("num_embeddings")
+        key = plan.config.owner(bound) if bound else plan.start.key
+        yield self.finding(
+            plan.config,
+            f"the checkpoint {plan.start.checkpoint} has {sizes[0]} tokens, and the model {sizes[1]}",
+            key,
+            f"set {bound.short if bound else 'the vocabulary size'} to {sizes[0]}, or use a checkpoint of {sizes[1]} "
+            "tokens",
+        )
 
 
 class OtherTree(PlanRule):
@@ -91,18 +179,68 @@ class OtherTree(PlanRule):
 
     code = "CKP07"
     title = "checkpoint of a model of another structure"
-    why = "T5X stops with a pytree structure error after it read the checkpoint's tree."
-    bad = Example(examples.trained(*_restore("model/checkpoint_1000")), files=_BESIDE)
-    good = Example(examples.trained(), files=examples.FILES)
+    why = (
+        "Where the checkpoint lacks something, T5X stops with a pytree structure error after it read the tree. Where "
+        "it has more, as of a model with more layers, T5X leaves the rest out without a word."
+    )
+    bad = Example(
+        examples.trained("network.T5Config.num_decoder_layers = 3", *_restore("model/checkpoint_1000")),
+        files=examples.FILES,
+        checkpoints=_WRITTEN,
+        at="utils.RestoreCheckpointConfig.path",
+    )
+    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if the checkpoint lacks arrays of the model and nothing transforms it."""
+        """Yields a finding for what the checkpoint lacks, or else a warning for what it has too much."""
         fit = plan.fit
-        if fit is not None and fit.missing and not fit.different and not plan.start.transforms:
-            more = f" and {len(fit.missing) - 1} more" if fit.missing[1:] else ""
+        if fit is None:
+            return
+        if fit.bad_map:
+            key = plan.config.find("assignment_map", "RestoreCheckpointConfig")
             yield self.finding(
                 plan.config,
-                f"the checkpoint {plan.start.path} has no {fit.missing[0]}{more}",
-                plan.start.key,
-                "use a checkpoint of this architecture and number of layers",
+                f"the assignment_map does not fit the checkpoint {plan.start.checkpoint}: {fit.bad_map}",
+                plan.config.owner(key) if key else plan.start.key,
+                "correct the pattern, or the name in the checkpoint that it leads to",
             )
+        elif fit.missing:
+            yield self.finding(
+                plan.config,
+                f"the checkpoint {plan.start.checkpoint} has no {fit.missing[0]}"
+                f"{_more(len(fit.missing) - 1, 'are missing')}{_because(checkpoint_hints.of_missing(fit))}",
+                plan.start.key,
+                _fix_of_missing(plan, fit),
+            )
+        elif fit.left_out and not fit.different:
+            yield self.finding(
+                plan.config,
+                f"T5X leaves {len(fit.left_out)} parameters of the checkpoint {plan.start.checkpoint} out, which the "
+                f"model does not have: {', '.join(fit.left_out[:3])}{', ...' if fit.left_out[3:] else ''}",
+                plan.start.key,
+                _other_checkpoint(plan, "of this architecture and number of layers, or that model"),
+                severity=Severity.WARNING,
+            )
+
+
+def _fix_of_missing(plan: Planned, fit: CheckpointFit) -> str:
+    if any(name.startswith("target/") for name in fit.missing):
+        return _other_checkpoint(plan, "of this architecture and number of layers")
+    return (
+        "use the optimizer that it was written with, or drop its state: assignment_map = [(r'state/param_states.*', "
+        "None)] and fallback_to_scratch = True"
+    )
+
+
+def _other_checkpoint(plan: Planned, which: str) -> str:
+    if plan.start.resumes:
+        return f"use a new folder for this model: T5X goes on from {plan.start.path} whatever else the config names"
+    return f"use the checkpoint {which}"
+
+
+def _more(number: int, what: str) -> str:
+    return f", and {number} more {what}" if number > 0 else ""
+
+
+def _because(hint: str | None) -> str:
+    return f": {hint}" if hint else ""

@@ -1,0 +1,151 @@
+"""The checkpoints that a training run will write: at which steps, how large, and which of them stay."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_harness.plan.arrays import bytes_text
+from t5x_harness.plan.checkpoint_source import uses_orbax
+from t5x_harness.spec import Mode
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.plan.state_shapes import StateShapes
+    from t5x_harness.resolve.stage_report import StageReport
+
+__all__ = ["WrittenCheckpoints", "checkpoint_bytes", "describe_written", "steps_written", "written_checkpoints"]
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenCheckpoints:
+    """What a training run leaves in MODEL_DIR.
+
+    Attributes:
+      steps: of the checkpoints that it writes, ascending.
+      period: steps from one to the next.
+      keep: how many stay; None for all.
+      num_bytes: of each of them, before compression; None where the train state is not known.
+    """
+
+    steps: Sequence[int]
+    period: int
+    keep: int | None
+    num_bytes: int | None
+
+    @property
+    def kept(self) -> int:
+        """How many of them are there at the end."""
+        return min(len(self.steps), self.keep or len(self.steps))
+
+
+def describe_written(plan: Planned, report: StageReport) -> None:
+    """Adds what is known of the checkpoints to be written; nothing for a run that does not train."""
+    if plan.config.mode is not Mode.TRAIN:
+        return
+    save = _save_config(plan)
+    written = written_checkpoints(plan, save)
+    if written is None:
+        if save is None or not save.period:
+            report.fact("checkpoints written", "none: no SaveCheckpointConfig with a period is bound")
+        return
+    report.fact("checkpoints written", _steps_text(written))
+    if written.num_bytes is not None:
+        report.fact("bytes of checkpoints", _bytes_text(written))
+    if save.save_dataset:
+        report.fact("state of the dataset", "saved in every checkpoint, a file for each host that reads data")
+    _describe_ignored(plan, save, report)
+
+
+def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
+    """What a run writes; None where it writes nothing or its steps are not known.
+
+    Args:
+      plan: the planned run.
+      save: its SaveCheckpointConfig; None if it has none.
+    """
+    steps = plan.steps
+    if save is None or not save.period or steps is None or steps.first is None or steps.total is None:
+        return None
+    if steps.total < steps.first:
+        return None
+    there = plan.start.resumes and uses_orbax(plan.config)
+    at = steps_written(steps.first, steps.total, save.period, save.checkpoint_steps or (), first_is_there=there)
+    num_bytes = None if plan.shapes is None else checkpoint_bytes(plan.shapes, None if _own_type(plan) else save.dtype)
+    return WrittenCheckpoints(at, save.period, save.keep or None, num_bytes)
+
+
+def steps_written(
+    first: int, total: int, period: int, extra: Sequence[int] = (), *, first_is_there: bool = False
+) -> list[int]:
+    """The steps at which T5X writes a checkpoint: the first, every period from there, the last, and those asked for.
+
+    Args:
+      first: the step that training starts from.
+      total: the step that it ends at.
+      period: ``SaveCheckpointConfig.period``.
+      extra: ``SaveCheckpointConfig.checkpoint_steps``.
+      first_is_there: the checkpoint of the first step exists already; orbax does not write it again.
+    """
+    steps = {*range(first, total, period), total, *(step for step in extra if first < step < total)}
+    if first_is_there:
+        steps.discard(first)
+    return sorted(steps)
+
+
+def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
+    """Bytes of a checkpoint's arrays, before compression.
+
+    Args:
+      shapes: the train state, with the optimizer's part.
+      dtype: the type that parameters are saved in; None for their own.
+    """
+    return sum(
+        leaf.size * (_size(dtype) if dtype and leaf.path.startswith("target/") else leaf.dtype.itemsize)
+        for leaf in shapes.leaves
+    )
+
+
+def _save_config(plan: Planned) -> Any:
+    return getattr(plan.config.build("checkpoint_cfg"), "save", None)
+
+
+def _own_type(plan: Planned) -> bool:
+    """Whether parameters are saved in their own type: with orbax, T5X passes the save dtype on to no parameter."""
+    return uses_orbax(plan.config)
+
+
+def _size(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def _steps_text(written: WrittenCheckpoints) -> str:
+    steps = written.steps
+    if not steps:
+        return "none: that of the last step is there already"
+    if len(steps) <= 3:
+        text = f"{len(steps)}, at step {' and '.join(map(str, steps))}"
+    else:
+        text = f"{len(steps)}, from step {steps[0]} each {written.period} steps to {steps[-1]}"
+    deleted = len(steps) - written.kept
+    return f"{text}; {f'the last {written.keep} kept, {deleted} deleted' if deleted else 'all kept'}"
+
+
+def _bytes_text(written: WrittenCheckpoints) -> str:
+    assert written.num_bytes is not None
+    each = f"{bytes_text(written.num_bytes)} each"
+    return f"{each}, {bytes_text(written.num_bytes * written.kept)} kept, before compression"
+
+
+def _describe_ignored(plan: Planned, save: Any, report: StageReport) -> None:
+    """Settings that T5X takes and does nothing with."""
+    if not uses_orbax(plan.config):
+        return
+    parameters = {leaf.dtype.name for leaf in plan.shapes.parameters} if plan.shapes else set()
+    if save.dtype and parameters and parameters != {save.dtype}:
+        report.fact("save dtype", f"{save.dtype} is not heeded by orbax: saved as {' and '.join(sorted(parameters))}")
+    if save.keep_dataset_checkpoints and save.save_dataset:
+        report.fact("keep_dataset_checkpoints", "not heeded by orbax: the dataset's state goes with its checkpoint")

@@ -1,0 +1,156 @@
+"""CKP17 to CKP19: restore settings that T5X refuses, with every value computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, Mode
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.gin_config import BindingKey
+
+_RESTORE = (
+    "utils.RestoreCheckpointConfig.path = 'gs://bucket/model/checkpoint_1000'",
+    "utils.RestoreCheckpointConfig.mode = 'specific'",
+)
+_TENSORFLOW = (
+    f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model.ckpt-1000'",
+    "utils.RestoreCheckpointConfig.mode = 'specific'",
+)
+_MAP = "utils.RestoreCheckpointConfig.assignment_map = ((r'state/param_states.*', None),)"
+_FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
+
+
+def _key(plan: Planned, parameter: str) -> BindingKey | None:
+    """The binding of one of the restore settings; that of the path where it has none."""
+    key = plan.config.find(parameter, "RestoreCheckpointConfig")
+    return plan.config.owner(key) if key else plan.start.key
+
+
+class FallbackIncomplete(PlanRule):
+    """``fallback_to_scratch`` without what it needs."""
+
+    code = "CKP17"
+    title = "fallback_to_scratch without what it needs"
+    why = (
+        "T5X fills in what the checkpoint lacks only if a transformation says what that is, and in evaluation and "
+        "inference only if it is given a seed. It finds out when the model is built and the data is open."
+    )
+    bad = Example(examples.trained(*_RESTORE, _FALLBACK), files=examples.FILES, at=_FALLBACK)
+    good = Example(examples.trained(*_RESTORE, _FALLBACK, _MAP), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for either."""
+        restore, config = plan.start.restore, plan.config
+        if restore is None or not restore.fallback_to_scratch:
+            return
+        key = _key(plan, "fallback_to_scratch")
+        if not restore.state_transformation_fns:
+            yield self.finding(
+                config,
+                "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither",
+                key,
+                "map what shall be new to None in assignment_map, or drop fallback_to_scratch",
+            )
+        elif config.mode is not Mode.TRAIN and config.value(config.owner_of("fallback_init_rng")) is None:
+            yield self.finding(
+                config,
+                "fallback_to_scratch needs a seed, and fallback_init_rng is None",
+                key,
+                f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0",
+            )
+
+
+class TransformedTensorFlow(PlanRule):
+    """A TensorFlow checkpoint that is to be changed while it is restored."""
+
+    code = "CKP18"
+    title = "TensorFlow checkpoint with an assignment_map or transformations"
+    why = "T5X says `Cannot initialize from a TensorFlow checkpoint using state_transformation_fns`, late in the job."
+    bad = Example(
+        examples.trained(*_TENSORFLOW, _MAP),
+        files={**examples.FILES, "model.ckpt-1000.index": ""},
+        at="utils.RestoreCheckpointConfig.assignment_map",
+    )
+    good = Example(examples.trained(*_TENSORFLOW), files=bad.files)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        from etils import epath
+
+        start = plan.start
+        if start.restore is None or start.checkpoint is None or not start.reachable:
+            return
+        if start.restore.state_transformation_fns and epath.Path(f"{start.checkpoint}.index").exists():
+            yield self.finding(
+                plan.config,
+                f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
+                _key(plan, "assignment_map"),
+                "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
+            )
+
+
+class RestoreMode(PlanRule):
+    """Several checkpoints for one training run, or two kinds of checkpoint managers."""
+
+    code = "CKP19"
+    title = "restore settings that training does not take"
+    why = (
+        "Training starts from one checkpoint, and saves with the checkpoint manager that it restores with. T5X raises "
+        "otherwise, once data and model are built."
+    )
+    bad = Example(
+        examples.trained("utils.RestoreCheckpointConfig.path = ['gs://b/a', 'gs://b/c']"),
+        files=examples.FILES,
+        at="utils.RestoreCheckpointConfig.path",
+    )
+    good = Example(
+        examples.trained("utils.RestoreCheckpointConfig.path = 'gs://b/a'"),
+        files=examples.FILES,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for each."""
+        if plan.config.mode is not Mode.TRAIN:
+            return
+        checkpoints = plan.config.build("checkpoint_cfg")
+        save, restore = getattr(checkpoints, "save", None), getattr(checkpoints, "restore", None)
+        if restore is None:
+            return
+        if restore.mode == "all":
+            yield self.finding(
+                plan.config,
+                "training does not take restore mode 'all'",
+                _key(plan, "mode"),
+                "write 'latest', or 'specific' and one checkpoint",
+            )
+        if not isinstance(restore.path, str) and restore.path:
+            yield self.finding(
+                plan.config,
+                f"training restores one checkpoint, and the path is a list of {len(restore.path)}",
+                _key(plan, "path"),
+                "write one path without brackets",
+            )
+        yield from self._managers(plan, save, restore)
+
+    def _managers(self, plan: Planned, save: Any, restore: Any) -> Iterator[Finding]:
+        start = plan.start
+        if save is None or start.restore is None or start.path is None:
+            return  # nothing is restored with these settings
+        theirs, ours = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
+        if theirs is not ours and plan.config.value(plan.config.owner_of("use_orbax")) is not False:
+            yield self.finding(
+                plan.config,
+                f"checkpoints are restored with {_name(theirs)} and saved with {_name(ours)}: T5X wants the same "
+                "checkpoint_manager_cls for both",
+                _key(plan, "checkpoint_manager_cls"),
+                "bind both to the same class",
+            )
+
+
+def _name(constructor: Any) -> str:
+    return str(getattr(constructor, "__name__", constructor))

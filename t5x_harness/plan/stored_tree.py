@@ -1,0 +1,142 @@
+"""The names, shapes and types of a checkpoint's arrays, read from its metadata: no array is read.
+
+Three layouts are known: orbax (a folder ``state``), T5X's older one (a msgpack file ``checkpoint`` that refers to zarr
+arrays) and that of the TensorFlow code base (an index beside its data).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+__all__ = ["Layout", "StoredArray", "StoredTree", "read_tree"]
+
+_TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
+
+
+class Layout(enum.StrEnum):
+    """How a checkpoint lies on disk."""
+
+    ORBAX = "orbax"
+    T5X = "T5X's older layout"
+    TENSORFLOW = "TensorFlow"
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredArray:
+    """One array of a checkpoint: dimensions, and the element type's name such as ``float32``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredTree:
+    """The arrays of a checkpoint.
+
+    Attributes:
+      layout: how they lie on disk.
+      arrays: by name, such as ``target/encoder/layers_0/mlp/wi/kernel``.
+    """
+
+    layout: Layout
+    arrays: Mapping[str, StoredArray]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes by name."""
+        return {name: array.shape for name, array in self.arrays.items()}
+
+    @property
+    def parameter_types(self) -> tuple[str, ...]:
+        """The element types of the model's arrays, sorted."""
+        return tuple(sorted({a.dtype for name, a in self.arrays.items() if name.startswith("target/")}))
+
+
+def read_tree(path: str) -> StoredTree | None:
+    """Reads the metadata of a checkpoint.
+
+    Args:
+      path: the checkpoint: a folder, or the common beginning of a TensorFlow checkpoint's files.
+
+    Returns:
+      Its tree; None where nothing there is a checkpoint of a known layout.
+
+    Raises:
+      Exception: it is damaged, with the library's own account.
+    """
+    folder = epath.Path(path)
+    if epath.Path(f"{path}.index").exists():
+        return StoredTree(Layout.TENSORFLOW, _tensorflow(path))
+    file = folder / "checkpoint"
+    if file.is_file():
+        return StoredTree(Layout.T5X, _msgpack(file))
+    if (folder / "state").is_dir():
+        return StoredTree(Layout.ORBAX, _orbax(folder / "state"))
+    return None
+
+
+def _orbax(state: epath.Path) -> dict[str, StoredArray]:
+    """By orbax itself: with OCDBT, the shapes are in a database whose format is tensorstore's own."""
+    import orbax.checkpoint as ocp
+    from flax import traverse_util
+
+    absl_logger = logging.getLogger("absl")
+    level = absl_logger.level
+    absl_logger.setLevel(logging.ERROR)  # T5X's checkpoints have no metadata file where orbax looks for one
+    try:
+        tree = ocp.PyTreeCheckpointer().metadata(state)
+    finally:
+        absl_logger.setLevel(level)
+    tree = getattr(tree, "item_metadata", tree)
+    tree = getattr(tree, "tree", tree)
+    flat = traverse_util.flatten_dict(tree, sep="/")
+    return {name: StoredArray(tuple(value.shape), str(value.dtype)) for name, value in flat.items() if _is_array(value)}
+
+
+def _is_array(value: Any) -> bool:
+    return getattr(value, "shape", None) is not None
+
+
+def _msgpack(file: epath.Path) -> dict[str, StoredArray]:
+    from flax import serialization, traverse_util
+
+    content = serialization.msgpack_restore(file.read_bytes())
+    # Files of Flax itself have no version and no part for the optimizer.
+    tree = content["optimizer"] if content.get("version") else content
+    flat = traverse_util.flatten_dict(tree, is_leaf=lambda _, value: set(value) >= _TENSORSTORE_SPEC, sep="/")
+    found = {}
+    for name, value in flat.items():
+        if isinstance(value, dict):
+            metadata = value["metadata"]
+            found[name] = StoredArray(tuple(metadata["shape"]), str(value.get("dtype") or metadata.get("dtype")))
+        elif _is_array(value):
+            found[name] = StoredArray(tuple(value.shape), str(value.dtype))
+    return found
+
+
+def _tensorflow(path: str) -> dict[str, StoredArray]:
+    """With T5X's own translation of names; the optimizer's state, which T5X partly makes up, is left out."""
+    from t5x import checkpoint_importer
+
+    translator = getattr(checkpoint_importer, "t5_importer", None)
+    if translator is None:  # the embedded runtime makes one for each use
+        from t5x._checkpoints.tf_names import t5_translator
+
+        translator = t5_translator()
+    arrays = translator.apply(checkpoint_importer.load_tf_ckpt(os.fspath(path)))
+    shared = not any(re.search(r"layers_[1-9]\d*/relpos_bias", name) for name in arrays)
+    return {
+        re.sub(r"layers_0/relpos_bias", "relpos_bias", name) if shared else name: StoredArray(
+            tuple(value.shape), str(value.dtype)
+        )
+        for name, value in arrays.items()
+        if name.startswith("target/")
+    }

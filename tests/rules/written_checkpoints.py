@@ -1,0 +1,32 @@
+"""Writes checkpoints for the examples of rules, in a process of its own: what a run's own checkpointer would write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.execute.session import Session, open_session
+
+
+def open_writer(argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> Writer:
+    """Takes what :func:`open_session` takes."""
+    return Writer(open_session(argument, progress))
+
+
+class Writer:
+    """A run of which only the first checkpoint is wanted."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def write(self, folder: str) -> int:
+        """Writes a checkpoint of the config's model and optimizer; gives the number of its arrays."""
+        from t5x_harness.execute.checkpoint_standin import write_standin
+
+        self._session.resolve()
+        self._session.plan()
+        plan = self._session._plan
+        _, _, step = folder.rpartition("_")
+        write_standin(Path(folder).parent, int(step), plan.shapes, plan.partitioner)
+        return len(plan.shapes.leaves)
