@@ -159,12 +159,14 @@ class Session:
     def _resolve(self, report: Any) -> None:
         from t5x_harness.execute import sandbox
         from t5x_harness.resolve import gin_config
+        from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
 
         if self._resolved is not None:
             return
         self._workspace.mkdir(parents=True, exist_ok=True)
         self._set_up_seqio()
+        registrations = Registrations.record()
         config = gin_config.parse(self._spec, self._t5x_parent)
         self._config = config
         earlier = sandbox.earlier_checkpoint(config)
@@ -180,7 +182,7 @@ class Session:
                 binding=owner.short,
             )
         self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace)
-        self._resolved = resolve(config, report)
+        self._resolved = resolve(config, self._slice, registrations, report)
 
     def _set_up_seqio(self) -> None:
         import seqio

@@ -1,11 +1,10 @@
-"""The data that a config names: which dataset plays which part, its tasks, and a bounded sample of each."""
+"""The data that a config names: which dataset plays which part, and its tasks."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import seqio
@@ -13,12 +12,10 @@ import tensorflow as tf
 from t5x import utils
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
 
-__all__ = ["EXAMPLES", "DataRole", "Sample", "few_examples", "roles_of", "sample_of", "tasks_of", "vocabulary_ids"]
-
-EXAMPLES = 16
-"""Examples read of each task and split to judge it."""
+__all__ = ["TASKS", "DataRole", "few_examples", "provider_of", "roles_of", "tasks_of", "vocabulary_ids"]
 
 TASKS = 6
 """Tasks of a mixture that are sampled."""
@@ -61,32 +58,6 @@ class DataRole:
         return config.owner(key) if key else None
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """What a few examples of one task and split look like.
-
-    Attributes:
-      task: the task.
-      split: the split.
-      examples: what was read, at most :data:`EXAMPLES`; features as arrays.
-      whole: whether features have their full lengths; otherwise the task cuts them itself.
-    """
-
-    task: seqio.Task
-    split: str
-    examples: tuple[Mapping[str, Any], ...]
-    whole: bool
-
-    def longest(self, feature: str) -> int:
-        """Tokens of the longest value of a feature; 0 without examples."""
-        return max((len(e[feature]) for e in self.examples if feature in e and e[feature].ndim), default=0)
-
-    def truncated(self, feature: str, length: int) -> float:
-        """The share of examples whose feature is longer than a length."""
-        lengths = [len(e[feature]) for e in self.examples if feature in e and e[feature].ndim]
-        return sum(n > length for n in lengths) / len(lengths) if lengths else 0.0
-
-
 def roles_of(config: GinConfig) -> list[DataRole]:
     """The datasets of the run, those that are bound to a DatasetConfig, in T5X's order."""
     roles = []
@@ -97,52 +68,30 @@ def roles_of(config: GinConfig) -> list[DataRole]:
     return roles
 
 
+def provider_of(role: DataRole) -> Any:
+    """The task or mixture behind a dataset.
+
+    Raises:
+      ValueError: nothing is registered under this name.
+    """
+    provider = role.dataset.mixture_or_task_name
+    return seqio.get_mixture_or_task(provider) if isinstance(provider, str) else provider
+
+
 def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
     """The tasks behind a dataset, those of a mixture one by one.
 
     Raises:
       ValueError: nothing is registered under this name.
     """
-    provider = role.dataset.mixture_or_task_name
-    if isinstance(provider, str):
-        provider = seqio.get_mixture_or_task(provider)
-    tasks: Sequence[seqio.Task] = seqio.get_subtasks(provider)
+    tasks: Sequence[seqio.Task] = seqio.get_subtasks(provider_of(role))
     return tasks
-
-
-def sample_of(role: DataRole, task: seqio.Task) -> Sample:
-    """Reads a few examples of a task as the run would, but uncut where the task allows it.
-
-    Raises:
-      Exception: whatever the task's source and preprocessors raise.
-    """
-    dataset = role.dataset
-    read = functools.partial(
-        task.get_dataset,
-        split=dataset.split,
-        use_cached=dataset.use_cached,
-        shuffle=False,
-        seed=dataset.seed,
-        num_epochs=1,
-    )
-
-    def first(lengths: Mapping[str, int] | None) -> tuple[Mapping[str, Any], ...]:
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = 1
-        return tuple(read(lengths).take(EXAMPLES).with_options(options).as_numpy_iterator())
-
-    if dataset.task_feature_lengths is None:
-        return Sample(task, dataset.split, first(None), whole=True)
-    try:
-        return Sample(task, dataset.split, first(None), whole=True)
-    except Exception:  # any preprocessor may need the lengths, and says so in its own way
-        return Sample(task, dataset.split, first(dict(dataset.task_feature_lengths)), whole=False)
 
 
 def vocabulary_ids(model: Any) -> int | None:
     """Ids that the model's vocabularies can produce; None if it has none or they cannot be read."""
     found = [getattr(model, name, None) for name in ("input_vocabulary", "output_vocabulary")]
-    sizes = [v.vocab_size for v in found if isinstance(v, seqio.Vocabulary)]
+    sizes = [vocabulary_size(v) for v in found if isinstance(v, seqio.Vocabulary)]
     return max((n for n in sizes if n), default=None)
 
 

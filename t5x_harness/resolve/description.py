@@ -1,18 +1,30 @@
-"""What resolve says of a run that has no mistake: data, lengths, vocabularies, metrics."""
+"""What resolve says of a run that has no mistake: its data, vocabularies, lengths, sources and metrics, as tables."""
 
 from __future__ import annotations
 
 import seqio
 
-from t5x_harness.resolve.resolved import Resolved, describe_vocabulary, embedding_rows
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.mixtures import mixtures_of, rates_of
+from t5x_harness.resolve.resolved import Resolved, embedding_rows
+from t5x_harness.resolve.samples import Sample, packed_rows
+from t5x_harness.resolve.sources import cache_of, declared_size, files_of, patterns_of
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.spec import Mode
+from t5x_harness.resolve.vocabularies import vocabulary_file, vocabulary_size
+from t5x_harness.slices import Slice
+from t5x_harness.tables import columns
 
 __all__ = ["describe"]
 
 
-def describe(run: Resolved, report: StageReport) -> None:
-    """Adds the facts, and what could not be judged."""
+def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
+    """Adds the facts, and what could not be judged.
+
+    Args:
+      run: the resolved run, its data sampled.
+      slice_: the slice whose hosts are going to read the data.
+      report: gets the facts.
+    """
     for role in run.roles:
         lengths = role.dataset.task_feature_lengths
         report.fact(
@@ -20,35 +32,145 @@ def describe(run: Resolved, report: StageReport) -> None:
             f"{role.source} {role.dataset.split}, lengths {dict(lengths) if lengths else 'of the longest example'}"
             f"{', packed' if role.dataset.pack else ''}{', cached' if role.dataset.use_cached else ''}",
         )
-    _metrics(run, report)
-    _truncation(run, report)
     _vocabularies(run, report)
+    _features(run, report)
+    _packing(run, report)
+    _sources(run, slice_, report)
+    _rates(run, report)
+    _metrics(run, report)
 
 
-def _metrics(run: Resolved, report: StageReport) -> None:
-    for role in run.roles:
-        if run.config.mode is Mode.EVAL or role.name == "infer_eval":
-            judged = [task.name for task in run.tasks[role.parameter] if task.metric_fns]
-            report.fact(f"{role.name} metrics", ", ".join(judged) or "none")
+def _vocabularies(run: Resolved, report: StageReport) -> None:
+    """A row for each vocabulary, with all that use it: equal ones are the same one here."""
+    users: list[tuple[seqio.Vocabulary, list[str]]] = []
+    for name, vocabulary in _used_vocabularies(run):
+        known = next((names for other, names in users if other == vocabulary), None)
+        if known is None:
+            users.append((vocabulary, [name]))
+        elif name not in known:
+            known.append(name)
+    rows = [(", ".join(names), *_vocabulary(vocabulary)) for vocabulary, names in users]
+    if rows:
+        report.fact("vocabulary", columns(rows, ("of", "kind", "ids", "extra", "pad", "eos", "unk", "file")))
+    embedding, _ = embedding_rows(run.model, run.config)
+    report.fact("embedding", f"{embedding:,} rows" if embedding else "of unknown size")
+    if embedding is None:
+        report.not_checked.append("whether every token id has a row of the embedding: its size is not known")
 
 
-def _truncation(run: Resolved, report: StageReport) -> None:
+def _used_vocabularies(run: Resolved) -> list[tuple[str, seqio.Vocabulary]]:
+    found = [
+        ("model", vocabulary)
+        for side in ("input", "output")
+        if isinstance(vocabulary := getattr(run.model, f"{side}_vocabulary", None), seqio.Vocabulary)
+    ]
+    tasks = {task.name: task for role in run.roles for task in run.tasks[role.parameter]}
+    return [*found, *((name, f.vocabulary) for name, task in tasks.items() for f in task.output_features.values())]
+
+
+def _vocabulary(vocabulary: seqio.Vocabulary) -> tuple[object, ...]:
+    size = vocabulary_size(vocabulary)
+    ids = ("?" if size is None else _special(vocabulary, name) for name in ("pad_id", "eos_id", "unk_id"))
+    file = vocabulary_file(vocabulary) or "-"
+    return type(vocabulary).__name__, "?" if size is None else size, vocabulary.extra_ids, *ids, file
+
+
+def _special(vocabulary: seqio.Vocabulary, name: str) -> object:
+    number = getattr(vocabulary, name, None)
+    return "-" if number is None else number
+
+
+def _features(run: Resolved, report: StageReport) -> None:
+    """A row for each feature of each split that was read, at each length that the run gives it."""
+    rows: dict[tuple[object, ...], None] = {}
     for role, sample in run.sampled():
         where = f"{sample.task.name} {sample.split}"
         if not sample.whole:
             report.not_checked.append(
                 f"how much of {where} is truncated: its preprocessors need the lengths and cut by themselves"
             )
+        for name, feature in sample.task.output_features.items():
+            rows[where, name, feature.dtype.name, feature.rank, *_lengths(role, sample, name)] = None
+    if rows:
+        head = ("task and split", "feature", "type", "rank", "length", "median", "longest", "cut", "padding", "of")
+        report.fact("features", columns(list(rows), head))
+
+
+def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]:
+    """The length given, the median and the longest seen, the shares that are cut and padding, the examples seen."""
+    given, seen = (role.dataset.task_feature_lengths or {}).get(feature), len(sample.lengths(feature))
+    if not seen:
+        return given or "-", "-", "-", "-", "-", seen
+    length = given if isinstance(given, int) else sample.longest(feature)
+    cut = f"{sample.truncated(feature, length):.0%}" if sample.whole else "?"
+    shown = given if given is not None else "longest"
+    median = f"{sample.median(feature):g}"
+    return shown, median, sample.longest(feature), cut, f"{sample.padding(feature, length):.0%}", seen
+
+
+def _packing(run: Resolved, report: StageReport) -> None:
+    """How many examples share a row, where rows are packed and whole examples were seen."""
+    rows = []
+    for role, sample in run.sampled():
+        lengths = {k: n for k, n in (role.dataset.task_feature_lengths or {}).items() if isinstance(n, int)}
+        if not role.dataset.pack or run.has_evaluator(role) or not lengths or not sample.examples:
             continue
-        for feature, length in (role.dataset.task_feature_lengths or {}).items():
-            if share := sample.truncated(feature, length):
-                report.fact(f"{where} {feature} truncated", f"{share:.0%} of {len(sample.examples)} at {length}")
+        if all(len(sample.lengths(name)) == len(sample.examples) for name in lengths):
+            gain = len(sample.examples) / packed_rows(sample.examples, lengths)
+            rows.append((role.name, sample.task.name, f"{gain:.1f}"))
+    if rows:
+        report.fact("packing", columns(rows, ("data", "task", "examples in a row")))
 
 
-def _vocabularies(run: Resolved, report: StageReport) -> None:
-    rows, _ = embedding_rows(run.model, run.config)
-    found = (getattr(run.model, name, None) for name in ("input_vocabulary", "output_vocabulary"))
-    for shown in dict.fromkeys(describe_vocabulary(v) for v in found if isinstance(v, seqio.Vocabulary)):
-        report.fact("vocabulary", f"{shown}, embedding {rows if rows else 'of unknown size'}")
-    if rows is None:
-        report.not_checked.append("whether every token id has a row of the embedding: its size is not known")
+def _sources(run: Resolved, slice_: Slice, report: StageReport) -> None:
+    rows: dict[tuple[object, ...], None] = {}
+    for role in run.roles:
+        for task in run.tasks[role.parameter]:
+            rows[(task.name, role.dataset.split, *_source(role, task))] = None
+    if rows:
+        head = ("task", "split", "source", "files", "examples", "cache", "read from")
+        report.fact("sources", columns(list(rows), head))
+    report.fact("hosts that read", slice_.hosts)
+
+
+def _source(role: DataRole, task: seqio.Task) -> tuple[object, ...]:
+    """A source's kind, files, declared examples, cache and origin."""
+    split, cached = role.dataset.split, cache_of(task) if task.supports_caching else None
+    files, declared = files_of(task, split), declared_size(task, split)
+    if cached:
+        cache = f"{cached}{'' if role.dataset.use_cached else ', not used'}"
+    else:
+        cache = "none" if task.supports_caching else "not cacheable"
+    return (
+        type(task.source).__name__,
+        "-" if files is None else len(files),
+        "?" if declared is None else f"{declared:,}",
+        cache,
+        ", ".join(patterns_of(task, split)) or "-",
+    )
+
+
+def _rates(run: Resolved, report: StageReport) -> None:
+    said = set()
+    for mixture, split in mixtures_of(run):
+        rates = {task: rate for task, rate in rates_of(mixture, split).items() if isinstance(rate, float)}
+        total = sum(rates.values())
+        rows = [(task, f"{rate:g}", f"{rate / total:.1%}" if total > 0 else "-") for task, rate in rates.items()]
+        table = columns(rows, ("task", "rate", "share"))
+        if (mixture.name, table) not in said:  # another split has the same rates, most often
+            said.add((mixture.name, table))
+            report.fact(f"rates of {mixture.name} {split}", table)
+
+
+def _metrics(run: Resolved, report: StageReport) -> None:
+    for role in run.roles:
+        if run.has_evaluator(role):
+            rows = [(task.name, _names(task)) for task in run.tasks[role.parameter] if run.is_evaluated(role, task)]
+            report.fact(f"{role.name} metrics", columns(rows) or "none")
+
+
+def _names(task: seqio.Task) -> str:
+    """The names of a task's metrics, as its module gives them."""
+    functions = [getattr(f, "func", f) for f in task._metric_fn_constructor_args]  # func: of a partial
+    named = [getattr(f, "__name__", type(f).__name__) for f in functions]
+    return ", ".join([*named, *(type(m).__name__ for m in task._metric_objs_constructor_args)])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
 
-from t5x_harness.resolve.datasets import DataRole, Sample
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.endings import Ending
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.registrations import Registrations
+from t5x_harness.resolve.samples import Sample
+from t5x_harness.spec import Mode
 
-__all__ = ["Resolved", "describe_vocabulary", "embedding_rows", "lengths_of"]
+__all__ = ["Resolved", "embedding_rows", "lengths_of"]
 
 
 @dataclasses.dataclass
@@ -25,6 +28,8 @@ class Resolved:
       roles: its datasets.
       tasks: the tasks of each role, by the role's parameter.
       samples: what was read, by role's parameter and task name.
+      endings: where the end of a source was looked for, by task name and split: what is read to its end.
+      registrations: the lines that registered the tasks.
     """
 
     config: GinConfig
@@ -32,6 +37,8 @@ class Resolved:
     roles: list[DataRole] = dataclasses.field(default_factory=list)
     tasks: dict[str, Sequence[seqio.Task]] = dataclasses.field(default_factory=dict)
     samples: dict[tuple[str, str], Sample] = dataclasses.field(default_factory=dict)
+    endings: dict[tuple[str, str], Ending] = dataclasses.field(default_factory=dict)
+    registrations: Registrations = dataclasses.field(default_factory=Registrations)
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
         """Every sample with the role that it was read for."""
@@ -39,6 +46,31 @@ class Resolved:
             for task in self.tasks.get(role.parameter, ()):
                 if sample := self.samples.get((role.parameter, task.name)):
                     yield role, sample
+
+    def is_read_to_the_end(self, role: DataRole, task: seqio.Task) -> bool:
+        """Whether the run goes through all examples of a task: to evaluate its predictions, or to infer."""
+        if self.config.mode is Mode.INFER:
+            return True
+        return self.is_evaluated(role, task) and not self._evaluated_examples()
+
+    def is_evaluated(self, role: DataRole, task: seqio.Task) -> bool:
+        """Whether SeqIO's evaluator reads a task: it leaves out those without metrics."""
+        return self.has_evaluator(role) and bool(task._metric_fn_constructor_args or task._metric_objs_constructor_args)
+
+    def has_evaluator(self, role: DataRole) -> bool:
+        """Whether a dataset goes to SeqIO's evaluator, which evaluates predictions."""
+        return self.config.mode is Mode.EVAL or role.name == "infer_eval"
+
+    @property
+    def verifies_vocabularies(self) -> bool:
+        """Whether T5X stops where the tasks' vocabularies are not the model's: unless the config leaves that out."""
+        bound = self.config.entry_bindings()
+        left_out = "verify_matching_vocabs_fn" in bound and bound["verify_matching_vocabs_fn"] is None
+        return not left_out or self.config.mode is Mode.EVAL
+
+    def _evaluated_examples(self) -> int | None:
+        key = self.config.find("num_examples", "Evaluator")
+        return self.config.value(self.config.owner(key)) if key else None
 
 
 def embedding_rows(model: Any, config: GinConfig) -> tuple[int | None, BindingKey | None]:
@@ -48,20 +80,6 @@ def embedding_rows(model: Any, config: GinConfig) -> tuple[int | None, BindingKe
     if rows is None and key:
         rows = config.value(config.owner(key))
     return (rows if isinstance(rows, int) else None), (config.owner(key) if key else None)
-
-
-def describe_vocabulary(vocabulary: seqio.Vocabulary) -> str:
-    """A vocabulary by what tells it from others: kind, file, size, extra ids."""
-    parts = [f"{vocabulary.vocab_size} ids"]
-    extra = getattr(vocabulary, "extra_ids", 0)
-    if extra:
-        parts.append(f"{extra} extra")
-    for name in ("sentencepiece_model_file", "_sentencepiece_model_file", "vocab_file"):
-        file = inspect.getattr_static(vocabulary, name, None) or vars(vocabulary).get(name)
-        if isinstance(file, str):
-            parts.append(file)
-            break
-    return f"{type(vocabulary).__name__} ({', '.join(parts)})"
 
 
 def lengths_of(

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from t5x import utils
 
-from t5x_harness.resolve.datasets import TASKS, roles_of, sample_of, tasks_of
+from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of
 from t5x_harness.resolve.description import describe
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.looking import look_at_data
+from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rule import ResolveRule
+from t5x_harness.resolve.sources import out_of_reach, splits_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.rule import all_rules
+from t5x_harness.slices import Slice
 from t5x_harness.spec import Severity, Stage
 
 __all__ = ["resolve"]
 
 
-def resolve(config: GinConfig, report: StageReport) -> Resolved:
+_OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
+"""Rules that need no more than a task's name and source: what is left to say of data that cannot be looked at."""
+
+
+def resolve(config: GinConfig, slice_: Slice, registrations: Registrations, report: StageReport) -> Resolved:
     """Builds what the config names and samples its data.
 
     Args:
       config: the parsed config, at full size.
+      slice_: the slice whose hosts are going to read the data.
+      registrations: where the tasks were registered.
       report: gets facts, findings and what could not be judged.
 
     Raises:
@@ -31,28 +43,62 @@ def resolve(config: GinConfig, report: StageReport) -> Resolved:
     if not _complete(config, report):
         return Resolved(config, None)
     config.finalize()
-    run = Resolved(config, config.build("model"), roles_of(config))
+    run = Resolved(config, config.build("model"), roles_of(config), registrations=registrations)
     report.fact("model", f"{type(run.model).__name__}, {type(run.model.module).__name__}" if run.model else "none")
     for role in run.roles:
-        if role.dataset.module:
-            utils.import_module(role.dataset.module)
+        if not _import(role, config, report):
+            return run
         try:
             run.tasks[role.parameter] = tasks_of(role)
         except ValueError as error:
             if "No Task or Mixture found" not in str(error):
                 raise
-    if all(role.parameter in run.tasks for role in run.roles):
-        _read(run, report)
-        describe(run, report)
+    named = all(role.parameter in run.tasks for role in run.roles)
+    if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
+        look_at_data(run, report)
+        describe(run, slice_, report)
         _apply(run, report)
     else:
-        _apply(run, report, only="SEQ04")  # nothing else can be said of a run whose tasks are unknown
+        _apply(run, report, _OF_NAMES)
+        _say_why_not(run, report)
     return run
 
 
-def _apply(run: Resolved, report: StageReport, only: str | None = None) -> None:
+def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
+    """Imports the module that a dataset's config names; whether that went well."""
+    if not role.dataset.module:
+        return True
+    try:
+        utils.import_module(role.dataset.module)
+    except Exception as error:  # whatever the user's module raises
+        log_traceback(error)
+        finding = explain(error, report.stage, config)
+        key = role.key(config, "module")
+        if finding.code == "GIN22" or finding.location is None:  # it is mended where the module is named
+            finding = dataclasses.replace(finding, location=config.location(key), binding=key.short if key else None)
+        report.end(finding)
+        return False
+    return True
+
+
+def _say_why_not(run: Resolved, report: StageReport) -> None:
+    """Accounts for tasks whose splits nobody could tell, where no rule has.
+
+    Raises:
+      Exception: what the task's source raises when it is asked for them.
+    """
+    for role in run.roles:
+        for task in run.tasks.get(role.parameter, ()):
+            if not splits_of(task) and not report.failed:
+                remote = out_of_reach(task, role.dataset.split)
+                if not remote:
+                    task.splits  # noqa: B018 (it raises)
+                report.not_checked.append(f"the data of {task.name}: {remote[0]} cannot be read here")
+
+
+def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
     for rule in all_rules(Stage.RESOLVE):
-        if issubclass(rule, ResolveRule) and only in (None, rule.code):
+        if issubclass(rule, ResolveRule) and (not codes or rule.code in codes):
             report.add(rule().check(run))
 
 
@@ -76,26 +122,3 @@ def _complete(config: GinConfig, report: StageReport) -> bool:
             fix="include a run config such as t5x/configs/runs/pretrain.gin, or bind it",
         )
     return not report.failed
-
-
-def _read(run: Resolved, report: StageReport) -> None:
-    """Samples every task of every role whose split exists, each task and split once."""
-    read = {}
-    for role in run.roles:
-        tasks = run.tasks[role.parameter]
-        if len(tasks) > TASKS:
-            left = ", ".join(t.name for t in tasks[TASKS : TASKS + 3])
-            report.not_checked.append(f"{len(tasks) - TASKS} more tasks of {role.source}: {left}, ...")
-        for task in tasks[:TASKS]:
-            if role.dataset.split.split("[")[0] not in task.splits and "+" not in role.dataset.split:
-                continue
-            key = (task.name, role.dataset.split, role.dataset.use_cached)
-            if key not in read:
-                try:
-                    read[key] = sample_of(role, task)
-                except Exception as error:  # the user's source or preprocessor; the next task may be well
-                    log_traceback(error)
-                    report.add([explain(error, report.stage, run.config)])
-                    continue
-                report.exercised += len(read[key].examples)
-            run.samples[role.parameter, task.name] = read[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,12 @@ class NoEndOfSequence(ResolveRule):
         """Yields a finding for each train task of which no sampled target ends with it."""
         for role, sample in run.sampled():
             feature = sample.task.output_features.get("targets")
-            if role.name != "train" or feature is None or not sample.whole:
+            if role.name != "train" or feature is None:
                 continue
             eos = getattr(feature.vocabulary, "eos_id", None)
-            targets = [e["targets"] for e in sample.examples if "targets" in e and e["targets"].ndim == 1]
+            # What was cut at its length may have lost the id there.
+            longest = math.inf if sample.whole else (role.dataset.task_feature_lengths or {}).get("targets", math.inf)
+            targets = [t for t in sample.values("targets") if t.ndim == 1 and len(t) < longest]
             if eos is not None and targets and not any(len(t) and t[-1] == eos for t in targets):
                 yield self.finding(
                     run.config,

@@ -1,4 +1,4 @@
-"""SEQ15 and SEQ16: feature lengths that do not fit the features or the data."""
+"""SEQ15, SEQ16 and SEQ30: feature lengths that do not fit the features or the data, or that are not given."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.resolve import examples
 from t5x_harness.resolve.rule import Example, ResolveRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
+    import seqio
+
+    from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
 
 _MOSTLY = 0.5
@@ -32,6 +35,14 @@ class FeatureLengths(ResolveRule):
         needed = set(getattr(run.model.FEATURE_CONVERTER_CLS, "TASK_FEATURES", {}))
         for role in run.roles:
             lengths = role.dataset.task_feature_lengths
+            if lengths is None and not run.has_evaluator(role):
+                yield self.finding(
+                    run.config,
+                    f"task_feature_lengths of the {role.name} data is None: only evaluation by predictions takes the "
+                    "lengths of the longest example",
+                    role.key(run.config, "task_feature_lengths"),
+                    f"give a length for {', '.join(sorted(needed)) or 'each feature'}",
+                )
             if lengths is None or not needed:
                 continue
             for names, what, mend in (
@@ -76,3 +87,53 @@ class Truncation(ResolveRule):
                         role.key(run.config, "task_feature_lengths"),
                         f"raise the length of {feature}, or mean it",
                     )
+
+
+_CUT = """\
+def cut(dataset, sequence_length):
+    return dataset.map(lambda e: {'inputs': e['inputs'][:sequence_length['inputs']], 'targets': e['targets']})
+
+
+seqio.TaskRegistry.add("""
+_FILES = {
+    "counting.py": examples.TASK.replace("seqio.TaskRegistry.add(", _CUT).replace("tokenize, ", "tokenize, cut, "),
+}
+_EVALUATED = "utils.DatasetConfig.split = 'validation'"
+
+
+class LengthsNeeded(ResolveRule):
+    """Lengths that a preprocessor needs and nobody gives."""
+
+    code = "SEQ30"
+    title = "preprocessor that needs the feature lengths where none are given"
+    why = (
+        "T5X's run configs leave the lengths of evaluated data open (`task_feature_lengths = None`), and SeqIO's "
+        "evaluator then refuses a preprocessor such as `span_corruption` that takes `sequence_length`."
+    )
+    bad = Example(
+        examples.evaluated(_EVALUATED, "TASK_FEATURE_LENGTHS = None"), files=_FILES, at="TASK_FEATURE_LENGTHS = None"
+    )
+    good = Example(examples.evaluated(_EVALUATED), files=_FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each evaluated task with such a preprocessor."""
+        from t5x_harness.resolve.preprocessing import needing_lengths
+
+        for role, task in _evaluated_without_lengths(run):
+            if needy := needing_lengths(task):
+                yield self.finding(
+                    run.config,
+                    f"task_feature_lengths is None, and preprocessor {needy} of task {task.name} needs the lengths",
+                    role.key(run.config, "task_feature_lengths"),
+                    "give the lengths of training"
+                    if run.config.mode is Mode.EVAL
+                    else f"set {role.scope}/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS",
+                )
+
+
+def _evaluated_without_lengths(run: Resolved) -> Iterator[tuple[DataRole, seqio.Task]]:
+    for role in run.roles:
+        if role.dataset.task_feature_lengths is None:
+            for task in run.tasks[role.parameter]:
+                if run.is_evaluated(role, task) and role.dataset.split in task.splits:
+                    yield role, task

@@ -1,4 +1,4 @@
-"""SEQ04 and SEQ36: tasks that nobody registered, and sources without examples."""
+"""SEQ04 and SEQ36: tasks that nobody registered, and sources with no examples or too few."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.resolve import examples
 from t5x_harness.resolve.rule import Example, ResolveRule
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.resolve.samples import Sample
 
 
 class UnknownTask(ResolveRule):
@@ -47,28 +49,76 @@ class UnknownTask(ResolveRule):
             )
 
 
+_MANY = "'inputs': ['one two', 'three'] * 64, 'targets': ['1 2', '3'] * 64"
+_TWO = "'inputs': ['one two', 'three'], 'targets': ['1 2', '3']"
+_COUNTED = "splits=('train', 'validation'), num_input_examples={'train': 128, 'validation': 128}"
+_HALF = 0.5
+"""Share of the examples that a source says to have, below which it can hardly be the same data."""
+
+
 class NoExamples(ResolveRule):
-    """A split without an example."""
+    """A split without examples, or with far fewer than anybody would train on."""
 
     code = "SEQ36"
-    title = "split without examples"
-    why = "A wrong file pattern or a filter that drops everything trains on nothing, or on the few that are left."
+    title = "split with no example, or with fewer than it says or than fill one batch"
+    why = (
+        "A wrong file pattern or a filter that drops everything trains on nothing, or on the few examples that are "
+        "left, over and over: T5X repeats them until the batch is full."
+    )
     bad = Example(
         examples.trained(),
-        files=examples.files("'targets': ['1 2', '3']})", "'targets': ['1 2', '3']}).filter(lambda x: False)"),
+        files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"),
         at="  split = 'train'",
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = Example(
+        examples.trained(),
+        files={
+            "counting.py": examples.TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED),
+        },
+    )
 
     def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each split that was read and is empty."""
+        """Yields an error for each split that is empty, a warning for one that is much smaller than it should be."""
         said = set()
         for role, sample in run.sampled():
-            if not sample.examples and (sample.task.name, sample.split) not in said:
-                said.add((sample.task.name, sample.split))
-                yield self.finding(
-                    run.config,
-                    f"task {sample.task.name} has no example in split {sample.split!r}",
-                    role.key(run.config, "split"),
-                    "check the source's files and filters",
-                )
+            where = (sample.task.name, sample.split)
+            problem, mend, severity = _too_few(run, role, sample)
+            if problem and where not in said:
+                said.add(where)
+                key = role.key(run.config, "split")
+                yield self.finding(run.config, problem, key, mend, severity=severity)
+
+
+def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:
+    """What is wrong with the number of examples, the mend, and how bad it is; an empty text if nothing is."""
+    from t5x_harness.resolve.samples import SOURCE_EXAMPLES
+    from t5x_harness.resolve.sources import declared_size
+
+    task, split, count = sample.task, sample.split, sample.count
+    if sample.late:
+        return "", "", Severity.NOTE
+    if not count:
+        among = "" if sample.ended else f" among the first {SOURCE_EXAMPLES:,} of its source"
+        return (
+            f"task {task.name} has no example in split {split!r}{among}",
+            "check the source's files and filters",
+            Severity.ERROR,
+        )
+    declared = None if role.dataset.use_cached else declared_size(task, split)
+    if declared and sample.source_size is not None and sample.source_size < _HALF * declared:
+        return (
+            f"split {split!r} of task {task.name} says to have {declared:,} examples (num_input_examples), and its "
+            f"source has {sample.source_size:,}",
+            "check the source's files, or correct num_input_examples",
+            Severity.WARNING,
+        )
+    batch = role.dataset.batch_size
+    if role.name == "train" and sample.ended and count < batch:
+        return (
+            f"split {split!r} of task {task.name} has {count} example{'s' if count > 1 else ''} in all, less than one "
+            f"batch of {batch}: every step trains on the same ones",
+            "check the source's files and filters",
+            # Who counts the examples of a source, and counts right, knows how few they are.
+            Severity.NOTE if declared else Severity.WARNING,
+        )
+    return "", "", Severity.NOTE

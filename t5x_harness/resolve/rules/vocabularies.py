@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.resolve import examples
 from t5x_harness.resolve.rule import Example, ResolveRule
@@ -33,28 +33,41 @@ class DifferentVocabularies(ResolveRule):
         import seqio
 
         from t5x_harness.resolve.gin_config import BindingKey
-        from t5x_harness.resolve.resolved import describe_vocabulary
+        from t5x_harness.resolve.vocabularies import describe_vocabulary
 
-        models = {
-            "inputs": getattr(run.model, "input_vocabulary", None),
-            "targets": getattr(run.model, "output_vocabulary", None),
-        }
         macro = BindingKey.of_macro("VOCABULARY")
         seen = set()
         for role in run.roles:
             for task in run.tasks[role.parameter]:
-                for name, feature in task.output_features.items():
-                    ours, pair = models.get(name), (task.name, name)
-                    if not isinstance(ours, seqio.Vocabulary) or feature.vocabulary == ours or pair in seen:
+                for name, vocabulary, model_s in _pairs(run.model, task):
+                    if not isinstance(model_s, seqio.Vocabulary) or vocabulary == model_s or (task.name, name) in seen:
                         continue
-                    seen.add(pair)
+                    seen.add((task.name, name))
                     yield self.finding(
                         run.config,
-                        f"feature {name} of task {task.name} uses {describe_vocabulary(feature.vocabulary)}, the model "
-                        f"{describe_vocabulary(ours)}",
+                        f"feature {name} of task {task.name} uses {describe_vocabulary(vocabulary)}, the model "
+                        f"{describe_vocabulary(model_s)}",
                         macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
                         "give the model the task's vocabulary",
+                        severity=None if run.verifies_vocabularies else Severity.WARNING,
                     )
+
+
+def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Features with their vocabulary and the model's that T5X compares it with."""
+    import seqio
+
+    reads, writes = (getattr(model, f"{side}_vocabulary", None) for side in ("input", "output"))
+    features = task.output_features
+    if {"inputs", "targets"} <= features.keys():
+        yield "inputs", features["inputs"].vocabulary, reads
+        yield "targets", features["targets"].vocabulary, writes
+        return
+    # Of a language model's task any feature with a vocabulary of its own stands for both sides.
+    own = {n: f for n, f in features.items() if not isinstance(f.vocabulary, seqio.PassThroughVocabulary)} or features
+    for name, feature in list(own.items())[:1]:
+        yield name, feature.vocabulary, reads
+        yield name, feature.vocabulary, writes
 
 
 class IdsBeyondEmbedding(ResolveRule):
@@ -104,6 +117,8 @@ class IdsBeyondEmbedding(ResolveRule):
 
 def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
     """The largest sampled id of each feature and split, and the size of each feature's vocabulary."""
+    from t5x_harness.resolve.vocabularies import vocabulary_size
+
     ids: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for role, sample in run.sampled():
@@ -112,7 +127,7 @@ def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
                 where = f"feature {name} of {sample.task.name}"
                 found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
                 ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
-                sizes[where] = feature.vocabulary.vocab_size or 0
+                sizes[where] = vocabulary_size(feature.vocabulary) or 0
     return ids, sizes
 
 

@@ -1,0 +1,36 @@
+"""The mixtures of a run and the rates of their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import seqio
+
+from t5x_harness.resolve.datasets import provider_of
+from t5x_harness.resolve.resolved import Resolved
+from t5x_harness.spec import Mode
+
+__all__ = ["mixtures_of", "rates_of"]
+
+
+def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
+    """Every mixture whose examples the run mixes, with the split: evaluation and inference read each task alone."""
+    found = {}
+    for role in run.roles:
+        provider = provider_of(role)
+        if isinstance(provider, seqio.Mixture) and run.config.mode is Mode.TRAIN and not run.has_evaluator(role):
+            found[provider.name, role.dataset.split] = provider
+    for (_, split), mixture in found.items():
+        yield mixture, split
+
+
+def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:
+    """The rate of each task that has the split, by name; in the place of a rate what computing it raised."""
+    rates: dict[str, float | Exception] = {}
+    for task in mixture.tasks:
+        if split in task.splits:
+            try:
+                rates[task.name] = float(mixture.get_rate(task))
+            except Exception as error:  # a rate may be any function of the user's
+                rates[task.name] = error
+    return rates

@@ -1,0 +1,87 @@
+"""Reading that comes to an end: bounded in items and in time.
+
+A user's source may be infinite, may wait for a server, or may compute for minutes before its first example.  Whatever
+it does happens in a thread of its own; when the time is over, what came until then counts, and the thread is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+__all__ = ["Reading", "read_within"]
+
+_Item = TypeVar("_Item")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading(Generic[_Item]):
+    """What came of reading.
+
+    Attributes:
+      kept: the first items.
+      count: how many items came, with those that were not kept.
+      ended: whether there were no more.
+      late: whether time ran out before enough had come.
+    """
+
+    kept: tuple[_Item, ...]
+    count: int
+    ended: bool
+    late: bool
+
+
+def read_within(items: Callable[[], Iterable[_Item]], *, keep: int, count: int, seconds: float) -> Reading[_Item]:
+    """Reads until enough items came, there are no more, or time is over.
+
+    Args:
+      items: called in the thread that reads, as making the iterable may take long, too.
+      keep: how many of the first items to keep.
+      count: how many items to count; those that are kept are read in any case.
+      seconds: how long to wait.
+
+    Raises:
+      Exception: whatever ``items`` and the iteration raise in time.
+    """
+    reader = _Reader(items, keep, max(keep, count))
+    reader.start()
+    reader.join(seconds)
+    return reader.result()
+
+
+class _Reader(threading.Thread, Generic[_Item]):
+    """Reads in the background; a daemon, because one that never ends must not keep the process alive."""
+
+    def __init__(self, items: Callable[[], Iterable[_Item]], keep: int, most: int) -> None:
+        super().__init__(name="t5x-harness-reader", daemon=True)
+        self._items = items
+        self._keep = keep
+        self._most = most
+        self._kept: list[_Item] = []
+        self._count = 0
+        self._ended = False
+        self._error: BaseException | None = None
+        self._left = threading.Event()
+
+    def run(self) -> None:
+        try:
+            for item in self._items():
+                if len(self._kept) < self._keep:
+                    self._kept.append(item)
+                self._count += 1
+                if self._count >= self._most or self._left.is_set():
+                    return
+            self._ended = True
+        except BaseException as error:  # it belongs to whoever asked for the items, in their thread
+            self._error = error
+
+    def result(self) -> Reading[_Item]:
+        """What came until now; nothing that comes later changes it."""
+        late = self.is_alive()
+        self._left.set()
+        if self._error is not None:
+            raise self._error
+        kept = tuple(self._kept)
+        return Reading(kept, max(self._count, len(kept)), self._ended, late)

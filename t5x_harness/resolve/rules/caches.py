@@ -1,0 +1,117 @@
+"""SEQ01, SEQ02 and SEQ03: offline caches that are asked for, or needed, and not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding, Severity
+
+if TYPE_CHECKING:
+    import seqio
+
+    from t5x_harness.resolve.datasets import DataRole
+    from t5x_harness.resolve.resolved import Resolved
+
+_PLACEHOLDER = (
+    "[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]",
+    "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]",
+)
+_REQUIRED = (_PLACEHOLDER[0], _PLACEHOLDER[1].replace("Placeholder()", "Placeholder(required=True)"))
+
+
+def _once(run: Resolved, cached: bool) -> Iterator[tuple[DataRole, seqio.Task]]:
+    """Each task once for all datasets that take their use_cached from one binding."""
+    said = set()
+    for role in run.roles:
+        key = role.key(run.config, "use_cached")
+        for task in run.tasks[role.parameter]:
+            if bool(role.dataset.use_cached) is cached and (task.name, key) not in said:
+                said.add((task.name, key))
+                yield role, task
+
+
+class MissingCache(ResolveRule):
+    """A task that is to be read from its cache, and has none."""
+
+    code = "SEQ01"
+    title = "cached examples asked for that are in no cache folder"
+    why = (
+        "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
+        "in any of the task cache directories`."
+    )
+    bad = Example(
+        examples.trained("USE_CACHED_TASKS = True"),
+        files=examples.files(*_PLACEHOLDER),
+        at="USE_CACHED_TASKS = True",
+    )
+    good = Example(examples.trained("USE_CACHED_TASKS = False"), files=examples.files(*_PLACEHOLDER))
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each task that can be cached, and is not where it is looked for."""
+        import seqio
+
+        from t5x_harness.resolve.sources import cache_of
+
+        folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
+        if any("://" in folder for folder in folders):
+            return  # said to be not checked where the data is read
+        searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
+        for role, task in _once(run, cached=True):
+            if task.supports_caching and cache_of(task) is None:
+                yield self.finding(
+                    run.config,
+                    f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
+                    role.key(run.config, "use_cached"),
+                    "set it to False, or cache the task and name the folder with --seqio_additional_cache_dirs",
+                )
+
+
+class IgnoredCache(ResolveRule):
+    """A task that is to be read from its cache, and cannot be cached."""
+
+    code = "SEQ02"
+    severity = Severity.WARNING
+    title = "cached examples asked for of a task that cannot be cached"
+    why = (
+        "Without a `CacheDatasetPlaceholder` in the task SeqIO drops `use_cached` with a line in the log: every host "
+        "preprocesses while the TPU waits."
+    )
+    bad = Example(examples.trained("USE_CACHED_TASKS = True"), files=examples.FILES, at="USE_CACHED_TASKS = True")
+    good = Example(examples.trained("USE_CACHED_TASKS = False"), files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each task without a place for its cache."""
+        for role, task in _once(run, cached=True):
+            if not task.supports_caching:
+                yield self.finding(
+                    run.config,
+                    f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
+                    "preprocessors: SeqIO preprocesses its source on the fly all the same",
+                    role.key(run.config, "use_cached"),
+                    "set it to False if that is meant, or put the placeholder into the task and cache it",
+                )
+
+
+class NeededCache(ResolveRule):
+    """A task that can only be read from a cache."""
+
+    code = "SEQ03"
+    title = "task that needs its cache, read without it"
+    why = "SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`."
+    bad = Example(examples.trained(), files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS")
+    good = Example(examples.trained(), files=examples.files(*_PLACEHOLDER))
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each such task."""
+        for role, task in _once(run, cached=False):
+            if task.requires_caching:
+                yield self.finding(
+                    run.config,
+                    f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
+                    "and use_cached is False",
+                    role.key(run.config, "use_cached"),
+                    "set it to True and cache the task, or take required=True out of the task",
+                )

@@ -1,0 +1,70 @@
+"""SEQ29: packing that the model's feature converter cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding, Mode
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
+
+_CONVERTER = """
+import t5x.models
+
+
+class Converter(seqio.EncDecFeatureConverter):
+    PACKING_FEATURE_DTYPES = None
+
+
+class Model(t5x.models.EncoderDecoderModel):
+    FEATURE_CONVERTER_CLS = Converter
+"""
+_FILES = {"counting.py": examples.TASK + _CONVERTER}
+_MODEL = (
+    "MODEL = @counting.Model()",
+    "counting.Model:",
+    "  module = @network.Transformer()",
+    "  input_vocabulary = %VOCABULARY",
+    "  output_vocabulary = %VOCABULARY",
+    "  optimizer_def = %OPTIMIZER",
+)
+
+
+class Packing(ResolveRule):
+    """Packed data for a converter that cannot pack."""
+
+    code = "SEQ29"
+    title = "packing that the model's feature converter cannot do"
+    why = (
+        "T5X's run configs say `pack = True`. A converter of one's own without `PACKING_FEATURE_DTYPES`, or with "
+        "pass-through features, is refused when the job reads its data."
+    )
+    bad = Example(examples.trained(*_MODEL), files=_FILES, at="  pack = True")
+    good = Example(
+        examples.trained(
+            *_MODEL, "train/utils.DatasetConfig.pack = False", "train_eval/utils.DatasetConfig.pack = False"
+        ),
+        files=_FILES,
+    )
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each packed dataset; evaluation by predictions and inference never pack."""
+        converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
+        if converter is None or run.config.mode is not Mode.TRAIN:
+            return
+        for role in run.roles:
+            if not role.dataset.pack or run.has_evaluator(role):
+                continue
+            try:
+                converter(pack=True, use_custom_packing_ops=role.dataset.use_custom_packing_ops)
+            except Exception as error:  # SeqIO's refusal, or that of the user's converter
+                yield self.finding(
+                    run.config,
+                    f"{role.name} data is packed, and {converter.__name__} cannot pack: {error}",
+                    role.key(run.config, "pack"),
+                    f"set {role.scope}/utils.DatasetConfig.pack = False, or let the converter pack",
+                )

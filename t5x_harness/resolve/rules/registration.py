@@ -1,0 +1,171 @@
+"""SEQ05, SEQ07, SEQ08, SEQ38 and GIN22: how tasks and mixtures come into SeqIO's registries, and into the config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, RaisedRule, ResolveRule
+from t5x_harness.spec import Finding
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
+
+_SOURCE = "source=seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
+_STEPS = "preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]"
+_MIXED = "MIXTURE_OR_TASK_NAME = 'mixed'"
+
+
+def _mixture(vocabulary: str, features: str) -> dict[str, str]:
+    """The example's module, with a second task and a mixture of both at its end."""
+    text = f"""
+OTHER = seqio.Feature({vocabulary})
+
+seqio.TaskRegistry.add(
+    'other',
+    {_SOURCE},
+    {_STEPS},
+    output_features={features},
+)
+seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
+"""
+    return {"counting.py": examples.TASK + text}
+
+
+_BOTH = "{'inputs': OTHER, 'targets': OTHER}"
+_GOOD_MIXTURE = Example(examples.trained(_MIXED), files=_mixture("seqio.ByteVocabulary()", _BOTH))
+
+
+class RegisteredTwice(RaisedRule):
+    """A task that is registered a second time."""
+
+    code = "SEQ05"
+    title = "task or mixture registered twice"
+    why = (
+        "A module that is imported under two names, such as `tasks` and `my_project.tasks`, runs twice, and SeqIO "
+        "refuses the second task of the same name."
+    )
+    bad = Example(
+        examples.trained("import project.counting"),
+        files={"project/__init__.py": "", "project/counting.py": examples.TASK, **examples.FILES},
+        at="import project.counting",
+    )
+    good = Example(examples.trained(), files=examples.FILES)
+
+
+class DifferentFeatures(RaisedRule):
+    """A mixture of tasks with different features."""
+
+    code = "SEQ07"
+    title = "mixture of tasks with different features"
+    why = "SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs."
+    bad = Example(
+        examples.trained(_MIXED),
+        files=_mixture("seqio.ByteVocabulary()", "{'targets': OTHER}"),
+        at="import counting",
+    )
+    good = _GOOD_MIXTURE
+
+
+class DifferentKinds(ResolveRule):
+    """A mixture of tasks whose features differ in vocabulary or type."""
+
+    code = "SEQ08"
+    title = "mixture of tasks with different vocabularies"
+    why = (
+        "SeqIO looks at the vocabularies of a mixture only when it is read, and prints two objects of which nobody "
+        "sees what tells them apart."
+    )
+    bad = Example(
+        examples.trained(_MIXED), files=_mixture("seqio.ByteVocabulary(extra_ids=100)", _BOTH), at="seqio.MixtureRe"
+    )
+    good = _GOOD_MIXTURE
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each feature on which two tasks of a mixture do not agree."""
+        from t5x_harness.resolve.vocabularies import describe_vocabulary
+
+        said = set()
+        for role in run.roles:
+            first, *others = run.tasks[role.parameter]
+            for name, feature in first.output_features.items():
+                for task in others:
+                    other = task.output_features[name]
+                    same = other.vocabulary == feature.vocabulary and other.dtype == feature.dtype
+                    if same or (role.source, name) in said:
+                        continue
+                    said.add((role.source, name))
+                    ours, theirs = (
+                        f"{describe_vocabulary(f.vocabulary)}, {f.dtype.name}, in {t.name}"
+                        for f, t in ((feature, first), (other, task))
+                    )
+                    yield self.finding(
+                        run.config,
+                        f"the tasks of mixture {role.source} do not agree on feature {name}: {ours}, and {theirs}",
+                        None,
+                        "give both tasks the same vocabulary, best the same object",
+                        location=run.registrations.place(role.source),
+                    )
+
+
+class TaskObject(ResolveRule):
+    """A task itself in the place of its name."""
+
+    code = "SEQ38"
+    title = "SeqIO task in the place of its name"
+    why = (
+        "T5X's check of the vocabularies takes the object for one of AirIO and dies of `'Task' object has no attribute "
+        "'get_preprocessors'`."
+    )
+    bad = Example(
+        examples.trained("MIXTURE_OR_TASK_NAME = @counting.the_task()"),
+        files={
+            "counting.py": f"{examples.TASK}\n\ndef the_task():\n    return seqio.get_mixture_or_task('counting')\n"
+        },
+        at="MIXTURE_OR_TASK_NAME = @counting",
+    )
+    good = Example(examples.trained(), files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each binding of such an object that T5X or SeqIO stops at."""
+        import seqio
+
+        said = set()
+        for role in run.roles:
+            given, key = role.dataset.mixture_or_task_name, role.key(run.config, "mixture_or_task_name")
+            if not isinstance(given, seqio.DatasetProviderBase) or key in said:
+                continue
+            if run.verifies_vocabularies:
+                problem = "at which T5X's check of the vocabularies fails"
+            elif run.has_evaluator(role):
+                problem = "and SeqIO's evaluator takes names only"
+            else:
+                continue
+            said.add(key)
+            yield self.finding(
+                run.config,
+                f"mixture_or_task_name is the SeqIO {type(given).__name__.lower()} {given.name} itself, {problem}",
+                key,
+                f"give its name, {given.name!r}",
+            )
+
+
+class ConfigurablesInModule(RaisedRule):
+    """A module with Gin configurables that is imported after Gin's files were parsed."""
+
+    code = "GIN22"
+    title = "MIXTURE_OR_TASK_MODULE with Gin configurables"
+    why = (
+        "T5X imports the module when the config is locked, and Gin lets nothing register then. T5X's own configs that "
+        'name "t5.data.mixtures" stop for this.'
+    )
+    bad = Example(
+        examples.trained("MIXTURE_OR_TASK_MODULE = 'extra'"),
+        files={"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES},
+        at="MIXTURE_OR_TASK_MODULE = 'extra'",
+    )
+    good = Example(
+        examples.trained("import extra"),
+        files={"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES},
+    )

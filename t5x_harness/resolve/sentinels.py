@@ -1,0 +1,81 @@
+"""The sentinels of span corruption: ids from the top of the vocabulary that stand for what was cut out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import seqio
+from sentencepiece import sentencepiece_model_pb2
+
+from t5x_harness.resolve.samples import Sample
+
+__all__ = ["Piece", "overwritten_piece", "sentinels_of"]
+
+_LEAST_EXAMPLES = 0.8
+"""Share of the examples that must look corrupted: ordinary text may have the highest id somewhere."""
+
+_OF_TEXT = (
+    sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL,
+    sentencepiece_model_pb2.ModelProto.SentencePiece.BYTE,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A piece of a vocabulary: its id and text."""
+
+    id: int
+    text: str
+
+
+def sentinels_of(sample: Sample) -> int:
+    """How many sentinels the most corrupted example has; 0 where the examples are no corrupted spans.
+
+    The i-th sentinel is the i-th id from the top, and marks the same place in inputs and targets.
+    """
+    feature = sample.task.output_features.get("targets")
+    top = (feature.vocabulary.vocab_size if feature else 0) or 0
+    found = [
+        _sentinels(example["inputs"], example["targets"], top)
+        for example in sample.examples
+        if {"inputs", "targets"} <= example.keys() and example["inputs"].ndim == example["targets"].ndim == 1
+    ]
+    corrupted = sum(number > 0 for number in found)
+    return max(found) if found and corrupted >= _LEAST_EXAMPLES * len(found) else 0
+
+
+def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
+    """How many sentinels are in both texts, each once and in order; 0 where the text has none."""
+    number = 0
+    places = (-1, -1)
+    while True:
+        here = tuple(np.flatnonzero(text == top - 1 - number) for text in (inputs, targets))
+        if any(len(place) != 1 for place in here):
+            return number
+        if any(place[0] <= before for place, before in zip(here, places, strict=True)):
+            return number
+        places = (int(here[0][0]), int(here[1][0]))
+        number += 1
+
+
+def overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> Piece | None:
+    """The first sentinel that is also a piece of text; None if none is, or the vocabulary cannot tell."""
+    if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
+        return None
+    size = vocabulary.vocab_size
+    pieces = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model).pieces
+    return next((piece for i in _from_the_top(size, sentinels) if (piece := _text_piece(pieces, i))), None)
+
+
+def _from_the_top(size: int, number: int) -> Sequence[int]:
+    return range(size - 1, size - 1 - number, -1)
+
+
+def _text_piece(pieces: Sequence[sentencepiece_model_pb2.ModelProto.SentencePiece], index: int) -> Piece | None:
+    """The piece of an id, if text is made of it: extra ids are pieces of their own kind, or named so."""
+    piece = pieces[index]
+    if piece.type not in _OF_TEXT or "extra_id" in piece.piece:
+        return None
+    return Piece(index, piece.piece)

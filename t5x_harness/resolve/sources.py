@@ -1,0 +1,89 @@
+"""What a task reads from: its files or functions, whether they are within reach, and whether it is cached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import seqio
+import tensorflow as tf
+
+from t5x_harness.lint.files import GCS_MOUNT
+
+__all__ = ["cache_of", "declared_size", "files_of", "is_generated", "out_of_reach", "patterns_of", "splits_of"]
+
+
+def patterns_of(task: seqio.Task, split: str) -> tuple[str, ...]:
+    """What a split is read from, as the task's module names it: file patterns, a TFDS dataset or a function."""
+    source = task.source
+    if isinstance(source, seqio.FileDataSource):
+        found = source._split_to_filepattern.get(split, ())
+        return (found,) if isinstance(found, str) else tuple(map(str, found))
+    if isinstance(source, seqio.TfdsDataSource):
+        dataset, folder = source.tfds_dataset.get_split_params(split)
+        return (f"{dataset or folder}{f' in {folder}' if dataset and folder else ''}",)
+    function = getattr(source, "_dataset_fn", None)
+    function = getattr(function, "func", function)  # of a partial
+    return (getattr(function, "__name__", type(source).__name__),)
+
+
+def is_generated(task: seqio.Task) -> bool:
+    """Whether a task's examples come from code, not from files: only then can they go on for ever."""
+    return not isinstance(task.source, (seqio.FileDataSource, seqio.TfdsDataSource))
+
+
+def files_of(task: seqio.Task, split: str) -> Sequence[str] | None:
+    """The files of a split; None where it has none, or they cannot be listed here."""
+    if is_generated(task) or split not in splits_of(task):
+        return None
+    try:
+        files: Sequence[str] = task.source.list_shards(split)
+    except (tf.errors.OpError, OSError, LookupError):
+        return None
+    return files
+
+
+def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
+    """Where a split's data lies, if that is in buckets that this machine does not see."""
+    if isinstance(task.source, seqio.TfdsDataSource):
+        _, folder = task.source.tfds_dataset.get_split_params(split)
+        return (str(folder),) if folder and _is_remote(str(folder)) else ()
+    if isinstance(task.source, seqio.FileDataSource):
+        return tuple(filter(_is_remote, patterns_of(task, split)))
+    return ()
+
+
+def _is_remote(path: str) -> bool:
+    """Whether a path is in a bucket, by its address or where Vertex AI mounts it, and nothing of it is here."""
+    if path.startswith(f"{GCS_MOUNT}{os.sep}"):
+        return not GCS_MOUNT.is_dir()
+    if "://" not in path:
+        return False
+    try:
+        return not tf.io.gfile.glob(path)
+    except (tf.errors.OpError, OSError):
+        return True
+
+
+def splits_of(task: seqio.Task) -> Sequence[str]:
+    """The splits of a task; none where only data that is not here could tell."""
+    try:
+        return tuple(task.splits)
+    except Exception:  # TFDS raises in many ways, SeqIO a ValueError for a dataset that was not prepared
+        return ()
+
+
+def declared_size(task: seqio.Task, split: str) -> int | None:
+    """How many examples a source says that a split has; None where it does not say."""
+    try:
+        number: Any = task.source.num_input_examples(split)
+    except Exception:  # asked of data that is not here, or of a split that it does not count
+        return None
+    return int(number) if number and number != float("inf") else None
+
+
+def cache_of(task: seqio.Task) -> str | None:
+    """The folder with a task's cached examples; None where there is none within reach."""
+    folder: str | None = task.cache_dir if task.supports_caching else None
+    return folder
