@@ -25,6 +25,8 @@ class Options:
     in_process: bool
     timeout: float
     ignore: tuple[str, ...]
+    golden: str | None
+    golden_update: bool
     github_annotations: str
 
     @classmethod
@@ -44,6 +46,8 @@ class Options:
             in_process=config.getoption("t5x_in_process"),
             timeout=config.getoption("t5x_timeout"),
             ignore=tuple(config.getoption("t5x_ignore")),
+            golden=config.getoption("plan_golden"),
+            golden_update=config.getoption("plan_golden_update"),
             github_annotations=config.getoption("t5x_github_annotations") or _when(config, "t5x_github_annotations"),
         )
 
@@ -82,6 +86,16 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="Code of findings to leave out, such as CKP14, besides those that [tool.t5x_harness] ignores; may be "
         "repeated",
+    )
+    group.addoption(
+        "--plan-golden",
+        metavar="PATH",
+        help="Compare each collected config's bindings and plan with those kept in PATH, and fail if they differ; "
+        "written if it is not there. A file for one config (x.plan), or a folder with a file for each (default: "
+        "plan_golden of [tool.t5x_harness])",
+    )
+    group.addoption(
+        "--plan-golden-update", action="store_true", help="Write the golden plans anew, to accept what changed"
     )
     group.addoption(
         "--t5x-full-size", action="store_true", help="Run configs at the sizes they name instead of shrunken"

@@ -42,6 +42,7 @@ class HarnessSession:
         self._project: ProjectConfig | None = None
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
+        self._goldens: dict[str, str] = {}
         self._kept: list[Path] = []
 
     def check(self) -> None:
@@ -119,6 +120,35 @@ class HarnessSession:
             ignore=(*self.project.ignore, *self.options.ignore),
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
+
+    def golden(self, name: str, source: str) -> dict[str, Any]:
+        """The fields of :class:`RunSpec` for the golden plan of a collected run; none if nobody asks for one.
+
+        Args:
+          name: the run's.
+          source: what tells it from others of that name.
+
+        Raises:
+          pytest.UsageError: another run has the same file, or there is no file to update.
+        """
+        target = self.project.plan_golden
+        if self.options.golden is not None:
+            slash = "/" if self.options.golden.endswith("/") else ""
+            target = f"{self.config.invocation_params.dir / self.options.golden}{slash}"
+        if target is None:
+            if self.options.golden_update:
+                raise pytest.UsageError("--plan-golden-update: name the file or folder, too: --plan-golden=PATH")
+            return {}
+        from t5x_harness.plan.golden_check import golden_file
+
+        file = golden_file(target, name)
+        other = self._goldens.setdefault(file, source)
+        if other != source:
+            raise pytest.UsageError(
+                f"--plan-golden: {file} would be the golden plan of {other} and of {source}; for several runs name a "
+                "folder, and give each run its own name"
+            )
+        return {"golden": file, "golden_update": self.options.golden_update}
 
     def pipeline(self, spec: RunSpec) -> Pipeline:
         """The one pipeline of a run; its stages run once however many items ask for them."""

@@ -153,6 +153,7 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
         specs = tuple(_spec_of_file(arguments, project, cwd, file) for file in _expanded(arguments, project, cwd))
     else:
         specs = tuple(_of_project(arguments, project, cwd))
+    _require_own_goldens(specs)
     if arguments.model_dir is not None and len(specs) > 1:
         raise UsageError(
             f"--model_dir {arguments.model_dir} for {len(specs)} runs: two runs cannot write into one folder; "
@@ -176,7 +177,33 @@ def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_
         model_dir=arguments.model_dir,
         cwd=os.fspath(cwd),
         ignore=(*project.ignore, *_ignored(arguments.ignore)),
+        golden=_golden(arguments, project, Path(gin_files[-1]).stem),
+        golden_update=getattr(arguments, "plan_golden_update", False),
     )
+
+
+def _golden(arguments: argparse.Namespace, project: ProjectConfig, name: str) -> str | None:
+    """The golden plan of a run; commands that plan nothing have none."""
+    if not hasattr(arguments, "plan_golden"):
+        return None
+    target = arguments.plan_golden or project.plan_golden
+    if target is None:
+        if arguments.plan_golden_update:
+            raise UsageError("--plan-golden-update: name the file or folder, too: --plan-golden=PATH")
+        return None
+    from t5x_harness.plan.golden_check import golden_file
+
+    return os.path.abspath(golden_file(target, name))
+
+
+def _require_own_goldens(specs: Sequence[RunSpec]) -> None:
+    files: dict[str, RunSpec] = {}
+    for spec in specs:
+        if spec.golden is not None and (other := files.setdefault(spec.golden, spec)) is not spec:
+            raise UsageError(
+                f"--plan-golden: {spec.golden} would be the golden plan of {other.gin_files[-1]} and of "
+                f"{spec.gin_files[-1]}; for several runs name a folder, and give each run its own name"
+            )
 
 
 def _ignored(given: Sequence[str]) -> tuple[str, ...]:
@@ -227,6 +254,7 @@ def _of_project(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path
         own["search_paths"] = (*spec.search_paths[: -len(project.search_paths) or None], *own["search_paths"])
         own["mode"] = spec.mode or own["mode"]
         own["slice"] = arguments.slice or own["slice"]
+        own["golden"] = _golden(arguments, project, declared.name)
         yield dataclasses.replace(spec, **own)
     files = project.files()
     if not files and not project.runs:

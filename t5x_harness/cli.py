@@ -69,6 +69,7 @@ examples:
   t5x-harness plan configs/finetune.gin --slice=v3-32
   t5x-harness plan configs/finetune.gin --slice=v4:2x2x2 --full-size
   t5x-harness plan configs/finetune.gin --format json --output plan.json
+  t5x-harness plan configs/ --plan-golden=golden  fail if a plan differs from the one kept in golden/
 
 exit status: 0 the config resolves and shards, 1 it does not, 2 wrong usage
 """,
@@ -169,6 +170,7 @@ def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType 
             if name == "lint":
                 importlib.import_module("t5x_harness.lint_command").add_arguments(sub)
             else:
+                _add_golden_arguments(sub)
                 _add_worker_arguments(sub)
     return parser, module
 
@@ -179,6 +181,19 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
     )
     worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
+
+
+def _add_golden_arguments(parser: argparse.ArgumentParser) -> None:
+    golden = parser.add_argument_group("golden plan")
+    golden.add_argument(
+        "--plan-golden",
+        metavar="PATH",
+        help="compare bindings and plan with those kept in PATH, and fail if they differ; written if it is not there. "
+        "A file for one run (x.plan), or a folder with a file for each run (default: plan_golden of the project)",
+    )
+    golden.add_argument(
+        "--plan-golden-update", action="store_true", help="write the golden plans anew, to accept what changed"
+    )
 
 
 def _seconds(text: str) -> float:

@@ -143,7 +143,7 @@ class Pipeline:
 
         start = time.perf_counter()
         try:
-            return self._local().stage(stage)
+            result = self._local().stage(stage)
         except WorkerError as error:
             finding = Finding("RUN01", Severity.ERROR, stage, str(error), fix="see the end of the log")
             return StageResult(
@@ -153,6 +153,16 @@ class Pipeline:
                 seconds=time.perf_counter() - start,
                 log_tail=error.log_tail,
             )
+        kept = stage is Stage.PLAN and self.spec.golden is not None and result.outcome is Outcome.PASSED
+        return self._against_golden(result) if kept else result
+
+    def _against_golden(self, plan: StageResult) -> StageResult:
+        """The plan stage, with what differs from the golden plan."""
+        from t5x_harness.plan.golden_check import check_golden
+
+        places = {str(self._workspace): "<run>", str(Path(self._read().t5x_parent or "").absolute()): "<t5x>"}
+        stages = (*(self._results[s] for s in self._before(Stage.PLAN)), plan)
+        return check_golden(RunResult(self.spec, stages, bindings=bound_values(self._read())), places)
 
     def _local(self) -> LocalBackend:
         if self._backend is None:

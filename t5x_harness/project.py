@@ -9,6 +9,7 @@ For example::
     slice = "v3-8"
     bindings = ["USE_CACHED_TASKS = False"]
     ignore = ["CKP14"]
+    plan_golden = "golden"
 
     [[tool.t5x_harness.runs]]
     name = "small_finetune"
@@ -33,7 +34,7 @@ __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
-_PROJECT_KEYS = ("gin_files", "search_paths", "bindings", "slice", "python_path", "ignore", "runs")
+_PROJECT_KEYS = ("gin_files", "search_paths", "bindings", "slice", "python_path", "ignore", "plan_golden", "runs")
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
 
 
@@ -92,6 +93,7 @@ class ProjectConfig:
       slice: TPU slice of runs that name none.
       python_path: folders with the configs' own modules, absolute.
       ignore: codes of findings that nobody wants to see.
+      plan_golden: folder with the golden plans of the runs, absolute.
       runs: the declared runs.
     """
 
@@ -102,6 +104,7 @@ class ProjectConfig:
     slice: str | None = None
     python_path: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    plan_golden: str | None = None
     runs: tuple[DeclaredRun, ...] = ()
 
     def files(self) -> tuple[Path, ...]:
@@ -171,6 +174,7 @@ class _Reader:
             slice=self._text(table, "slice", where),
             python_path=self._folders(folder, table, "python_path", where),
             ignore=self._ignored(table, where),
+            plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             runs=declared,
         )
 

@@ -39,6 +39,7 @@ class Example:
       files: further files by name: included configs, modules with tasks, data.
       slice: the slice that it is planned for.
       checkpoints: folders of checkpoints, and the config of the run that wrote each.
+      golden: the config as it was when its plan was kept as the golden plan; empty where none is kept.
       at: how the line at fault begins, in a bad example; a binding of the command line counts as a line. Empty where no
         line is at fault.
     """
@@ -49,6 +50,7 @@ class Example:
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     slice: str = "v3-8"
     checkpoints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    golden: str = ""
     at: str = ""
 
 

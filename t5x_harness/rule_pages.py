@@ -101,6 +101,8 @@ def _files(example: Example) -> dict[str, str]:
     if example.slice != "v3-8":
         given += f"--slice={example.slice}\n"
     written = {f"the config whose run wrote {folder}": gin for folder, gin in example.checkpoints.items()}
+    if example.golden:
+        written["run.gin, when its plan was kept"] = example.golden
     return {"run.gin": example.gin, **example.files, **written, **({_COMMAND_LINE: given} if given else {})}
 
 

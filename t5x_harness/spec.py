@@ -223,6 +223,8 @@ class RunSpec:
       model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
       ignore: codes of findings that nobody wants to see.
+      golden: the file that the run's plan is kept in and compared with; None to keep none.
+      golden_update: write that file anew, whatever it holds.
     """
 
     gin_files: tuple[str, ...]
@@ -237,6 +239,8 @@ class RunSpec:
     model_dir: str | None = None
     cwd: str = "."
     ignore: tuple[str, ...] = ()
+    golden: str | None = None
+    golden_update: bool = False
 
     @property
     def name(self) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
+from t5x_harness.plan.golden import CHECKPOINT_FITS
 from t5x_harness.plan.stored_tree import Layout
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
     from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["FIT", "describe_restored"]
-
-FIT = "checkpoint fits"
-"""The fact that can be told only where the checkpoint can be read."""
+__all__ = ["describe_restored"]
 
 
 def describe_restored(plan: Planned, report: StageReport) -> None:
@@ -29,7 +27,7 @@ def describe_restored(plan: Planned, report: StageReport) -> None:
     elif fit.unjudged:
         report.not_checked.append(f"whether {start.checkpoint} fits the model: {fit.unjudged}")
     elif fit.fits:
-        report.fact(FIT, _fit(plan, fit))
+        report.fact(CHECKPOINT_FITS, _fit(plan, fit))
 
 
 def _origin(plan: Planned) -> str:

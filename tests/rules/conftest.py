@@ -11,6 +11,7 @@ import pytest
 import t5x_harness
 from t5x_harness.backends.local import PRELOAD, LocalBackend
 from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.pipeline import Pipeline
 from t5x_harness.resolve.examples import FOLDER
 from t5x_harness.rule import Example
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
@@ -42,6 +43,8 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             file.write_text(text.replace(FOLDER, str(tmp_path)), encoding="utf-8")
         for folder, gin in example.checkpoints.items():
             _write_checkpoint(zygote, tmp_path, folder, gin)
+        if example.golden:
+            return _against_golden(zygote, tmp_path, example)
         spec = RunSpec(
             ("run.gin",),
             tuple(binding.replace(FOLDER, str(tmp_path)) for binding in example.bindings),
@@ -72,3 +75,17 @@ def _write_checkpoint(zygote: Zygote, folder: Path, name: str, gin: str) -> None
     )
     with writer:
         assert writer.call("write", folder=str(folder / name), timeout=120) > 0
+
+
+def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResult:
+    """Plans the config of which the golden plan is, and then the example's own."""
+    result = None
+    for number, gin in enumerate((example.golden, example.gin)):
+        (folder / "run.gin").write_text(gin, encoding="utf-8")
+        spec = RunSpec(
+            ("run.gin",), runtime="embedded", python_path=(str(folder),), cwd=str(folder), golden="golden/run.plan"
+        )
+        with Pipeline(spec, zygote=zygote, workspace=folder / f"run{number}", timeout=120) as pipeline:
+            result = pipeline.stage(Stage.PLAN)
+    assert result is not None
+    return result

@@ -1,0 +1,164 @@
+"""Compares a run's plan with its golden plan, or writes that; a difference is a finding that names the bindings."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness import __version__
+from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
+from t5x_harness.silencing import split_silenced
+from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, Severity, Stage, StageResult
+
+__all__ = ["CODE", "FACT", "check_golden", "golden_file"]
+
+CODE = "PLN01"
+FACT = "golden plan"
+
+_UPDATE = "--plan-golden-update"
+
+
+def golden_file(target: str, name: str) -> str:
+    """Where the golden plan of one run is.
+
+    Args:
+      target: what the user named: a file, which has a suffix; or a folder, with a file for each run.
+      name: the run's.
+    """
+    path = Path(target)
+    is_folder = path.is_dir() or not path.suffix or target.endswith("/")
+    return os.fspath(path / f"{name}.plan" if is_folder else path)
+
+
+def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
+    """Compares a run with its golden plan, which is written where there is none or the user asks for it.
+
+    Args:
+      run: with its bindings, and its stages up to plan, which passed; ``run.spec.golden`` names the file.
+      places: folders of this machine that may show in facts, and what stands for each.
+
+    Returns:
+      The stage plan, with a finding for what differs, or a fact.
+    """
+    assert run.spec.golden is not None
+    file = Path(run.spec.cwd, run.spec.golden)
+    shown = os.path.relpath(file, run.spec.cwd) if file.is_relative_to(os.path.abspath(run.spec.cwd)) else str(file)
+    result = run.stage(Stage.PLAN)
+    ours = GoldenPlan.of(run.bindings, run.stages, _places(run) | dict(places))
+    if not file.is_file() or run.spec.golden_update:
+        return _write(file, shown, ours, result)
+    try:
+        kept = GoldenPlan.from_text(file.read_text(encoding="utf-8"))
+    except (GoldenSyntaxError, UnicodeDecodeError) as error:
+        finding = Finding(
+            CODE,
+            Severity.ERROR,
+            Stage.PLAN,
+            f"{shown} is no golden plan: {error}",
+            fix=f"restore it, or rewrite it with {_UPDATE}",
+        )
+        return _with(result, finding, run)
+    finding_ = _compare(kept, ours, run.bindings, shown)
+    if finding_ is None:
+        return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
+    return _with(result, finding_, run)
+
+
+def _places(run: RunResult) -> dict[str, str]:
+    """The folders that are the machine's and not the run's."""
+    found = {os.path.abspath(run.spec.cwd): ".", os.path.expanduser("~"): "~", sys.prefix: "<python>"}
+    return {folder: name for folder, name in found.items() if len(folder) > 1}
+
+
+def _write(file: Path, shown: str, ours: GoldenPlan, result: StageResult) -> StageResult:
+    existed = file.is_file()
+    text = ours.to_text(f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {_UPDATE}")
+    try:
+        if existed and GoldenPlan.from_text(file.read_text(encoding="utf-8")) == ours:
+            return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
+    except (GoldenSyntaxError, UnicodeDecodeError):
+        pass  # what is there is replaced all the same
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    if existed:
+        return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: rewritten")))
+    return dataclasses.replace(
+        result,
+        facts=(*result.facts, (FACT, f"{shown}: written")),
+        not_checked=(*result.not_checked, f"whether the plan is as before: {shown} was not there and is written now"),
+    )
+
+
+def _with(result: StageResult, finding: Finding, run: RunResult) -> StageResult:
+    shown, silenced = split_silenced([finding], run.spec.ignore, run.spec.cwd)
+    return dataclasses.replace(
+        result,
+        outcome=Outcome.FAILED if shown else result.outcome,
+        findings=(*result.findings, *shown),
+        silenced=(*result.silenced, *silenced),
+    )
+
+
+def _compare(kept: GoldenPlan, ours: GoldenPlan, bindings: Sequence[BoundValue], shown: str) -> Finding | None:
+    """The finding for what differs; None if nothing does."""
+    by_name = {name: bound for bound, name in binding_names(bindings).items()}
+    changed = [n for n in sorted({*kept.bindings, *ours.bindings}) if kept.bindings.get(n) != ours.bindings.get(n)]
+    lines = [_binding_line(n, kept.bindings.get(n), ours.bindings.get(n), by_name.get(n)) for n in changed]
+    facts = [line for stage in dict.fromkeys((*kept.facts, *ours.facts)) for line in _fact_lines(stage, kept, ours)]
+    if not lines and not facts:
+        return None
+    first = next((n for n in changed if n in by_name), None)
+    counts = [_count(len(lines), "binding")] if lines else []
+    counts += [_count(sum(not line.startswith(" ") for line in facts), "planned value")] if facts else []
+    return Finding(
+        CODE,
+        Severity.ERROR,
+        Stage.PLAN,
+        "\n".join([f"the plan differs from {shown} in {' and '.join(counts)}:", *lines, *facts]),
+        location=_location(by_name[first]) if first else None,
+        fix=f"undo it, or if it is meant, rewrite {shown} with {_UPDATE} and commit it",
+        binding=first or (changed[0] if changed else None),
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _binding_line(name: str, old: str | None, new: str | None, bound: BoundValue | None) -> str:
+    at = f" ({bound.assignment.location})" if bound else ""
+    return f"{name}: {'not bound' if old is None else old} -> {'not bound' if new is None else new}{at}"
+
+
+def _location(bound: BoundValue) -> Location | None:
+    """Where the binding stands, if that is a file."""
+    place = bound.assignment.location
+    return None if place.file.startswith("<") else place
+
+
+def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]:
+    """What changed of one stage's facts; of one with several lines, those that differ."""
+    before, after = kept.facts.get(stage, {}), ours.facts.get(stage, {})
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        if old is None or new is None:
+            yield f"{name}: {_one_line(old)} -> {_one_line(new)}"
+        elif "\n" in old + new:
+            yield f"{name}:"
+            diff = difflib.ndiff(old.splitlines(), new.splitlines())
+            yield from (f"  {line.rstrip()}" for line in diff if line[:1] in "+-")
+        else:
+            yield f"{name}: {old} -> {new}"
+
+
+def _one_line(value: str | None) -> str:
+    if value is None:
+        return "nothing"
+    first, newline, _ = value.partition("\n")
+    return f"{first} ..." if newline else first

@@ -1,0 +1,29 @@
+"""PLN01: a plan that is not the one that was kept."""
+
+from __future__ import annotations
+
+from t5x_harness.plan.rule import Example, RaisedPlanRule
+from t5x_harness.resolve import examples
+
+
+class ChangedPlan(RaisedPlanRule):
+    """A plan that differs from its golden plan; :mod:`t5x_harness.plan.golden_check` compares them."""
+
+    code = "PLN01"
+    title = "plan that differs from the golden plan"
+    why = (
+        "A change in a file that many configs include changes runs that nobody looked at. Where `--plan-golden` keeps "
+        "the plan of each run beside the configs, the change shows in review: which bindings, and what came of them. "
+        "The comparison is only made where there is a golden plan."
+    )
+    bad = Example(
+        examples.trained("TRAIN_STEPS = 20_000"),
+        files=examples.FILES,
+        golden=examples.trained("TRAIN_STEPS = 10_000"),
+        at="TRAIN_STEPS = 20_000",
+    )
+    good = Example(
+        examples.trained("TRAIN_STEPS = 10_000"),
+        files=examples.FILES,
+        golden=examples.trained("TRAIN_STEPS = 10_000"),
+    )
