@@ -30,6 +30,10 @@ class MeshRefused(ValueError):
     """T5X builds no mesh for this on the slice; the message says why and which submeshes would fit."""
 
 
+class HostsNotTiled(MeshRefused):
+    """The submesh divides the slice, but its copies would cut through hosts."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MeshPlan:
     """A slice's devices arranged in a data and a model axis.
@@ -110,9 +114,10 @@ def plan_mesh(
       MeshRefused: T5X has no submesh for this many partitions on these chips, or the submesh does not fit.
     """
     wanted = tuple(model_parallel_submesh) if model_parallel_submesh else _default_submesh(slice, num_partitions)
-    problem = _problem(slice, wanted)
-    if problem:
+    if problem := _slice_problem(slice, wanted):
         raise refusal(slice, math.prod(wanted), problem)
+    if problem := _host_problem(slice, wanted):
+        raise refusal(slice, math.prod(wanted), problem, HostsNotTiled)
     x, y, z, cores = wanted
     submesh = (x, y, z, cores)
     return MeshPlan(slice, submesh, tuple(_rows(slice, submesh)))
@@ -150,7 +155,7 @@ def install_mesh(slice: Slice) -> None:
     after_import("t5x.partitioning", emulate)
 
 
-def refusal(slice: Slice, num_partitions: int | None, why: str) -> MeshRefused:
+def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshRefused] = MeshRefused) -> MeshRefused:
     """The error for a mesh that T5X does not build: why, and which submeshes would fit the slice."""
     fitting = fitting_submeshes(slice, num_partitions) if num_partitions else ()
     if fitting:
@@ -160,7 +165,7 @@ def refusal(slice: Slice, num_partitions: int | None, why: str) -> MeshRefused:
     else:
         sizes = sorted({math.prod(s) for s in fitting_submeshes(slice)})
         mend = f"{slice.name} can be cut into submeshes of {_devices(*sizes)}"
-    return MeshRefused(f"{why}; {mend}")
+    return kind(f"{why}; {mend}")
 
 
 def _default_submesh(slice_: Slice, num_partitions: int | None) -> Submesh:
@@ -196,18 +201,29 @@ def _v4_submesh_of_16(x: int, z: int) -> Submesh:
 
 def _problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
     """Why T5X builds no mesh of this submesh, or None."""
+    return _slice_problem(slice_, submesh) or _host_problem(slice_, submesh)
+
+
+def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
+    """Why a submesh does not divide the slice in a way that T5X can lay out, or None."""
     bounds = slice_.bounds
     if len(submesh) != len(bounds) or not all(isinstance(n, int) and n > 0 for n in submesh):
         return f"submesh {submesh} is not four numbers (x, y, z, cores), each at least 1"
     if any(whole % part for whole, part in zip(bounds, submesh, strict=True)):
         return f"submesh {submesh} does not divide {slice_.name}'s devices {bounds}"
-    if _swapped_axes(bounds, submesh):
-        if submesh[3] != bounds[3]:
-            return (
-                f"submesh {submesh} spans a whole axis of {slice_.name}'s devices {bounds},"
-                f" which T5X takes only with all {bounds[3]} cores of each chip"
-            )
-    elif any(part % host and host % part for part, host in zip(submesh, slice_.host_bounds, strict=True)):
+    if _swapped_axes(bounds, submesh) and submesh[3] != bounds[3]:
+        return (
+            f"submesh {submesh} spans a whole axis of {slice_.name}'s devices {bounds},"
+            f" which T5X takes only with all {bounds[3]} cores of each chip"
+        )
+    return None
+
+
+def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
+    """Why copies of a submesh that divides the slice do not fill its hosts, or None."""
+    if _swapped_axes(slice_.bounds, submesh):
+        return None
+    if any(part % host and host % part for part, host in zip(submesh, slice_.host_bounds, strict=True)):
         return (
             f"submesh {submesh} is neither a factor nor a multiple of the devices of one host"
             f" {slice_.host_bounds} of {slice_.name}"

@@ -1,72 +1,93 @@
-"""What the plan says of a run: slice, mesh, batches, steps, checkpoints, memory."""
+"""What the plan says of a run: slice, mesh, batches, steps, learning rate, checkpoints, arrays, memory."""
 
 from __future__ import annotations
 
-import math
-
+from t5x_harness.plan.arrays import array_tables, bytes_text, fold, module_table
+from t5x_harness.plan.batches import describe_batches, describe_evaluation
+from t5x_harness.plan.checkpoint_description import describe_restored
+from t5x_harness.plan.checkpoints_written import describe_written
 from t5x_harness.plan.planned import Planned
-from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.spec import Mode
+from t5x_harness.tables import columns
 
 __all__ = ["describe"]
+
+_MOST_TURNS = 8
+"""Turns of a learning rate that are shown; a cyclic one has any number."""
 
 
 def describe(plan: Planned, report: StageReport) -> None:
     """Adds the facts, in the order to show them."""
     report.fact("slice", plan.slice.describe())
     report.fact("mesh", " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items()))
-    _batches(plan, report)
+    _hosts(plan, report)
+    describe_batches(plan, report)
     _steps(plan, report)
+    _learning_rate(plan, report)
+    describe_evaluation(plan, report)
+    describe_written(plan, report)
+    describe_restored(plan, report)
     _state(plan, report)
-    _start(plan, report)
 
 
-def _batches(plan: Planned, report: StageReport) -> None:
-    data, config = plan.mesh["data"], plan.config
-    for role in plan.run.roles:
-        batch = role.dataset.batch_size
-        if isinstance(batch, int) and batch % data == 0:
-            report.fact(f"{role.name} batch", f"{batch}, {batch // data} for each data position")
-    key = config.find("num_microbatches")
-    parts = config.value(config.owner(key)) if key and config.mode is Mode.TRAIN else None
-    batch = next((r.dataset.batch_size for r in plan.run.roles if r.name == "train"), None)
-    if isinstance(parts, int) and parts > 1 and isinstance(batch, int) and batch % parts == 0:
-        report.fact("microbatches", f"{parts} of {batch // parts} examples")
+def _hosts(plan: Planned, report: StageReport) -> None:
+    layout = plan.layout
+    if layout.hosts == 1:
+        return
+    together = f", {layout.hosts_per_shard} hosts the same one" if layout.hosts_per_shard > 1 else ""
+    report.fact("hosts", f"{layout.hosts}, which read {layout.shards} parts of the data (SeqIO shards){together}")
 
 
 def _steps(plan: Planned, report: StageReport) -> None:
-    steps, config = planned_steps(plan), plan.config
-    if steps is None or steps.total is None:
+    steps = plan.steps
+    if steps is None or not steps.is_whole:
         return
-    origin = f"from step {steps.first} of {plan.start.path}" if plan.start.path else "from scratch"
-    report.fact("steps", f"{steps.to_train}, {origin} to {steps.total}")
-    period_key = config.find("period", "SaveCheckpointConfig")
-    period = config.value(config.owner(period_key)) if period_key else None
-    keep_key = config.find("keep", "SaveCheckpointConfig")
-    keep = config.value(config.owner(keep_key)) if keep_key else None
-    if isinstance(period, int) and period and steps.to_train:
-        written = 1 + math.ceil(steps.to_train / period)
-        report.fact("checkpoints", f"{written}, one each {period} steps, {f'the last {keep}' if keep else 'all'} kept")
+    if steps.first is None and steps.to_train is None:
+        report.not_checked.append(f"how many steps are trained: {plan.start.path} does not tell the step it is at")
+        return
+    way = (
+        f", from step {steps.first} to {steps.total}"
+        if steps.total is not None
+        else ", from wherever the checkpoint is"
+    )
+    report.fact("steps to train", f"{steps.to_train}{way} ({steps.key.short} = {steps.value})")
+
+
+def _learning_rate(plan: Planned, report: StageReport) -> None:
+    rate = plan.learning_rate
+    if rate is None or rate.problem is not None:
+        return
+    if rate.course is None:
+        if plan.steps is None or plan.steps.to_train != 0:
+            why = "no binding tells it" if rate.schedule is None else "it is not known from which step on it is counted"
+            report.not_checked.append(f"the learning rate: {why}")
+        return
+    points = rate.course.points
+    if rate.course.is_flat:
+        report.fact("learning rate", f"{points[0][1]:.4g} at every step")
+        return
+    ends = {points[0][0]: "first step", points[-1][0]: "last step"}
+    shown = points if len(points) <= _MOST_TURNS else (*points[: _MOST_TURNS - 1], points[-1])
+    rows: list[tuple[object, str, str]] = [(step, f"{value:.4g}", ends.get(step, "")) for step, value in shown]
+    if len(shown) < len(points):
+        rows.insert(-1, ("...", "", f"{len(points) - len(shown)} more turns"))
+    report.fact("learning rate", columns(rows, ("step", "rate", "")))
 
 
 def _state(plan: Planned, report: StageReport) -> None:
-    shapes = plan.shapes
+    shapes, mesh = plan.shapes, plan.mesh
     if shapes is None:
         return
-    report.fact("parameters", f"{shapes.num_parameters:,}")
-    with_optimizer = len(shapes.leaves) > len(shapes.parameters) + 1
-    report.fact(
-        "train state on each device" if with_optimizer else "parameters on each device",
-        f"{shapes.device_bytes(plan.mesh) / 2**30:.3g} GiB of {plan.slice.usable_hbm_bytes / 2**30:.4g} GiB",
+    arrays = fold(shapes.parameters)
+    report.fact("parameters", module_table(arrays))
+    for title, table in array_tables(arrays, mesh).items():
+        report.fact(title, table)
+    parts = {"parameters": shapes.parameters, "optimizer": shapes.optimizer, "other": shapes.other}
+    rows = [
+        (name, bytes_text(sum(leaf.device_bytes(mesh) for leaf in part)), "") for name, part in parts.items() if part
+    ]
+    needed, usable = shapes.device_bytes(mesh), plan.slice.usable_hbm_bytes
+    rows.append(
+        ("all", bytes_text(needed), f"{needed / usable:.1%} of the {bytes_text(usable)} that a program may use")
     )
-
-
-def _start(plan: Planned, report: StageReport) -> None:
-    start, fit = plan.start, plan.fit
-    if not start.path or start.problem:
-        return
-    if fit is None:
-        report.not_checked.append(f"whether {start.path} fits the model: it cannot be read here")
-    elif not fit.different and (start.transforms or not fit.missing):
-        report.fact("checkpoint", f"{start.path} fits: {fit.same} arrays of the model")
+    report.fact("train state on each device" if shapes.optimizer else "parameters on each device", columns(rows))

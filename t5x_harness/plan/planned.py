@@ -8,7 +8,10 @@ from typing import Any
 
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.plan.data_layout import DataLayout
+from t5x_harness.plan.learning_rate import LearningRate
 from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.plan.steps import PlannedSteps
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices import Slice
@@ -24,7 +27,10 @@ class Planned:
       run: the resolved run.
       slice: the slice whose mesh is in place.
       partitioner: T5X's partitioner on it.
+      layout: how devices and hosts share a batch.
       start: the checkpoint that the run starts from.
+      steps: the steps that it trains; None where it does not train.
+      learning_rate: the rate that it trains with; None where it does not train.
       shapes: the train state; None where it could not be traced.
       fit: how that checkpoint compares with the model; None where there is none, or it cannot be read here.
     """
@@ -32,7 +38,10 @@ class Planned:
     run: Resolved
     slice: Slice
     partitioner: Any
+    layout: DataLayout
     start: StartPoint
+    steps: PlannedSteps | None
+    learning_rate: LearningRate | None
     shapes: StateShapes | None
     fit: CheckpointFit | None
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from t5x_harness.mesh import MeshRefused
+from t5x_harness.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
+from t5x_harness.plan.data_layout import data_layout
 from t5x_harness.plan.description import describe
+from t5x_harness.plan.learning_rate import learning_rate
 from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.refused_state import refusal_of
 from t5x_harness.plan.rule import PlanRule
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
+from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.errors import log_traceback
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
@@ -35,14 +40,25 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
       The plan; None where there is no mesh.
 
     Raises:
-      Exception: the model cannot be traced, with the model's own account.
+      Exception: the model or its learning rate cannot be traced, with their own account.
     """
     partitioner = _partitioner(run.config, report)
     if partitioner is None:
         return None
     start = find_start(run.config)
+    steps = planned_steps(run.config, start)
     shapes = _shapes(run, partitioner, report)
-    planned = Planned(run, slice_, partitioner, start, shapes, compare(start, shapes))
+    planned = Planned(
+        run,
+        slice_,
+        partitioner,
+        data_layout(partitioner, slice_),
+        start,
+        steps,
+        learning_rate(run.config, run.model, steps),
+        shapes,
+        compare(start, shapes),
+    )
     if planned.shapes is not None:
         report.exercised = len(planned.shapes.leaves)
     describe(planned, report)
@@ -50,6 +66,9 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
         if issubclass(rule, PlanRule):
             report.add(rule().check(planned))
     report.not_checked.append("activations and temporaries: their memory is known only to the TPU compiler")
+    rate = planned.learning_rate
+    if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
+        raise rate.problem  # T5X meets it while it traces the train step
     return planned
 
 
@@ -67,7 +86,7 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         if submesh and config.value(config.owner(submesh)) is None:
             key = config.find("num_partitions")
         report.find(
-            "MSH03",
+            "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03",
             Severity.ERROR,
             re.split(r"\n\s*In call to", str(refused))[0],
             location=config.location(config.owner(key)) if key else None,
@@ -102,7 +121,23 @@ def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes
     if role is None or not getattr(run.model, "FEATURE_CONVERTER_CLS", None):
         report.not_checked.append("the train state: no dataset gives the model's input shapes")
         return None
-    return shapes_for(run, role, partitioner)
+    try:
+        return shapes_for(run, role, partitioner)
+    except Exception as error:
+        refusal = refusal_of(error)
+        if refusal is None:
+            raise
+        log_traceback(error)
+        key = next((key for name in refusal.parameters if (key := run.config.find(name))), None)
+        report.find(
+            refusal.code,
+            Severity.ERROR,
+            refusal.message,
+            location=run.config.location(key),
+            fix=refusal.fix,
+            binding=key.short if key else None,
+        )
+        return None
 
 
 def shapes_for(run: Resolved, role: DataRole, partitioner: Any) -> StateShapes:

@@ -46,12 +46,16 @@ class Leaf:
             if parts > 1:
                 yield index, size, parts, " x ".join(names)
 
+    def device_shape(self, mesh: Mapping[str, int]) -> tuple[int, ...]:
+        """Dimensions of the part on each device; of the largest part where a cut is uneven."""
+        shape = list(self.shape)
+        for index, size, parts, _ in self.cuts(mesh):
+            shape[index] = math.ceil(size / parts)
+        return tuple(shape)
+
     def device_bytes(self, mesh: Mapping[str, int]) -> int:
         """Bytes on each device."""
-        elements = list(self.shape)
-        for index, size, parts, _ in self.cuts(mesh):
-            elements[index] = math.ceil(size / parts)
-        return math.prod(elements) * self.dtype.itemsize
+        return math.prod(self.device_shape(mesh)) * self.dtype.itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +74,17 @@ class StateShapes:
     def parameters(self) -> tuple[Leaf, ...]:
         """The arrays of the model."""
         return tuple(leaf for leaf in self.leaves if leaf.path.startswith("target/"))
+
+    @property
+    def optimizer(self) -> tuple[Leaf, ...]:
+        """The arrays that the optimizer keeps."""
+        return tuple(leaf for leaf in self.leaves if leaf.path.startswith("state/param_states/"))
+
+    @property
+    def other(self) -> tuple[Leaf, ...]:
+        """The step, and the mutable collections of models that have them."""
+        known = {leaf.path for leaf in (*self.parameters, *self.optimizer)}
+        return tuple(leaf for leaf in self.leaves if leaf.path not in known)
 
     @property
     def num_parameters(self) -> int:

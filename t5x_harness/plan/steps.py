@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Any
 
-from t5x_harness.resolve.gin_config import BindingKey
+from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
-
-if TYPE_CHECKING:
-    from t5x_harness.plan.planned import Planned
 
 __all__ = ["PlannedSteps", "planned_steps"]
 
@@ -19,31 +17,46 @@ class PlannedSteps:
     """The steps of a training run.
 
     Attributes:
-      key: the binding that holds the last step.
-      first: the step that the run starts from: the checkpoint's, or 0.
-      total: the step that it ends at; None where the config gives no whole number.
+      key: the binding that they come from.
+      value: what is bound there.
+      relative: whether they are counted from the checkpoint's step on.
+      first: the step that the run starts from: the checkpoint's, or 0; None where the checkpoint's is not known.
     """
 
     key: BindingKey
-    first: int
-    total: int | None
+    value: Any
+    relative: bool
+    first: int | None
 
     @property
-    def to_train(self) -> int:
-        """Steps between the two; 0 where there are none."""
-        return max(0, (self.total or 0) - self.first)
+    def is_whole(self) -> bool:
+        """Whether the value is a number of steps at all."""
+        return isinstance(self.value, int) and not isinstance(self.value, bool)
+
+    @property
+    def total(self) -> int | None:
+        """The step that the run ends at; None where it is not known."""
+        if not self.is_whole:
+            return None
+        if not self.relative:
+            return int(self.value)
+        return None if self.first is None else self.first + int(self.value)
+
+    @property
+    def to_train(self) -> int | None:
+        """Steps between the two, 0 where there are none; None where it is not known."""
+        if self.is_whole and self.relative:
+            return int(self.value)
+        return None if self.total is None or self.first is None else max(0, self.total - self.first)
 
 
-def planned_steps(plan: Planned) -> PlannedSteps | None:
-    """The steps of a run; None for one that does not train."""
-    config = plan.config
+def planned_steps(config: GinConfig, start: StartPoint) -> PlannedSteps | None:
+    """The steps of a run from its starting point on; None for one that does not train."""
     if config.mode is not Mode.TRAIN:
         return None
-    key = config.owner(BindingKey("", config.entry, "total_steps"))
-    total = config.value(key)
-    relative = config.value(config.owner(BindingKey("", config.entry, "relative_steps")))
-    first = plan.start.step or 0
-    if isinstance(relative, int) and relative:
-        total = first + relative
-    whole = isinstance(total, int) and not isinstance(total, bool)
-    return PlannedSteps(key, first, total if whole else None)
+    first = start.step if start.path else 0
+    relative = config.owner_of("relative_steps")
+    if config.value(relative):  # T5X tests it the same way: 0 and None leave total_steps in charge
+        return PlannedSteps(relative, config.value(relative), True, first)
+    total = config.owner_of("total_steps")
+    return PlannedSteps(total, config.value(total), False, first)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.plan.rule import Example, PlanRule
 from t5x_harness.resolve import examples
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
@@ -29,7 +29,7 @@ class BatchOnMesh(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each binding of such a batch size; datasets that share it share its mistake."""
-        data = plan.mesh["data"]
+        data = plan.layout.positions
         bad: dict[tuple[BindingKey | None, int], list[str]] = {}
         for role in plan.run.roles:
             batch = role.dataset.batch_size
@@ -69,11 +69,14 @@ class BatchType(PlanRule):
 
 
 class Microbatches(PlanRule):
-    """A batch that cannot be cut into equal microbatches."""
+    """A batch that cannot be cut into equal microbatches, or microbatches that the mesh cannot share evenly."""
 
     code = "MSH11"
     title = "batch size that the number of microbatches does not divide"
-    why = "T5X raises while it traces the train step, after it built the datasets and restored the checkpoint."
+    why = (
+        "T5X raises while it traces the train step, after it built the datasets and restored the checkpoint. "
+        "Microbatches that the data axis does not divide train, but some devices compute more than others: a warning."
+    )
     bad = Example(
         examples.trained("from t5x import trainer", "trainer.Trainer.num_microbatches = 3", "BATCH_SIZE = 16"),
         files=examples.FILES,
@@ -86,17 +89,28 @@ class Microbatches(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
-        config = plan.config
-        key = config.find("num_microbatches") if config.mode is Mode.TRAIN else None
-        if key is None:
+        from t5x_harness.plan.batches import batch_size, microbatches_key, num_microbatches
+
+        config, parts, positions = plan.config, num_microbatches(plan), plan.layout.positions
+        batch = next((batch_size(r) for r in plan.run.roles if r.parameter == "train_dataset_cfg"), None)
+        if batch is None or parts == 1:
             return
-        owner = config.owner(key)
-        parts = config.value(owner)
-        batch = next((r.dataset.batch_size for r in plan.run.roles if r.name == "train"), None)
-        if isinstance(parts, int) and parts > 1 and isinstance(batch, int) and batch % parts:
+        key = microbatches_key(plan)
+        name = key.short if key else "num_microbatches"
+        if batch % parts:
             yield self.finding(
                 config,
                 f"the batch size {batch} is not divisible by {parts} microbatches",
-                owner,
-                f"set {key.short} to a divisor of {batch}",
+                key,
+                f"set {name} to a divisor of {batch}",
+            )
+        elif (batch // parts) % positions and not batch % positions:
+            fitting = batch // positions
+            yield self.finding(
+                config,
+                f"{parts} microbatches of the batch size {batch} have {batch // parts} examples each, and the mesh's "
+                f"data axis has {positions} positions: T5X shares them unevenly",
+                key,
+                f"set {name} to {'1' if fitting == 1 else f'a divisor of {fitting}'}, or enlarge the batch",
+                severity=Severity.WARNING,
             )

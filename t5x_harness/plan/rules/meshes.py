@@ -1,9 +1,17 @@
-"""MSH03 and GIN20: partitions that the slice has no mesh for, and a partitioner that is none."""
+"""MSH03 to MSH05 and GIN20: partitions that the slice has no mesh for, or that are not read; no partitioner at all."""
 
 from __future__ import annotations
 
-from t5x_harness.plan.rule import Example, RaisedPlanRule
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.plan.rule import Example, PlanRule, RaisedPlanRule
 from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
 
 
 class NoMesh(RaisedPlanRule):
@@ -18,6 +26,65 @@ class NoMesh(RaisedPlanRule):
         at="partitioning.PjitPartitioner.num_partitions = 3",
     )
     good = Example(examples.trained("partitioning.PjitPartitioner.num_partitions = 4"), files=examples.FILES)
+
+
+class HostsCut(RaisedPlanRule):
+    """A submesh that divides the slice, but not along its hosts."""
+
+    code = "MSH04"
+    title = "submesh that does not fill whole hosts, nor hosts it"
+    why = (
+        "T5X tiles a pod by hosts, and asserts in each dimension that the submesh is a factor or a multiple of one "
+        "host's devices. It does so on pods only, once they are allocated."
+    )
+    bad = Example(
+        examples.trained("partitioning.PjitPartitioner.model_parallel_submesh = (3, 2, 1, 1)"),
+        files=examples.FILES,
+        slice="v4:6x2x2",
+        at="partitioning.PjitPartitioner.model_parallel_submesh",
+    )
+    good = Example(
+        examples.trained("partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1)", "BATCH_SIZE = 120"),
+        files=examples.FILES,
+        slice="v4:6x2x2",
+    )
+
+
+class UnreadPartitions(PlanRule):
+    """A number of partitions that a submesh overrides."""
+
+    code = "MSH05"
+    severity = Severity.WARNING
+    title = "num_partitions that a submesh of another size overrides"
+    why = "T5X reads num_partitions only where model_parallel_submesh is None; with both it logs an error and goes on."
+    bad = Example(
+        examples.trained(
+            "partitioning.PjitPartitioner.num_partitions = 4",
+            "partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)",
+        ),
+        files=examples.FILES,
+        at="partitioning.PjitPartitioner.num_partitions",
+    )
+    good = Example(
+        examples.trained("partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)"), files=examples.FILES
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so; 1, the default of T5X's run configs, is taken for left alone."""
+        config = plan.config
+        found = [config.find(name) for name in ("num_partitions", "model_parallel_submesh")]
+        keys = [config.owner(key) for key in found if key]
+        if len(keys) < 2:
+            return
+        number, submesh = config.value(keys[0]), config.value(keys[1])
+        if isinstance(number, int) and number > 1 and submesh and math.prod(submesh) != number:
+            yield self.finding(
+                config,
+                f"{keys[0].short} is {number} and not read: model_parallel_submesh is {tuple(submesh)} "
+                f"({config.origin(keys[1])}), so the model is split over {math.prod(submesh)} devices",
+                keys[0],
+                f"remove one of them, or set num_partitions to {math.prod(submesh)}",
+            )
 
 
 class UncalledPartitioner(RaisedPlanRule):

@@ -1,17 +1,22 @@
-"""MSH06 and MSH09: arrays that the mesh cannot share, or that do not fit a device."""
+"""MSH06, SEQ13 and MSH09: arrays that the mesh cannot share, or that do not fit a device."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.plan.rule import Example, PlanRule
 from t5x_harness.resolve import examples
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
     from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+
+_VOCABULARY = "vocab"
+_LANES = 128
+"""Columns of a TPU's matrix unit: what an array's dimension fills or wastes."""
 
 # What the standard logical axis names stand for, as the names that models bind.
 _BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
@@ -45,8 +50,8 @@ class IndivisibleAxis(PlanRule):
         found: dict[tuple[str, int, int, str], list[str]] = {}
         for leaf in plan.shapes.leaves if plan.shapes else ():
             for index, size, parts, axes in leaf.cuts(plan.mesh):
-                if size % parts:
-                    name = leaf.names[index] if index < len(leaf.names) else None
+                name = leaf.names[index] if index < len(leaf.names) else None
+                if size % parts and name != _VOCABULARY:
                     found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.path)
         for (name, size, parts, axes), paths in found.items():
             bound = _bindings_of(plan.config, name)
@@ -70,6 +75,48 @@ def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
         if key:
             found.append(config.owner(key))
     return found if axis == "joined_kv" else found[:1]
+
+
+class VocabularyRows(PlanRule):
+    """A vocabulary size that the model axis, or a TPU's tile, does not divide."""
+
+    code = "SEQ13"
+    title = "vocabulary size that the model axis or a tile does not divide"
+    why = (
+        "The embedding has a row for each id and is cut over the model axis; T5X's models round the vocabulary up to a "
+        "multiple of 128 for that. A size that the axis does not divide fails in JAX after the restore; one that is no "
+        "multiple of a TPU's 128 lanes only wastes part of each tile: a note."
+    )
+    bad = Example(
+        examples.trained("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 385"),
+        files=examples.FILES,
+        at="network.T5Config.vocab_size = 385",
+    )
+    good = Example(
+        examples.trained("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 512"),
+        files=examples.FILES,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for each size."""
+        found: dict[tuple[int, int], str] = {}
+        for leaf in plan.shapes.parameters if plan.shapes else ():
+            parts = {index: cut for index, _, cut, _ in leaf.cuts(plan.mesh)}
+            for index, (name, size) in enumerate(zip(leaf.names, leaf.shape, strict=False)):
+                if name == _VOCABULARY:
+                    found.setdefault((size, parts.get(index, 1)), leaf.path)
+        for (size, devices), path in found.items():
+            bound = _bindings_of(plan.config, _VOCABULARY)
+            key = bound[0] if bound else None
+            step = _LANES * devices if size % devices else _LANES
+            fix = f"round {key.short if key else 'it'} up to {math.ceil(size / step) * step}; no id uses the rows added"
+            where = f"the vocabulary has {size} rows in {path}"
+            if size % devices:
+                uneven = f"{where}, which {devices} devices of the mesh cannot share evenly"
+                yield self.finding(plan.config, uneven, key, fix)
+            elif size % _LANES:
+                padded = f"{where}, no multiple of {_LANES}: part of each tile of the TPU is wasted"
+                yield self.finding(plan.config, padded, key, fix, severity=Severity.NOTE)
 
 
 class StateMemory(PlanRule):

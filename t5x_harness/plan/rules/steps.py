@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.plan.rule import Example, PlanRule
-from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve import examples
 from t5x_harness.resolve.gin_config import BindingKey
 from t5x_harness.spec import Finding, Mode
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
 _FROM_CHECKPOINT = (
     "utils.RestoreCheckpointConfig.path = 'gs://bucket/t5/checkpoint_1000000'",
+    "utils.RestoreCheckpointConfig.mode = 'specific'",
     "utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()",
 )
 
@@ -73,9 +73,9 @@ class StepsType(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
-        steps = planned_steps(plan)
-        if steps is not None and steps.total is None:
-            value = plan.config.value(steps.key)
+        steps = plan.steps
+        if steps is not None and not steps.is_whole:
+            value = steps.value
             yield self.finding(
                 plan.config,
                 f"the train steps are {value!r}, a {type(value).__name__}; T5X fails on it only after restoring",
@@ -97,8 +97,8 @@ class StepsBelowCheckpoint(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
-        steps = planned_steps(plan)
-        if steps is not None and steps.total is not None and steps.total < steps.first:
+        steps = plan.steps
+        if steps is not None and steps.total is not None and steps.first is not None and steps.total < steps.first:
             yield self.finding(
                 plan.config,
                 f"{steps.key.short} is {steps.total}, and the checkpoint {plan.start.path} is already at step "
@@ -123,8 +123,8 @@ class NoStepsLeft(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
-        steps = planned_steps(plan)
-        if steps is not None and steps.total is not None and steps.total == steps.first:
+        steps = plan.steps
+        if steps is not None and steps.first is not None and steps.total == steps.first:
             yield self.finding(
                 plan.config,
                 f"{steps.key.short} is {steps.total}, the step of the checkpoint {plan.start.path}: T5X trains no step "

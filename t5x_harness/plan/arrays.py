@@ -1,0 +1,141 @@
+"""The arrays of a train state as tables: equal layers are one row with a factor."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from t5x_harness.plan.state_shapes import Leaf
+from t5x_harness.tables import columns
+
+__all__ = ["Folded", "array_tables", "bytes_text", "fold", "module_table"]
+
+_NUMBERED = re.compile(r"(?<![^/])(\w+_)?\d+(?![^/])")
+"""A part of a path that numbers a layer, such as ``layers_11``."""
+
+_LAYER = "*"
+_SHOWN_DEPTH = 2
+"""Parts of a path that name a module, where no layer ends the name earlier or later."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Folded:
+    """Arrays that are equal but for the number of their layer.
+
+    Attributes:
+      path: their common name, ``*`` in place of the layer's number, such as ``encoder/layers_*/mlp/wo/kernel``.
+      leaf: one of them.
+      count: how many there are.
+    """
+
+    path: str
+    leaf: Leaf
+    count: int
+
+    @property
+    def is_layered(self) -> bool:
+        """Whether it lies in numbered layers."""
+        return _LAYER in self.path
+
+    @property
+    def module(self) -> str:
+        """The module that it is shown under: its layers, such as ``encoder/layers_*``, or what it is in."""
+        parts = self.path.split("/")
+        layers = next((index for index, part in enumerate(parts) if _LAYER in part), None)
+        return "/".join(parts[: layers + 1] if layers is not None else parts[:-1][:_SHOWN_DEPTH])
+
+
+def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
+    """Puts equal arrays of equal layers together, in the order in which the first of each comes.
+
+    Args:
+      leaves: arrays of the train state; a leading ``target/`` is left out of the names.
+    """
+    groups: dict[tuple[object, ...], list[Leaf]] = {}
+    for leaf in leaves:
+        # Only the outermost number counts layers: wi_0 and wi_1 of one layer are different things.
+        path = _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", leaf.path.removeprefix("target/"), count=1)
+        groups.setdefault((path, leaf.shape, leaf.dtype, leaf.spec, leaf.names), []).append(leaf)
+    return tuple(Folded(str(key[0]), same[0], len(same)) for key, same in groups.items())
+
+
+def module_table(arrays: Sequence[Folded]) -> str:
+    """Parameters by module: how many arrays and elements each has, and its share of the model."""
+    total = sum(array.count * array.leaf.size for array in arrays)
+    rows = []
+    for module, inside in _by_module(arrays).items():
+        elements = sum(array.count * array.leaf.size for array in inside)
+        number = sum(array.count for array in inside)
+        share = f"{elements / total:.1%}" if total else "-"
+        rows.append((module or "-", f"{_layers(inside)}", number, f"{elements:,}", share))
+    rows.append(("all", "", sum(array.count for array in arrays), f"{total:,}", ""))
+    return columns(rows, ("module", "layers", "arrays", "parameters", "share"))
+
+
+def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str, str]:
+    """For each module the arrays in it: sizes by logical axis, what cuts them, and what is left on each device.
+
+    Args:
+      arrays: what to show.
+      mesh: devices by mesh axis.
+
+    Returns:
+      Tables by title, such as ``arrays of encoder/layers_*, 24 of each, float32``; those outside of layers are in one.
+    """
+    tables = {}
+    modules: dict[str, list[Folded]] = {}
+    for array in arrays:
+        modules.setdefault(array.module if array.is_layered else "", []).append(array)
+    outside = " outside of layers" if len(modules) > 1 else ""
+    for module, inside in modules.items():
+        types = sorted({str(array.leaf.dtype) for array in inside})
+        counts = sorted({array.count for array in inside})
+        rows = [_row(array, module, mesh, with_count=len(counts) > 1, with_type=len(types) > 1) for array in inside]
+        head = ["array", "size by axis", "cut by", "on a device", "bytes"]
+        head[1:1] = ["times"] * (len(counts) > 1)
+        head[-1:-1] = ["type"] * (len(types) > 1)
+        times = f", {counts[0]} of each" if len(counts) == 1 and counts[0] > 1 else ""
+        kind = f", {types[0]}" if len(types) == 1 else ""
+        tables[f"arrays{f' of {module}' if module else outside}{times}{kind}"] = columns(rows, head)
+    return tables
+
+
+def bytes_text(number: int) -> str:
+    """Bytes with a binary unit and three digits: ``5.21 GiB``."""
+    value, unit = float(number), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1000:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.3g} {unit}"
+
+
+def _by_module(arrays: Iterable[Folded]) -> dict[str, list[Folded]]:
+    modules: dict[str, list[Folded]] = {}
+    for array in arrays:
+        modules.setdefault(array.module, []).append(array)
+    return modules
+
+
+def _layers(inside: Sequence[Folded]) -> str:
+    """How many layers a module stands for; a range where not all of its arrays are in each."""
+    counts = sorted({array.count for array in inside if array.is_layered})
+    return "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def _row(array: Folded, module: str, mesh: Mapping[str, int], *, with_count: bool, with_type: bool) -> list[object]:
+    leaf = array.leaf
+    names = [*leaf.names, *[None] * (len(leaf.shape) - len(leaf.names))]
+    axes = [axes if isinstance(axes, tuple) else (axes,) if axes else () for axes in leaf.spec]
+    axes += [()] * (len(leaf.shape) - len(axes))
+    row: list[object] = [
+        array.path.removeprefix(f"{module}/"),
+        ", ".join(f"{name} {size}" if name else str(size) for name, size in zip(names, leaf.shape, strict=True)) or "1",
+        ", ".join("+".join(cut) or "-" for cut in axes) or "-",
+        "x".join(map(str, leaf.device_shape(mesh))) or "1",
+        bytes_text(leaf.device_bytes(mesh)),
+    ]
+    row[1:1] = [array.count] * with_count
+    row[-1:-1] = [leaf.dtype] * with_type
+    return row

@@ -1,0 +1,149 @@
+"""What a run reads: batches by dataset and how they are shared, tokens of a step, passes over the data, evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import seqio
+
+from t5x_harness.plan.planned import Planned
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.gin_config import BindingKey
+from t5x_harness.resolve.resolved import lengths_of
+from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.spec import Mode
+from t5x_harness.tables import columns
+
+__all__ = ["batch_size", "describe_batches", "describe_evaluation", "num_examples", "num_microbatches", "read_tasks"]
+
+
+def batch_size(role: DataRole) -> int | None:
+    """Examples in a batch of a dataset; None where what is bound is no number."""
+    size = role.dataset.batch_size
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def microbatches_key(plan: Planned) -> BindingKey | None:
+    """The binding that holds the number of microbatches; None where there is none."""
+    config = plan.config
+    key = config.find("num_microbatches", scope=config.scope_of("trainer_cls") or "")
+    return config.owner(key) if key and config.mode is Mode.TRAIN else None
+
+
+def num_microbatches(plan: Planned) -> int:
+    """Parts that a train step works through one after the other; 1 where it takes the batch as a whole."""
+    key = microbatches_key(plan)
+    parts = plan.config.value(key) if key else None
+    return parts if isinstance(parts, int) and parts > 1 else 1
+
+
+def num_examples(role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
+    """Examples in the sources of tasks, of a dataset's split and before preprocessing; None where one does not say."""
+    numbers = [_of_source(task, role.dataset.split) for task in tasks]
+    return sum(n for n in numbers if n) if numbers and all(numbers) else None
+
+
+def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
+    """The tasks behind a dataset; of several, SeqIO leaves out those without the split."""
+    tasks = plan.run.tasks[role.parameter]
+    return [task for task in tasks if role.dataset.split in task.splits] if len(tasks) > 1 else tasks
+
+
+def describe_batches(plan: Planned, report: StageReport) -> None:
+    """Adds how batches are shared, and what a train step reads."""
+    roles = [(role, size) for role in plan.run.roles if (size := batch_size(role)) and not size % plan.layout.positions]
+    if roles:
+        report.fact("batches", _table(plan, roles))
+    for role, size in roles:
+        if role.parameter == "train_dataset_cfg":
+            _describe_reading(plan, role, size, report)
+
+
+def describe_evaluation(plan: Planned, report: StageReport) -> None:
+    """Adds how much is evaluated, and how often."""
+    for role in plan.run.roles:
+        size = batch_size(role)
+        if size and role.parameter != "train_dataset_cfg":
+            report.fact(f"{role.name} reads", _evaluated(plan, role, size) + _how_often(plan))
+
+
+def _table(plan: Planned, roles: list[tuple[DataRole, int]]) -> str:
+    parts = num_microbatches(plan)
+    head = ["dataset", "examples", "on each data position", "read by each host"]
+    head += [f"in each of {parts} microbatches"] * (parts > 1)
+    rows = []
+    for role, size in roles:
+        row: list[Any] = [role.name, size, size // plan.layout.positions, size // plan.layout.shards]
+        if parts > 1:
+            row.append(size // parts if role.parameter == "train_dataset_cfg" and not size % parts else "-")
+        rows.append(row)
+    return columns(rows, head)
+
+
+def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageReport) -> None:
+    tasks = read_tasks(plan, role)
+    lengths = lengths_of(role, plan.run.samples, tasks)
+    shown = " + ".join(f"{length} {name}" for name, length in lengths.items())
+    report.fact("tokens in a train step", f"{size * sum(lengths.values()):,}, padding included: {size} rows of {shown}")
+    examples, steps = num_examples(role, tasks), plan.steps.to_train if plan.steps else None
+    where = f"{role.source} {role.dataset.split}"
+    if examples is None:
+        report.not_checked.append(
+            f"how often {where} is passed over: its sources do not say how many examples they hold"
+        )
+    elif steps:
+        passes = steps * size / examples
+        shown = f"{passes:.3g}" if passes < 1000 else f"{passes:.0f}"
+        report.fact(
+            f"passes over {where}",
+            f"{shown} if a row holds one example: {steps} steps of {size} rows, {examples} examples in the sources",
+        )
+
+
+def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
+    """What one evaluation or inference reads, in words."""
+    config, tasks = plan.config, read_tasks(plan, role)
+    of = f"{tasks[0].name} {role.dataset.split}" if len(tasks) == 1 else f"{len(tasks)} tasks of {role.source}"
+    each = "" if len(tasks) == 1 else "each of "
+    if role.parameter == "train_eval_dataset_cfg":
+        return f"{config.value(config.owner_of('eval_steps'))} batches of {each}{of}"
+    limit = _most_examples(plan)
+    numbers = [_of_source(task, role.dataset.split) for task in tasks]
+    if all(numbers):
+        read = [min(n, limit or n) for n in numbers if n]
+        batches = sum(math.ceil(n / size) for n in read)
+        return f"{sum(read)} examples of {of} in {batches} batch{'' if batches == 1 else 'es'}"
+    return f"at most {limit} examples of {each}{of}" if limit else f"all examples of {of}"
+
+
+def _how_often(plan: Planned) -> str:
+    """When a training run evaluates, in words; nothing for other runs, or if it cannot be told."""
+    config = plan.config
+    period = config.value(config.owner_of("eval_period"))
+    if plan.steps is None or not isinstance(period, int) or period <= 0:
+        return ""
+    times = ""
+    if plan.steps.to_train:
+        number = math.ceil(plan.steps.to_train / period) + bool(
+            config.value(config.owner_of("run_eval_before_training"))
+        )
+        times = f": {number} time{'' if number == 1 else 's'}"
+    before = "before training, " if config.value(config.owner_of("run_eval_before_training")) else ""
+    return f", {before}every {period} steps and at the end{times}"
+
+
+def _most_examples(plan: Planned) -> int | None:
+    """The most examples of a task that the evaluator takes; None for all."""
+    config = plan.config
+    key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
+    limit = config.value(config.owner(key)) if key and config.mode is not Mode.INFER else None
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _of_source(task: seqio.Task, split: str) -> int | None:
+    try:
+        return task.num_input_examples(split)
+    except Exception:  # a source of the user's may not be able to tell, and need not
+        return None

@@ -1,0 +1,132 @@
+"""MSH07, MSH13 and MSH15: logical axes without a rule, without a factorisation, without a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.plan.rule import Example, PlanRule, RaisedPlanRule
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.plan.state_shapes import Leaf
+
+_LEAST = 2**20
+"""Bytes on each device that are worth a note."""
+
+_LARGE = ("network.T5Config.mlp_dim = 65_536", "partitioning.PjitPartitioner.num_partitions = 4")
+_RULES = "('batch', 'data'), ('vocab', 'model'), ('heads', 'model'), ('joined_kv', 'model'), ('embed', None)"
+
+
+class AxisWithoutRule(PlanRule):
+    """A logical axis that no rule maps, so that arrays are whole on every device."""
+
+    code = "MSH07"
+    severity = Severity.NOTE
+    title = "logical axis without a rule, whose arrays are whole on every device"
+    why = (
+        "An axis that logical_axis_rules do not name is left whole, without a word. That is right for small axes; for "
+        "large ones every device of the model axis holds and updates the same numbers."
+    )
+    bad = Example(
+        examples.trained(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}]"),
+        files=examples.FILES,
+        at="partitioning.PjitPartitioner.logical_axis_rules",
+    )
+    good = Example(
+        examples.trained(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}, ('mlp', 'model')]"),
+        files=examples.FILES,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for each such axis that costs memory."""
+        rules = getattr(plan.partitioner, "logical_axis_rules", None)
+        parts = plan.mesh.get("model", 1)
+        if rules is None or plan.shapes is None or parts < 2:
+            return
+        ruled = {name for name, _ in rules}
+        whole: dict[str, list[Leaf]] = {}
+        for leaf in plan.shapes.leaves:
+            free = [name for name in leaf.names if name is not None and name not in ruled]
+            if free and not any("model" in axes for _, _, _, axes in leaf.cuts(plan.mesh)):
+                whole.setdefault(free[0], []).append(leaf)
+        for name, leaves in whole.items():
+            held = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
+            spared = held - math.ceil(held / parts)
+            if spared >= _LEAST:
+                more = f" and {len(leaves) - 1} more arrays" if leaves[1:] else ""
+                yield self.finding(
+                    plan.config,
+                    f"no rule maps the logical axis {name} of {leaves[0].path}{more}: they are whole on each of the "
+                    f"{parts} devices of the model axis, {held / 2**20:.4g} MiB where {(held - spared) / 2**20:.4g} "
+                    "would do",
+                    plan.config.find("logical_axis_rules"),
+                    f"add ('{name}', 'model') to the rules, or ('{name}', None) if it is meant so",
+                )
+
+
+class NoFactorRule(RaisedPlanRule):
+    """A parameter that Adafactor does not know how to factor."""
+
+    code = "MSH13"
+    title = "parameter or axis without an Adafactor factorisation rule"
+    why = (
+        "Adafactor keeps rows and columns of second moments, and its logical_factor_rules say which axis is which. For "
+        "an axis that they lack T5X raises a bare `KeyError` with the axis' name, while it makes the train state."
+    )
+    bad = Example(
+        examples.trained(
+            "from t5x import adafactor", "adafactor.Adafactor.logical_factor_rules = {'embed': 'row', 'mlp': 'column'}"
+        ),
+        files=examples.FILES,
+        at="adafactor.Adafactor.logical_factor_rules",
+    )
+    good = Example(
+        examples.trained(
+            "from t5x import adafactor",
+            "adafactor.Adafactor.logical_factor_rules = @adafactor.standard_logical_factor_rules()",
+        ),
+        files=examples.FILES,
+    )
+
+
+_RENAMED = """\
+from t5x import models
+from t5x import utils
+
+
+class Renamed(models.EncoderDecoderModel):
+    def get_initial_variables(self, *args, **kwargs):
+        variables = super().get_initial_variables(*args, **kwargs)
+        return utils.override_params_axes_names(variables, [('token_embedder/embedding', ({names},))])
+"""
+_MODEL = (
+    "import renamed",
+    "MODEL = @renamed.Renamed()",
+    "renamed.Renamed.module = @network.Transformer()",
+    "renamed.Renamed.input_vocabulary = %VOCABULARY",
+    "renamed.Renamed.output_vocabulary = %VOCABULARY",
+    "renamed.Renamed.optimizer_def = %OPTIMIZER",
+)
+
+
+class AxisNames(RaisedPlanRule):
+    """Parameters without names for their axes, or with more or fewer names than axes."""
+
+    code = "MSH15"
+    title = "parameters whose axes have no names, or not as many as they have axes"
+    why = (
+        "T5X shards parameters by the names of their axes, which the model gives in its collection params_axes or the "
+        "config overrides. It raises while it makes the train state, after it built the datasets."
+    )
+    bad = Example(
+        examples.trained(*_MODEL),
+        files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")},
+    )
+    good = Example(
+        examples.trained(*_MODEL),
+        files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")},
+    )

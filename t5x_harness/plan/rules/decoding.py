@@ -1,0 +1,80 @@
+"""INF07: arguments that the decode function refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.gin_config import BindingKey
+
+_SAMPLING = (
+    "from t5x import decoding",
+    "from t5x import models",
+    "utils.DatasetConfig.split = 'validation'",
+    "CHECKPOINT_PATH = 'gs://bucket/t5/checkpoint_1000000'",
+    "models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample",
+    "decoding.temperature_sample.topp = 0.9",
+)
+
+
+class DecodeArguments(PlanRule):
+    """Arguments of the decode function that exclude each other, or more steps than a prediction has positions."""
+
+    code = "INF07"
+    title = "decode parameters that exclude each other or exceed the length"
+    why = (
+        "T5X refuses topk together with topp, and topk is 1 unless it is bound; it refuses max_decode_steps beyond the "
+        "length of the targets. It does so while it traces the first prediction: in training, at the first evaluation."
+    )
+    bad = Example(examples.inferred(*_SAMPLING), files=examples.FILES, at="decoding.temperature_sample.topp")
+    good = Example(examples.inferred(*_SAMPLING, "decoding.temperature_sample.topk = 0"), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for the first dataset whose predictions the decode function refuses."""
+        from t5x_harness.plan.decoding import decoded_length, decoded_roles, refused_arguments
+
+        decode_fn: Any = getattr(plan.run.model, "decode_fn", None)
+        for role in decoded_roles(plan) if decode_fn is not None else ():
+            length = decoded_length(plan, role)
+            said = refused_arguments(decode_fn, length)
+            if said is None:
+                continue
+            if "max_decode_steps" in said or "more steps" in said:
+                yield self._too_long(plan, role.name, length)
+            else:
+                yield self._both(plan)
+            return
+
+    def _both(self, plan: Planned) -> Finding:
+        keys = {name: _key(plan, name) for name in ("topk", "topp")}
+        values = ", ".join(
+            f"{name} is {plan.config.value(key)!r}" if key else f"{name} is 1, as nothing binds it"
+            for name, key in keys.items()
+        )
+        return self.finding(
+            plan.config,
+            f"{values}: T5X samples with one of them at most",
+            keys["topp"] or keys["topk"],
+            "bind decoding.temperature_sample.topk = 0 to sample by topp, or leave topp out",
+        )
+
+    def _too_long(self, plan: Planned, dataset: str, length: int | None) -> Finding:
+        key = _key(plan, "max_decode_steps")
+        value = plan.config.value(key) if key else None
+        return self.finding(
+            plan.config,
+            f"max_decode_steps is {value!r}, and predictions for {dataset} have {length} positions",
+            key,
+            f"set max_decode_steps to {length} or less, or lengthen the targets in task_feature_lengths",
+        )
+
+
+def _key(plan: Planned, parameter: str) -> BindingKey | None:
+    key = plan.config.find(parameter, "temperature_sample")
+    return plan.config.owner(key) if key else None
