@@ -97,7 +97,7 @@ def _real_t5x() -> Path | None:
 
 REAL = _real_t5x()
 
-# What is wrong in T5X's own files at commit cc342d4, found by reading its sources, most of them confirmed by having it parse the file.
+# What is wrong in T5X's own files at commit cc342d4: seen in its sources, and most of it by having it parse the file.
 FAULTS = {
     **{
         f"t5x/examples/scalable_t5/umt5/{name}.gin": {"GIN17"}  # includes a file that was never published
