@@ -11,6 +11,7 @@ import seqio
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.endings import Ending
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.metric_faults import MetricFault
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Mode
@@ -30,6 +31,7 @@ class Resolved:
       samples: what was read, by role's parameter and task name.
       endings: where the end of a source was looked for, by task name and split: what is read to its end.
       registrations: the lines that registered the tasks.
+      metric_faults: why metrics cannot be computed, of those that were called early.
     """
 
     config: GinConfig
@@ -39,6 +41,7 @@ class Resolved:
     samples: dict[tuple[str, str], Sample] = dataclasses.field(default_factory=dict)
     endings: dict[tuple[str, str], Ending] = dataclasses.field(default_factory=dict)
     registrations: Registrations = dataclasses.field(default_factory=Registrations)
+    metric_faults: list[MetricFault] = dataclasses.field(default_factory=list)
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
         """Every sample with the role that it was read for."""

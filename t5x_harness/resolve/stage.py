@@ -8,6 +8,7 @@ from t5x import utils
 
 from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of
 from t5x_harness.resolve.description import describe
+from t5x_harness.resolve.early_metrics import call_metrics
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.looking import look_at_data
@@ -56,6 +57,7 @@ def resolve(config: GinConfig, slice_: Slice, registrations: Registrations, repo
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
         look_at_data(run, report)
+        call_metrics(run, report)
         describe(run, slice_, report)
         _apply(run, report)
     else:

@@ -27,6 +27,19 @@ def metric_with_a_bug(targets: Any, predictions: Any) -> dict[str, float]:
     return {"bug": targets["text"]}
 
 
+class MetricWithMemory:
+    """Keeps what it was called with, and breaks when that is more than it has room for."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._calls = 0
+        self.__name__ = type(self).__name__
+
+    def __call__(self, targets: Any, predictions: Any) -> dict[str, float]:
+        self._calls += 1
+        return {"left": float([*range(self._room)][self._calls - 1])}
+
+
 def int_postprocessor(text: str, **_: Any) -> int:
     """Believes that a model writes numbers."""
     return int(text)
@@ -38,6 +51,7 @@ def broken_preprocessor(dataset: Any) -> Any:
 
 
 add("bad_metric", metric_fns=[metric_with_a_bug])
+add("late_metric", metric_fns=[MetricWithMemory(room=4)])  # the early calls just fit
 add("bad_postprocess", postprocess_fn=int_postprocessor)
 add("bad_preprocess", preprocessors=[broken_preprocessor, *_STEPS])
 add("no_eos", preprocessors=[seqio.preprocessors.tokenize])

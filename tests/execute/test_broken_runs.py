@@ -222,7 +222,7 @@ def test_what_plan_sees(backend: Backend, train_text: str, extra: str, code: str
 def test_a_metric_that_raises_beside_training_is_told_as_the_metrics_fault(backend: Backend, train_text: str) -> None:
     """T5X raises it an eval later, from a thread, with a traceback through its own evaluator."""
     extra = """
-MIXTURE_OR_TASK_NAME = 'bad_metric'
+MIXTURE_OR_TASK_NAME = 'late_metric'
 train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
 infer_eval/utils.DatasetConfig:
   mixture_or_task_name = %MIXTURE_OR_TASK_NAME
@@ -236,8 +236,8 @@ seqio.Evaluator.logger_cls = []
 """
     error = the_error(fail(backend(train_text, extra=extra), Stage.TRAIN))
     assert error.code == "SEQ21"
-    assert "the metrics of task bad_metric cannot be computed: metric_with_a_bug in " in error.message
-    assert "raised TypeError: list indices must be integers" in error.message
+    assert "the metrics of task late_metric cannot be computed: __call__ in " in error.message
+    assert "raised IndexError: list index out of range" in error.message
     assert "in a thread beside training" in error.message
     assert error.location is not None
     assert Path(error.location.file).name == "stage_tasks.py"
@@ -253,7 +253,8 @@ seqio.Evaluator.logger_cls = []
 def test_an_eval_config_with_a_bug_in_the_task(
     backend: Backend, eval_text: str, task: str, code: str, says: str
 ) -> None:
-    result = fail(backend(eval_text, extra=f"MIXTURE_OR_TASK_NAME = '{task}'\n"), Stage.EVAL)
+    extra = f"MIXTURE_OR_TASK_NAME = '{task}'\nutils.DatasetConfig.split = 'validation'\n"
+    result = fail(backend(eval_text, extra=extra), Stage.RESOLVE)
     error = the_error(result)
     assert error.code == code
     assert says in error.message

@@ -18,15 +18,31 @@ if TYPE_CHECKING:
 def _without_split(run: Resolved) -> Iterator[tuple[DataRole, Any]]:
     """Every task that lacks the split that is asked of it."""
     for role in run.roles:
-        split = role.dataset.split
         for task in run.tasks[role.parameter]:
-            if split.split("[")[0] not in task.splits and "+" not in split:
+            if not _has_split(run, role, task):
                 yield role, task
 
 
+def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:
+    """Whether a task has the split: by its name, or as TFDS takes it: a part, or several."""
+    import seqio
+
+    from t5x_harness.resolve.datasets import provider_of
+
+    split = role.dataset.split
+    if split in task.splits:
+        return True
+    by_name = role.name == "train_eval" or run.has_evaluator(role) or isinstance(provider_of(role), seqio.Mixture)
+    if by_name or not isinstance(task.source, seqio.TfdsDataSource):
+        return False
+    return "+" in split or split.split("[")[0] in task.splits
+
+
 def _is_skipped(run: Resolved, role: DataRole) -> bool:
-    """Whether T5X goes on without the task: in training's evaluations, and among the tasks of a mixture."""
-    return role.name in ("train_eval", "infer_eval") or len(run.tasks[role.parameter]) > 1
+    """Whether T5X goes on without a task that lacks the split: in training's evaluations, and where others have it."""
+    if role.name in ("train_eval", "infer_eval"):
+        return True
+    return run.config.mode is not Mode.INFER and any(_has_split(run, role, t) for t in run.tasks[role.parameter])
 
 
 def _what(role: DataRole, task: Any) -> str:
@@ -34,6 +50,9 @@ def _what(role: DataRole, task: Any) -> str:
 
 
 def _mend(role: DataRole, task: Any) -> str:
+    whole = role.dataset.split.split("[")[0]
+    if whole in task.splits:
+        return f"use {whole!r}: only whole splits can be read here"
     close = difflib.get_close_matches(role.dataset.split, list(task.splits), n=1)
     return f"use {close[0]!r}" if close else "choose a split that it has"
 
@@ -81,21 +100,19 @@ class NothingToEvaluate(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each missing split and each dataset without metrics."""
-        evaluating = run.config.mode is Mode.EVAL
         if run.config.mode is not Mode.INFER:
             for role, task in _without_split(run):
                 if not _is_skipped(run, role):
                     key = role.key(run.config, "split")
                     yield self.finding(run.config, _what(role, task), key, _mend(role, task))
         for role in run.roles:
-            judged = any(task.metric_fns for task in run.tasks[role.parameter])
-            if (evaluating or role.name == "infer_eval") and not judged:
+            if run.has_evaluator(role) and not any(run.is_evaluated(role, task) for task in run.tasks[role.parameter]):
                 yield self.finding(
                     run.config,
                     f"{role.source} has no metric_fns, so nothing of it is evaluated by its predictions",
                     role.key(run.config, "mixture_or_task_name"),
                     "register the task with metric_fns",
-                    severity=Severity.ERROR if evaluating else Severity.NOTE,
+                    severity=Severity.ERROR if run.config.mode is Mode.EVAL else Severity.NOTE,
                 )
 
 

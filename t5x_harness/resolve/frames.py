@@ -1,0 +1,130 @@
+"""What an exception tells by itself: its causes, its text, and the line of the user's own code that it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from t5x_harness.spec import Location
+
+__all__ = [
+    "UserFrame",
+    "causes",
+    "functions",
+    "one_line",
+    "raised_by_user_code",
+    "root_cause",
+    "shown_path",
+    "user_frame",
+]
+
+_LONGEST = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class UserFrame:
+    """The innermost place in the user's own code."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def location(self) -> Location:
+        """The place as findings name it."""
+        return Location(self.file, self.line)
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception and its causes, outermost first, those too that gin hides behind its own."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = _behind_gin(link) or link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _behind_gin(error: BaseException) -> BaseException | None:
+    """The exception that gin raised again with its own account of where; that one has lost its causes."""
+    text = vars(type(error)).get("__str__")
+    if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
+        return None
+    hidden = inspect.getclosurevars(text).nonlocals.get("exception")
+    return hidden if isinstance(hidden, BaseException) else None
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The exception that started it: the end of the chain of causes."""
+    *_, last = causes(error)
+    return last
+
+
+def functions(error: BaseException) -> list[str]:
+    """The names of the functions that the exception and its causes passed through."""
+    return [frame.name for link in causes(error) for frame in traceback.extract_tb(link.__traceback__)]
+
+
+def user_frame(error: BaseException) -> UserFrame | None:
+    """The innermost frame of the user's own code in the chain of causes; None if there is none."""
+    found = None
+    for link in causes(error):
+        for frame in traceback.extract_tb(link.__traceback__):
+            if _is_users(frame.filename):
+                found = UserFrame(shown_path(frame.filename), frame.lineno or 0, frame.name)
+    return _traced_frame(error, found) or found
+
+
+def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame | None:
+    """The user's line where TensorFlow traced their function: it rewrites the code and tells the line in words."""
+    places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(root_cause(error)))
+    users = [(file, int(line), name) for file, line, name in places if _is_users(file)]
+    if not users:
+        return None
+    file, line, name = users[-1]
+    function = name if name != "None" else caller.function if caller else "a function"
+    return UserFrame(shown_path(file), line, function)
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's own text: without gin's trail, object addresses and line breaks."""
+    text = re.split(r"\n\s*In (?:call to|file|bindings)", str(error), maxsplit=1)[0]
+    if text.startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error itself
+        text = text.strip().splitlines()[-1]
+    text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"a \1", text)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _is_users(file: str) -> bool:
+    """Whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
+    if file.startswith("<") or "__autograph_generated_file" in file:
+        return False
+    path = Path(file)
+    ours = Path(__file__).parents[1]
+    if path.is_relative_to(ours):
+        return False
+    libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    for name in ("t5x", "seqio", "gin", "jax", "flax"):
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "__path__", None):
+            libraries.update(module.__path__)
+    return not any(path.is_relative_to(folder) for folder in libraries)
+
+
+def raised_by_user_code(error: BaseException) -> bool:
+    """Whether the user's code is on the stack of what started an exception, or was traced by TensorFlow there."""
+    frames = traceback.extract_tb(root_cause(error).__traceback__)
+    return any(_is_users(frame.filename) for frame in frames) or _traced_frame(error, None) is not None
+
+
+def shown_path(file: str) -> str:
+    """A path as the user would write it: relative where it lies below the working directory."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,0 +1,161 @@
+"""One task's metrics, computed by SeqIO's own evaluator on a few examples and made-up model outputs.
+
+It works in a thread, for a bounded time: a metric may load a model of its own, or wait for a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.made_up import made_up
+from t5x_harness.resolve.reading import read_within
+
+__all__ = ["Calls", "call"]
+
+_MOST = 8
+"""More rounds than there ever are."""
+
+_ONLY_SCORES = {seqio.metrics.ModelOutputType.SCORE}
+
+
+@dataclasses.dataclass(frozen=True)
+class Calls:
+    """What came of a task's metrics.
+
+    Attributes:
+      perfect: the values for the targets themselves as predictions; None if they were not computed.
+      error: what was raised; None if nothing was.
+      given: the outputs that it was raised for, in words; empty if it was raised before there were any.
+      late: whether time ran out.
+    """
+
+    perfect: Mapping[str, Any] | None = None
+    error: Exception | None = None
+    given: str = ""
+    late: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Round:
+    given: str
+    values: Mapping[str, Any] | None = None
+    error: Exception | None = None
+
+
+class _Unconverted(seqio.PassThroughFeatureConverter):
+    """In place of the model's converter: the made-up model does not read its inputs."""
+
+    TASK_FEATURES: Mapping[str, Any] = {}
+    pack = False
+
+
+def call(
+    task: seqio.Task,
+    role: DataRole,
+    examples: Sequence[Mapping[str, Any]],
+    loggers: Sequence[Any],
+    seconds: float,
+) -> Calls:
+    """Computes and writes a task's metrics for several made-up outputs, until one makes it raise.
+
+    Args:
+      task: a registered task whose targets are token ids.
+      role: the dataset that it is part of.
+      examples: what the evaluator reads instead of the split.
+      loggers: classes of SeqIO's loggers; what they write is thrown away.
+      seconds: how long it may take.
+    """
+    examples = _trimmed(examples, task, role.dataset.task_feature_lengths)
+    with (
+        tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder,
+        _reading_only(task, _dataset(examples)),
+    ):
+        rounds = functools.partial(_rounds, task, role, examples, loggers, folder)
+        reading = read_within(rounds, keep=_MOST, count=0, seconds=seconds)
+    failed = next((r for r in reading.kept if r.error is not None), None)
+    perfect = reading.kept[0].values if reading.kept else None
+    if failed is not None:
+        return Calls(perfect, failed.error, failed.given)
+    return Calls(perfect, late=reading.late)
+
+
+def _rounds(
+    task: seqio.Task, role: DataRole, examples: Sequence[Mapping[str, Any]], loggers: Sequence[Any], folder: str
+) -> Iterator[_Round]:
+    try:
+        evaluator = seqio.Evaluator(
+            mixture_or_task_name=task.name,
+            feature_converter=_Unconverted(),
+            eval_split=role.dataset.split,
+            use_cached=role.dataset.use_cached,
+            seed=role.dataset.seed,
+            sequence_length=role.dataset.task_feature_lengths,
+            logger_cls=loggers,
+            log_dir=folder,
+            async_compute_metrics=False,
+        )
+        only_scores = {metric.model_output_type for metric in task.metric_objs} == _ONLY_SCORES
+    except Exception as error:
+        yield _Round("", error=error)
+        return
+    for outputs in made_up([example["targets"] for example in examples], task.output_features["targets"].vocabulary):
+        given = "made-up scores" if only_scores else outputs.words
+        try:
+            metrics, _ = evaluator.evaluate(
+                compute_metrics=True,
+                step=0,
+                predict_fn=outputs.predict,
+                score_fn=outputs.score,
+                predict_with_aux_fn=outputs.predict_with_aux,
+            )
+            yield _Round(given, values=metrics.result()[task.name])
+        except Exception as error:  # whatever the user's functions raise
+            yield _Round(given, error=error)
+            return
+        if only_scores:
+            return
+
+
+def _trimmed(
+    examples: Sequence[Mapping[str, Any]], task: seqio.Task, lengths: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Examples with the features cut to their lengths, as SeqIO gives them to the evaluator."""
+
+    def cut(name: str, value: Any) -> Any:
+        length = (lengths or {}).get(name)
+        return value[:length] if name in task.output_features and isinstance(length, int) and np.ndim(value) else value
+
+    return [{name: cut(name, value) for name, value in example.items()} for example in examples]
+
+
+def _dataset(examples: Sequence[Mapping[str, Any]]) -> tf.data.Dataset:
+    """Examples as a dataset again, with unknown dimensions where they differ."""
+    signature = {name: _spec([np.asarray(example[name]) for example in examples]) for name in examples[0]}
+    return tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
+
+
+def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
+    sizes = zip(*(value.shape for value in values), strict=True)
+    shape = tuple(size[0] if len(set(size)) == 1 else None for size in sizes)
+    kind = values[0].dtype
+    return tf.TensorSpec(shape, tf.string if kind.kind in "OSU" else tf.dtypes.as_dtype(kind))
+
+
+@contextlib.contextmanager
+def _reading_only(task: seqio.Task, dataset: tf.data.Dataset) -> Iterator[None]:
+    """Lets a registered task give one dataset, whatever it is asked for."""
+    task.get_dataset = lambda *_, **__: dataset
+    try:
+        yield
+    finally:
+        del task.get_dataset

@@ -1,0 +1,161 @@
+"""What the early calls of metrics found, in words: the function, what it raised and what it was given."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import seqio
+
+from t5x_harness.resolve.frames import one_line, root_cause, shown_path, user_frame
+from t5x_harness.resolve.metric_errors import LATE, computed, kind_of, postprocessed
+from t5x_harness.spec import Location, Mode, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.datasets import DataRole
+    from t5x_harness.resolve.gin_config import BindingKey
+    from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.resolve.samples import Sample
+
+__all__ = ["MetricFault", "fault_of"]
+
+_LONGEST = 60
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricFault:
+    """Why SeqIO's evaluator cannot compute or write the metrics of a task.
+
+    Attributes:
+      code: of the rule that tells it.
+      severity: a warning where it may only be that few examples were given.
+      message: what raised, what it was given.
+      fix: the mend.
+      location: the line of the user's module; None where none is known.
+      key: the binding that names the task.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    fix: str
+    location: Location | None
+    key: BindingKey | None
+
+
+def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample: Sample) -> MetricFault:
+    """The fault behind an exception of SeqIO's evaluator.
+
+    Args:
+      error: the exception.
+      given: the model outputs that it was raised for, in words; empty where it was raised without.
+      run: the run.
+      role: the dataset whose predictions are evaluated.
+      sample: the task with the examples that it was given.
+    """
+    kind, task = kind_of(error), sample.task
+    code, severity, location = kind.code, Severity.ERROR, None
+    if code == "SEQ22":
+        message = f"two metric functions of task {task.name} give the same key: {one_line(root_cause(error))}"
+    elif code == "SEQ23":
+        message, location = _signature(task)
+    elif code == "INF12":
+        message = f"the metrics of task {task.name} cannot be written: {_unwritable(error)}"
+    else:
+        message = f"the metrics of task {task.name} cannot be computed: {_raised(error)}{_given(error, given)}"
+        if code == "SEQ20" and not sample.ended and _is_deliberate(error):
+            severity = Severity.WARNING
+            message += f"; it was given the first {len(sample.examples)} examples, which may be what it refuses"
+    if code == "SEQ20" and run.config.mode is Mode.TRAIN and _is_concurrent(run):
+        code, message = "SEQ21", message + LATE
+    frame = user_frame(error)
+    place = location or (frame.location if frame else None) or _metric_line(task) or run.registrations.place(task.name)
+    return MetricFault(code, severity, message, kind.fix, place, role.key(run.config, "mixture_or_task_name"))
+
+
+def _raised(error: Exception) -> str:
+    cause, frame = root_cause(error), user_frame(error)
+    who = f"{frame.function} in {frame.file}:{frame.line}" if frame else "a metric function"
+    return f"{who} raised {type(cause).__name__}: {one_line(cause)}"
+
+
+def _given(error: Exception, given: str) -> str:
+    """What the function got: the very text, where a postprocess function raised."""
+    text = postprocessed(error)
+    if text is None:
+        return f", given {given}" if given else ""
+    shown = _short(text.value)
+    return f", given the target {shown}" if text.is_target else f", given the prediction {shown} ({given})"
+
+
+def _is_concurrent(run: Resolved) -> bool:
+    return run.config.value(run.config.owner_of("concurrent_metrics")) is not False
+
+
+def _is_deliberate(error: Exception) -> bool:
+    """Whether the innermost line raises by intention, as for a number of examples that it does not expect."""
+    *_, innermost = traceback.extract_tb(root_cause(error).__traceback__)
+    return (innermost.line or "").startswith(("raise ", "assert "))
+
+
+def _signature(task: seqio.Task) -> tuple[str, Location | None]:
+    """The metric function that SeqIO cannot tell how to call."""
+    known = (("targets", "predictions"), ("targets", "scores"), ("targets", "predictions", "aux_values"))
+    for function in task._metric_fn_constructor_args:
+        names = _positional(function)
+        if names not in known:
+            name = getattr(function, "__name__", type(function).__name__)
+            return (
+                f"metric function {name} of task {task.name} has the positional arguments ({', '.join(names)}), from "
+                "which SeqIO cannot tell what to call it with",
+                _definition(function),
+            )
+    return f"a metric function of task {task.name} has positional arguments that SeqIO does not know", None
+
+
+def _positional(function: Callable[..., Any]) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.items()
+    return tuple(n for n, p in parameters if p.default is inspect.Parameter.empty and p.kind is _POSITIONAL)
+
+
+def _metric_line(task: seqio.Task) -> Location | None:
+    """Where the task's metric function is defined, if it has one only."""
+    functions = task._metric_fn_constructor_args
+    return _definition(functions[0]) if len(functions) == 1 else None
+
+
+def _definition(function: Callable[..., Any]) -> Location | None:
+    code = getattr(inspect.unwrap(getattr(function, "func", function)), "__code__", None)
+    return Location(shown_path(code.co_filename), code.co_firstlineno) if code else None
+
+
+def _unwritable(error: Exception) -> str:
+    """The metric that a logger choked on."""
+    logger, values = computed(error)
+    cause = root_cause(error)
+    raised = f"{logger} raised {type(cause).__name__}: {one_line(cause)}"
+    bad = {name: value for name, value in values.items() if not _is_number(value)}
+    if not bad:
+        return raised
+    name, value = next(iter(bad.items()))
+    return f"{name} is {_short(value)}, no number, and {raised}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, seqio.metrics.MetricValue) and not isinstance(value, seqio.metrics.Scalar):
+        return True  # loggers know what else there is
+    try:
+        float(np.array(getattr(value, "value", value)))
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""SEQ20 to SEQ23 and INF12: metric functions that raise, or whose results SeqIO cannot use or write."""
+
+from __future__ import annotations
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import CalledEarly, Example
+
+_EXACT = "return {'exact': float(targets == predictions)}"
+_WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
+
+
+_EVALUATED = examples.evaluated("utils.DatasetConfig.split = 'validation'")
+_TRAINED = examples.trained(
+    "train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()",
+    "infer_eval/utils.DatasetConfig:",
+    "  mixture_or_task_name = %MIXTURE_OR_TASK_NAME",
+    "  task_feature_lengths = %TASK_FEATURE_LENGTHS",
+    "  split = 'validation'",
+    "  batch_size = 32",
+    "  shuffle = False",
+    "  seed = 42",
+)
+
+
+class MetricRaises(CalledEarly):
+    """A metric function that raises."""
+
+    code = "SEQ20"
+    title = "metric function that raises"
+    why = (
+        "SeqIO calls metric functions when all predictions are made: the evaluation ends with `Failed to evaluate "
+        "task`, its decoding spent. They are called here with predictions made up for the sampled examples."
+    )
+    bad = Example(_EVALUATED, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
+    good = Example(_EVALUATED, files=examples.FILES)
+
+
+class LateMetricRaises(CalledEarly):
+    """A metric function that raises in a thread beside training."""
+
+    code = "SEQ21"
+    title = "metric function that raises beside training"
+    why = (
+        "With `concurrent_metrics`, T5X's default, metric functions run in a thread while training goes on; what they "
+        "raise ends the job at the next evaluation, one eval period later."
+    )
+    bad = Example(_TRAINED, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
+    good = Example(_TRAINED, files=examples.FILES)
+
+
+class DuplicateMetricKey(CalledEarly):
+    """Two metric functions that give the same key."""
+
+    code = "SEQ22"
+    title = "two metric functions with the same key"
+    why = "SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation."
+    bad = Example(
+        _EVALUATED,
+        files=examples.files("metric_fns=[exact]", "metric_fns=[exact, exact]"),
+        at="seqio.TaskRegistry.add(",
+    )
+    good = Example(_EVALUATED, files=examples.FILES)
+
+
+class MetricArguments(CalledEarly):
+    """A metric function from whose arguments SeqIO cannot tell what it wants."""
+
+    code = "SEQ23"
+    title = "metric function with other arguments than SeqIO passes"
+    why = (
+        "SeqIO tells by the names and the order of a metric function's positional arguments what to call it with; it "
+        "looks at them when the evaluator is built, after the job has started."
+    )
+    bad = Example(
+        _EVALUATED,
+        files=examples.files("def exact(targets, predictions)", "def exact(predictions, targets)"),
+        at="def exact(predictions, targets)",
+    )
+    good = Example(_EVALUATED, files=examples.FILES)
+
+
+class UnwritableMetric(CalledEarly):
+    """A metric that the loggers cannot write."""
+
+    code = "INF12"
+    title = "metric that is no number"
+    why = (
+        "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
+        "only, so that a text or an array ends the evaluation, its decoding spent."
+    )
+    bad = Example(
+        _EVALUATED,
+        files=examples.files(_EXACT, "return {'exact': 'all' if targets == predictions else 'some'}"),
+        at="def exact",
+    )
+    good = Example(_EVALUATED, files=examples.FILES)
