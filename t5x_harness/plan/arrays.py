@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from t5x_harness.plan.state_shapes import Leaf
 from t5x_harness.tables import columns
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.state_shapes import Leaf
 
 __all__ = ["Folded", "array_tables", "bytes_text", "fold", "module_table"]
 
@@ -50,12 +53,12 @@ def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
     """Puts equal arrays of equal layers together, in the order in which the first of each comes.
 
     Args:
-      leaves: arrays of the train state; a leading ``target/`` is left out of the names.
+      leaves: arrays of the train state.
     """
     groups: dict[tuple[object, ...], list[Leaf]] = {}
     for leaf in leaves:
         # Only the outermost number counts layers: wi_0 and wi_1 of one layer are different things.
-        path = _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", leaf.path.removeprefix("target/"), count=1)
+        path = _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", leaf.name, count=1)
         groups.setdefault((path, leaf.shape, leaf.dtype, leaf.spec, leaf.names), []).append(leaf)
     return tuple(Folded(str(key[0]), same[0], len(same)) for key, same in groups.items())
 

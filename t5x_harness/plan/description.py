@@ -50,7 +50,7 @@ def _steps(plan: Planned, report: StageReport) -> None:
         if steps.total is not None
         else ", from wherever the checkpoint is"
     )
-    report.fact("steps to train", f"{steps.to_train}{way} ({steps.key.short} = {steps.value})")
+    report.fact("steps", f"{steps.to_train}{way} ({steps.key.short} = {steps.value})")
 
 
 def _learning_rate(plan: Planned, report: StageReport) -> None:

@@ -6,7 +6,8 @@ import dataclasses
 import re
 from typing import Any
 
-from t5x_harness.plan.schedule import Course, Schedule, find_schedule
+from t5x_harness.plan.course import Course
+from t5x_harness.plan.schedule import Schedule, find_schedule
 from t5x_harness.plan.steps import PlannedSteps
 from t5x_harness.resolve.gin_config import GinConfig
 

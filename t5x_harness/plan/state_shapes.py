@@ -34,6 +34,11 @@ class Leaf:
     names: tuple[str | None, ...]
 
     @property
+    def name(self) -> str:
+        """Its name as the model's author knows it: a parameter's without ``target/``."""
+        return self.path.removeprefix("target/")
+
+    @property
     def size(self) -> int:
         """Elements."""
         return math.prod(self.shape)
@@ -85,6 +90,11 @@ class StateShapes:
         """The step, and the mutable collections of models that have them."""
         known = {leaf.path for leaf in (*self.parameters, *self.optimizer)}
         return tuple(leaf for leaf in self.leaves if leaf.path not in known)
+
+    @property
+    def parameters_first(self) -> tuple[Leaf, ...]:
+        """All arrays, in the order in which to tell of them."""
+        return (*self.parameters, *self.optimizer, *self.other)
 
     @property
     def num_parameters(self) -> int:

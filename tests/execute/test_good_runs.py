@@ -66,8 +66,9 @@ train_script.train.eval_period = 1000
     result = run(backend(train_text, extra=base, slice="v3-8", on_progress=events.append))
     plan = facts(result, Stage.PLAN)
     assert plan["mesh"] == "data 4 x model 2"
-    assert plan["steps"].startswith("20000, from step 1000000 of gs://somewhere")
-    assert plan["train batch"] == "128, 32 for each data position"
+    assert plan["steps"] == "20000, from step 1000000 to 1020000 (TRAIN_STEPS = 1020000)"
+    assert plan["starts from"].startswith("gs://somewhere/t5_1_1_base/checkpoint_1000000")
+    assert plan["batches"].splitlines()[1].split() == ["train", "128", "32", "128", "32"]
     changes = {c.binding: (c.before, c.after) for c in result.changes if c.why == "shrink"}
     assert changes["network.T5Config.num_heads"] == ("12", "2")
     assert changes["TRAIN_STEPS"] == ("1020000", "1000004")

@@ -49,7 +49,7 @@ class AxisWithoutRule(PlanRule):
             return
         ruled = {name for name, _ in rules}
         whole: dict[str, list[Leaf]] = {}
-        for leaf in plan.shapes.leaves:
+        for leaf in plan.shapes.parameters_first:
             free = [name for name in leaf.names if name is not None and name not in ruled]
             if free and not any("model" in axes for _, _, _, axes in leaf.cuts(plan.mesh)):
                 whole.setdefault(free[0], []).append(leaf)
@@ -60,7 +60,7 @@ class AxisWithoutRule(PlanRule):
                 more = f" and {len(leaves) - 1} more arrays" if leaves[1:] else ""
                 yield self.finding(
                     plan.config,
-                    f"no rule maps the logical axis {name} of {leaves[0].path}{more}: they are whole on each of the "
+                    f"no rule maps the logical axis {name} of {leaves[0].name}{more}: they are whole on each of the "
                     f"{parts} devices of the model axis, {held / 2**20:.4g} MiB where {(held - spared) / 2**20:.4g} "
                     "would do",
                     plan.config.find("logical_axis_rules"),

@@ -48,11 +48,11 @@ class IndivisibleAxis(PlanRule):
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each logical axis and size."""
         found: dict[tuple[str, int, int, str], list[str]] = {}
-        for leaf in plan.shapes.leaves if plan.shapes else ():
+        for leaf in plan.shapes.parameters_first if plan.shapes else ():
             for index, size, parts, axes in leaf.cuts(plan.mesh):
                 name = leaf.names[index] if index < len(leaf.names) else None
                 if size % parts and name != _VOCABULARY:
-                    found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.path)
+                    found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.name)
         for (name, size, parts, axes), paths in found.items():
             bound = _bindings_of(plan.config, name)
             key = bound[0] if bound else None
@@ -104,7 +104,7 @@ class VocabularyRows(PlanRule):
             parts = {index: cut for index, _, cut, _ in leaf.cuts(plan.mesh)}
             for index, (name, size) in enumerate(zip(leaf.names, leaf.shape, strict=False)):
                 if name == _VOCABULARY:
-                    found.setdefault((size, parts.get(index, 1)), leaf.path)
+                    found.setdefault((size, parts.get(index, 1)), leaf.name)
         for (size, devices), path in found.items():
             bound = _bindings_of(plan.config, _VOCABULARY)
             key = bound[0] if bound else None
