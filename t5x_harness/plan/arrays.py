@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.tables import columns
 
 if TYPE_CHECKING:
-    from t5x_harness.plan.state_shapes import Leaf
+    from t5x_harness.plan.leaf import Leaf
 
 __all__ = ["Folded", "array_tables", "bytes_text", "fold", "module_table"]
 

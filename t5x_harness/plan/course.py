@@ -104,14 +104,13 @@ def _ends_of_plateaus(at: Callable[[int], float], left: int, right: int) -> set[
     """Where a stretch that only rises or only falls leaves the rate it began with, or comes to the one it ends with."""
     found: set[int] = set()
     steps = range(left, right + 1)
-    length = max(right - left, 1)
     if abs(at(right) - at(left)) <= _NOISE * max(abs(at(left)), abs(at(right))):
         return found
     leaves = bisect.bisect_left(steps, True, key=lambda s: abs(at(s) - at(left)) > _NOISE * abs(at(left))) + left - 1
     comes = bisect.bisect_left(steps, True, key=lambda s: abs(at(s) - at(right)) <= _NOISE * abs(at(right))) + left
-    if leaves - left > _PLATEAU * length:
+    if leaves - left > _PLATEAU * (comes - left):
         found.add(leaves)
-    if right - comes > _PLATEAU * length:
+    if right - comes > _PLATEAU * (right - leaves):
         found.add(comes)
     return found
 

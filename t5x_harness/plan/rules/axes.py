@@ -11,8 +11,8 @@ from t5x_harness.resolve import examples
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.plan.leaf import Leaf
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.plan.state_shapes import Leaf
 
 _LEAST = 2**20
 """Bytes on each device that are worth a note."""

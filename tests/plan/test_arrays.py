@@ -1,0 +1,99 @@
+"""Equal layers are one row with a factor; the rows say what is cut by which mesh axis and what is left on a device."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from t5x_harness.plan.arrays import array_tables, bytes_text, fold, module_table
+from t5x_harness.plan.leaf import Leaf
+
+MESH = {"data": 4, "model": 2}
+
+
+def leaf(path: str, shape: tuple[int, ...], spec: tuple[Any, ...] = (), names: tuple[str | None, ...] = ()) -> Leaf:
+    return Leaf(path, shape, np.dtype("float32"), spec, names)
+
+
+@pytest.fixture
+def model() -> list[Leaf]:
+    layers = [
+        leaf(f"target/encoder/layers_{layer}/mlp/{name}/kernel", (8, 6), (None, "model"), ("embed", "mlp"))
+        for layer in range(12)
+        for name in ("wi_0", "wi_1")
+    ]
+    return [*layers, leaf("target/embedder/embedding", (32, 8), ("model",), ("vocab", "embed"))]
+
+
+def test_layers_are_folded_and_numbered_parts_of_one_layer_are_not(model: list[Leaf]) -> None:
+    assert [(folded.path, folded.count) for folded in fold(model)] == [
+        ("encoder/layers_*/mlp/wi_0/kernel", 12),
+        ("encoder/layers_*/mlp/wi_1/kernel", 12),
+        ("embedder/embedding", 1),
+    ]
+
+
+def test_a_layer_that_differs_has_a_row_of_its_own(model: list[Leaf]) -> None:
+    odd = leaf("target/encoder/layers_12/mlp/wi_0/kernel", (8, 7), (None, "model"), ("embed", "mlp"))
+    counts = {folded.leaf.shape: folded.count for folded in fold([*model, odd]) if "wi_0" in folded.path}
+    assert counts == {(8, 6): 12, (8, 7): 1}
+
+
+def test_modules(model: list[Leaf]) -> None:
+    assert module_table(fold(model)).splitlines() == [
+        "module            layers  arrays  parameters  share",
+        "encoder/layers_*      12      24       1,152  81.8%",
+        "embedder                       1         256  18.2%",
+        "all                           25       1,408",
+    ]
+
+
+def test_arrays(model: list[Leaf]) -> None:
+    tables = array_tables(fold(model), MESH)
+    assert {title: table.splitlines() for title, table in tables.items()} == {
+        "arrays of encoder/layers_*, 12 of each, float32": [
+            "array            size by axis    cut by    on a device  bytes",
+            "mlp/wi_0/kernel  embed 8, mlp 6  -, model  8x3           96 B",
+            "mlp/wi_1/kernel  embed 8, mlp 6  -, model  8x3           96 B",
+        ],
+        "arrays outside of layers, float32": [
+            "array               size by axis       cut by    on a device  bytes",
+            "embedder/embedding  vocab 32, embed 8  model, -  16x8         512 B",
+        ],
+    }
+
+
+def test_arrays_of_different_types_and_times_say_so() -> None:
+    other = Leaf("target/layers_0/count", (), np.dtype("int32"), (), ())
+    table = array_tables(fold([leaf("target/layers_0/w", (4, 4)), leaf("target/layers_1/w", (4, 4)), other]), MESH)
+    assert {title: text.splitlines() for title, text in table.items()} == {
+        "arrays of layers_*": [
+            "array  times  size by axis  cut by  on a device  type     bytes",
+            "w          2  4, 4          -, -    4x4          float32   64 B",
+            "count      1  1             -       1            int32      4 B",
+        ]
+    }
+
+
+def test_two_mesh_axes_on_one_dimension_and_an_uneven_cut() -> None:
+    cut = leaf("target/w", (9, 5), (("data", "model"), None), ("a", None))
+    (table,) = array_tables(fold([cut]), MESH).values()
+    assert re.split(r"\s{2,}", table.splitlines()[1]) == ["w", "a 9, 5", "data+model, -", "2x5", "40 B"]
+    assert cut.device_bytes(MESH) == 40
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "0.977 KiB"), (16 * 2**20, "16 MiB"), (5_595_000_000, "5.21 GiB")],
+)
+def test_bytes(number: int, text: str) -> None:
+    assert bytes_text(number) == text
+
+
+def test_the_order_of_layers_changes_nothing(model: list[Leaf]) -> None:
+    tenth_first = sorted(model, key=lambda each: "layers_10" not in each.path)
+    assert module_table(fold(tenth_first)) == module_table(fold(model))
+    assert array_tables(fold(tenth_first), MESH) == array_tables(fold(model), MESH)

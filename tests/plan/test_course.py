@@ -1,0 +1,65 @@
+"""The steps at which a learning rate turns are found exactly, from a warm-up of few steps to a million steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from t5x_harness.plan.course import course_of
+
+
+def warm_up_then_decay(step: int) -> float:
+    """As T5X computes it: in float32."""
+    return float(np.float32(min(1.0, step / 1000)) / np.sqrt(np.float32(max(step, 1000))))
+
+
+def flat_then_decay(step: int) -> float:
+    return float(1 / np.sqrt(np.float32(max(step, 10_000))))
+
+
+@pytest.mark.parametrize(
+    ("rate", "first", "last", "turns"),
+    [
+        pytest.param(lambda _: 0.001, 1_000_000, 1_019_999, [], id="constant"),
+        pytest.param(warm_up_then_decay, 0, 999_999, [1000], id="warm-up-then-decay"),
+        pytest.param(flat_then_decay, 0, 99_999, [10_000], id="flat-then-decay"),
+        pytest.param(flat_then_decay, 1_000_000, 1_019_999, [], id="decay-goes-on"),
+        pytest.param(lambda s: min(1.0, s / 1000), 0, 19_999, [1000], id="warm-up-then-flat"),
+        pytest.param(lambda s: min(s / 37, 1) * max(0.0, 1 - s / 5000), 0, 9999, [37, 5000], id="to-nothing"),
+        pytest.param(lambda s: float(s >= 777), 0, 999_999, [776, 777], id="jump"),
+        pytest.param(
+            lambda s: 0.5 * (1 + math.cos(math.pi * (s / 1000 % 1))),
+            0,
+            2999,
+            [999, 1000, 1999, 2000],
+            id="cycles",
+        ),
+        pytest.param(lambda s: 1.0 - s, 5, 6, [], id="two-steps"),
+    ],
+)
+def test_turns(rate: Callable[[int], float], first: int, last: int, turns: list[int]) -> None:
+    course = course_of(rate, first, last)
+    assert [step for step, _ in course.points] == [first, *turns, last]
+    assert [value for _, value in course.points] == [rate(step) for step, _ in course.points]
+
+
+def test_one_step() -> None:
+    assert course_of(lambda _: 0.5, 7, 7).points == ((7, 0.5),)
+
+
+def test_few_steps_are_looked_at() -> None:
+    looked: list[int] = []
+    course_of(lambda step: looked.append(step) or warm_up_then_decay(step), 0, 10_000_000)
+    assert len(looked) == len(set(looked)) < 3000
+
+
+def test_what_a_course_tells() -> None:
+    course = course_of(warm_up_then_decay, 0, 99_999)
+    assert course.rises
+    assert course.falls
+    assert not course.is_flat
+    assert course.highest == (1000, warm_up_then_decay(1000))
+    assert course_of(lambda _: 0.1, 0, 9).is_flat
