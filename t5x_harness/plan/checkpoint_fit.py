@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
-from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.state_shapes import StateShapes
 
 __all__ = ["CheckpointFit", "compare"]
 
@@ -61,7 +63,8 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     try:
         tree = read_tree(start.checkpoint)
     except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each have their own
-        return CheckpointFit(unjudged=f"its metadata cannot be read: {str(error).splitlines()[0]}")
+        first, *_ = str(error).splitlines() or [type(error).__name__]
+        return CheckpointFit(unjudged=f"its metadata cannot be read: {first}")
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
     return _compare(start.restore, tree, shapes)

@@ -47,17 +47,12 @@ def _reasons(missing: Collection[str], stored: Collection[str]) -> Iterator[str]
             "(logits_via_embedding = False)"
         )
     if missing and not _any(missing, "target/"):
-        yield _of_optimizer(missing, stored)
-
-
-def _of_optimizer(missing: Collection[str], stored: Collection[str]) -> str:
-    if not _any(stored, "state/param_states/"):
-        return "the checkpoint holds no optimizer state"
-    ours, theirs = (
-        {name.rpartition("/")[2] for name in names if "param_states" in name} for names in (missing, stored)
-    )
-    kinds = f": it has {', '.join(sorted(theirs))} of each array, this one needs {', '.join(sorted(ours))}"
-    return f"the checkpoint was written with another optimizer{kinds if ours - theirs else ''}"
+        if all(name in stored for name in missing):
+            yield "the assignment_map drops it, and fallback_to_scratch is not set"
+        elif _any(stored, "state/param_states/"):
+            yield "the checkpoint was written with another optimizer"
+        else:
+            yield "the checkpoint holds no optimizer state"
 
 
 def of_shapes(fit: CheckpointFit) -> str | None:

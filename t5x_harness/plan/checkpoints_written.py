@@ -27,12 +27,14 @@ class WrittenCheckpoints:
     Attributes:
       steps: of the checkpoints that it writes, ascending.
       period: steps from one to the next.
+      between: further steps that the config asks for.
       keep: how many stay; None for all.
       num_bytes: of each of them, before compression; None where the train state is not known.
     """
 
     steps: Sequence[int]
     period: int
+    between: Sequence[int]
     keep: int | None
     num_bytes: int | None
 
@@ -75,7 +77,8 @@ def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
     there = plan.start.resumes and uses_orbax(plan.config)
     at = steps_written(steps.first, steps.total, save.period, save.checkpoint_steps or (), first_is_there=there)
     num_bytes = None if plan.shapes is None else checkpoint_bytes(plan.shapes, None if _own_type(plan) else save.dtype)
-    return WrittenCheckpoints(at, save.period, save.keep or None, num_bytes)
+    between = [step for step in at[:-1] if (step - steps.first) % save.period]
+    return WrittenCheckpoints(at, save.period, between, save.keep or None, num_bytes)
 
 
 def steps_written(
@@ -130,6 +133,7 @@ def _steps_text(written: WrittenCheckpoints) -> str:
         text = f"{len(steps)}, at step {' and '.join(map(str, steps))}"
     else:
         text = f"{len(steps)}, from step {steps[0]} each {written.period} steps to {steps[-1]}"
+        text += f", and at {', '.join(map(str, written.between))}" if written.between else ""
     deleted = len(steps) - written.kept
     return f"{text}; {f'the last {written.keep} kept, {deleted} deleted' if deleted else 'all kept'}"
 

@@ -28,6 +28,7 @@ CHECKPOINT_FITS = "checkpoint fits"
 
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _INDENT = "    "
+_ABSOLUTE = re.compile(r"(?:^|(?<=[\s'\"(\[,=]))/(?:[^\s/'\",:;()\[\]]+/)+(?=[^\s/])", re.MULTILINE)
 
 
 class GoldenSyntaxError(ValueError):
@@ -59,7 +60,9 @@ class GoldenPlan:
         values = {names[bound]: _portable(bound.assignment.value, places) for bound in bindings}
         facts = {
             stage.stage.value: {
-                name: _portable(value, places) for name, value in stage.facts if name != CHECKPOINT_FITS
+                name: _ABSOLUTE.sub(".../", _portable(value, places))
+                for name, value in stage.facts
+                if name != CHECKPOINT_FITS
             }
             for stage in stages
             if stage.stage in _STAGES

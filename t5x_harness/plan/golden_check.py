@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ CODE = "PLN01"
 FACT = "golden plan"
 
 _UPDATE = "--plan-golden-update"
+_MOST_LINES = 8
+"""Changed lines that are shown of one table."""
 
 
 def golden_file(target: str, name: str) -> str:
@@ -76,7 +79,9 @@ def _places(run: RunResult) -> dict[str, str]:
 
 def _write(file: Path, shown: str, ours: GoldenPlan, result: StageResult) -> StageResult:
     existed = file.is_file()
-    text = ours.to_text(f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {_UPDATE}")
+    text = ours.to_text(
+        f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {_UPDATE}"
+    )
     try:
         if existed and GoldenPlan.from_text(file.read_text(encoding="utf-8")) == ours:
             return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
@@ -145,16 +150,29 @@ def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]
     before, after = kept.facts.get(stage, {}), ours.facts.get(stage, {})
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
-        if old == new:
+        if old is not None and new is not None and _unaligned(old) == _unaligned(new):
             continue
         if old is None or new is None:
             yield f"{name}: {_one_line(old)} -> {_one_line(new)}"
         elif "\n" in old + new:
             yield f"{name}:"
-            diff = difflib.ndiff(old.splitlines(), new.splitlines())
-            yield from (f"  {line.rstrip()}" for line in diff if line[:1] in "+-")
+            yield from _changed_lines(old, new)
         else:
             yield f"{name}: {old} -> {new}"
+
+
+def _changed_lines(old: str, new: str) -> Iterator[str]:
+    """The lines of a table that are other ones now; the file shows all of them once it is rewritten."""
+    before, after = _unaligned(old), _unaligned(new)
+    changed = [f"  {line}" for line in difflib.ndiff(before, after) if line[:1] in "+-"]
+    yield from changed[:_MOST_LINES]
+    if len(changed) > _MOST_LINES:
+        yield f"  and {len(changed) - _MOST_LINES} more lines"
+
+
+def _unaligned(value: str) -> list[str]:
+    """The lines of a value with tables unaligned: the width of a column depends on all of its cells."""
+    return [re.sub(r" {2,}", "  ", line.strip()) for line in value.splitlines()]
 
 
 def _one_line(value: str | None) -> str:

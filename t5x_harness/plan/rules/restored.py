@@ -215,8 +215,8 @@ class OtherTree(PlanRule):
         elif fit.left_out and not fit.different:
             yield self.finding(
                 plan.config,
-                f"T5X leaves {len(fit.left_out)} parameters of the checkpoint {plan.start.checkpoint} out, which the "
-                f"model does not have: {', '.join(fit.left_out[:3])}{', ...' if fit.left_out[3:] else ''}",
+                f"T5X leaves out what the model does not have of the checkpoint {plan.start.checkpoint}: "
+                f"{', '.join(fit.left_out[:2])}{_more(len(fit.left_out) - 2, 'are left out')}",
                 plan.start.key,
                 _other_checkpoint(plan, "of this architecture and number of layers, or that model"),
                 severity=Severity.WARNING,

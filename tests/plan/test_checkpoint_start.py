@@ -1,0 +1,115 @@
+"""Which checkpoint a run starts from, why, and what is wrong with the one that the config names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, Outcome, StageResult
+
+Plan = Callable[..., StageResult]
+
+SPLIT = "utils.DatasetConfig.split = 'validation'"
+
+
+def restore(path: Path | str, mode: str = "specific") -> tuple[str, str]:
+    return f"utils.RestoreCheckpointConfig.path = '{path}'", f"utils.RestoreCheckpointConfig.mode = '{mode}'"
+
+
+def start(result: StageResult) -> str:
+    return dict(result.facts)["starts from"]
+
+
+def the_finding(result: StageResult, code: str) -> Finding:
+    (finding,) = [f for f in result.findings if f.code == code]
+    return finding
+
+
+def test_a_checkpoint_in_model_dir_comes_before_the_one_that_the_config_names(plan: Plan, tmp_path: Path) -> None:
+    for step in (20, 100):
+        (tmp_path / f"run/checkpoint_{step}").mkdir(parents=True)
+    result = plan(f"MODEL_DIR = '{tmp_path}/run'", *restore("gs://bucket/t5/checkpoint_1000000"))
+    assert start(result) == f"{tmp_path}/run/checkpoint_100: it is the latest in MODEL_DIR, where T5X looks first"
+    assert dict(result.facts)["checkpoints written"].startswith("10, from step 1100 each 1000 steps to 10000")
+
+
+def test_without_one_it_is_the_one_that_the_config_names(plan: Plan) -> None:
+    result = plan("TRAIN_STEPS = 1_000_100", *restore("gs://bucket/t5/checkpoint_1000000"))
+    assert start(result) == "gs://bucket/t5/checkpoint_1000000: the config names it"
+    assert "whether gs://bucket/t5/checkpoint_1000000 fits the model: it cannot be read here" in result.not_checked
+
+
+def test_an_empty_list_of_paths_is_from_scratch(plan: Plan) -> None:
+    assert start(plan()) == "scratch: the config names no checkpoint"
+
+
+def test_the_latest_of_a_folder(plan: Plan, tmp_path: Path) -> None:
+    for step in (20, 100):
+        (tmp_path / f"run/checkpoint_{step}").mkdir(parents=True)
+    result = plan(*restore(tmp_path / "run", "latest"))
+    assert start(result) == f"{tmp_path}/run/checkpoint_100: it is the latest in {tmp_path}/run"
+
+
+def test_all_of_a_folder_are_evaluated(plan: Plan, tmp_path: Path) -> None:
+    for step in (20, 100, 200):
+        (tmp_path / f"run/checkpoint_{step}").mkdir(parents=True)
+    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
+    result = plan(gin=f"{gin}utils.RestoreCheckpointConfig.mode = 'all'\n")
+    assert start(result).endswith(f"checkpoint_200: it is the latest in {tmp_path}/run, and 2 more after it")
+
+
+def test_the_mode_latest_of_one_checkpoint_trains_from_scratch(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20/state").mkdir(parents=True)
+    path = tmp_path / "run/checkpoint_20"
+    result = plan(*restore(path, "latest"))
+    assert start(result) == f"scratch: there is no checkpoint in {path}"
+    finding = the_finding(result, "CKP05")
+    assert finding.message == (
+        f"{path} is one checkpoint, and mode 'latest' looks for checkpoints in it: T5X finds none, trains from scratch "
+        "and succeeds"
+    )
+    assert finding.fix == "set mode = 'specific', or name the folder above it"
+    assert result.outcome is Outcome.FAILED
+
+
+def test_the_same_is_known_of_a_path_that_cannot_be_read(plan: Plan) -> None:
+    finding = the_finding(plan(*restore("gs://bucket/t5/checkpoint_1000000", "latest")), "CKP05")
+    assert finding.message.startswith("gs://bucket/t5/checkpoint_1000000 is one checkpoint, and mode 'latest' looks")
+
+
+def test_a_folder_without_checkpoints_is_a_warning_for_training(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = plan(*restore(tmp_path / "empty", "latest"))
+    assert the_finding(result, "CKP05").message == (
+        f"{tmp_path}/empty holds no checkpoint_N: T5X trains from scratch and succeeds"
+    )
+    assert result.outcome is Outcome.PASSED
+
+
+def test_a_folder_that_holds_nothing_is_no_checkpoint(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20").mkdir(parents=True)
+    finding = the_finding(plan(*restore(tmp_path / "run/checkpoint_20")), "CKP04")
+    assert finding.message == (
+        f"{tmp_path}/run/checkpoint_20 holds no checkpoint: there is neither a folder state (orbax) nor a file "
+        "checkpoint (T5X's older layout) in it"
+    )
+
+
+def test_a_name_without_a_step_is_no_checkpoint(plan: Plan, tmp_path: Path) -> None:
+    finding = the_finding(plan(*restore(tmp_path / "best")), "CKP05")
+    assert finding.message == (
+        f"{tmp_path}/best does not end in checkpoint_ and a step, from which T5X takes the step to restore"
+    )
+
+
+def test_inference_takes_its_path_as_it_is(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20").mkdir(parents=True)
+    gin = examples.inferred(SPLIT, "INFER_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
+    finding = the_finding(plan(gin=f"{gin}utils.RestoreCheckpointConfig.mode = 'latest'\n"), "CKP05")
+    assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
+
+
+def test_an_empty_path_is_no_way_to_start_from_scratch(plan: Plan) -> None:
+    finding = the_finding(plan(*restore("")), "CKP04")
+    assert finding.fix == "write [] to start from scratch"

@@ -1,0 +1,169 @@
+"""A checkpoint's tree, read from its metadata in each layout, against the model's."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.plan import checkpoint_hints
+from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
+from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+
+ORBAX = Path(__file__).parents[1] / "reference/checkpoint_8"
+OLDER = Path(__file__).parents[1] / "embedded/t5x_legacy_checkpoints/checkpoint_3"
+EMBEDDING = "target/token_embedder/embedding"
+
+
+def test_orbax_layout() -> None:
+    tree = read_tree(str(ORBAX))
+    assert tree is not None
+    assert tree.layout is Layout.ORBAX
+    assert len(tree.arrays) == 261
+    assert tree.arrays[EMBEDDING] == StoredArray((384, 16), "float32")
+    assert tree.arrays["state/step"] == StoredArray((), "int32")
+    assert tree.parameter_types == ("float32",)
+
+
+def test_older_layout() -> None:
+    tree = read_tree(str(OLDER))
+    assert tree is not None
+    assert tree.layout is Layout.T5X
+    assert tree.arrays["target/enc/kernel"].shape == (8, 4)
+    assert "state/param_states/scale/v" in tree.arrays
+
+
+def test_no_checkpoint_at_all(tmp_path: Path) -> None:
+    assert read_tree(str(tmp_path)) is None
+
+
+def shapes(arrays: Mapping[str, tuple[int, ...]]) -> Any:
+    return types.SimpleNamespace(leaves=[types.SimpleNamespace(path=p, shape=s) for p, s in arrays.items()])
+
+
+def model(**changed: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of the reference checkpoint, some of them changed, None for one that is not there."""
+    tree = read_tree(str(ORBAX))
+    assert tree is not None
+    merged = {**tree.shapes, **changed}
+    return {name: shape for name, shape in merged.items() if shape is not None}
+
+
+def restore(**fields: Any) -> Any:
+    manager = type("Manager", (), {"__module__": "t5x.checkpoints"})
+    settings = {"state_transformation_fns": (), "fallback_to_scratch": False, "checkpoint_manager_cls": manager}
+    return types.SimpleNamespace(**settings | fields)
+
+
+def fit(arrays: Mapping[str, tuple[int, ...]], **fields: Any) -> CheckpointFit:
+    start = StartPoint(path=str(ORBAX), checkpoint=str(ORBAX), reachable=True, restore=restore(**fields))
+    found = compare(start, shapes(arrays))
+    assert found is not None
+    return found
+
+
+def test_the_same_tree_fits() -> None:
+    found = fit(model())
+    assert found.fits
+    assert found.same == 261
+
+
+def test_another_shape_is_named_parameters_first() -> None:
+    found = fit(model(**{"state/param_states/token_embedder/embedding/v": (1,), EMBEDDING: (384, 8)}))
+    assert found.different[0] == (EMBEDDING, (384, 16), (384, 8))
+    assert not found.fits
+
+
+def test_what_the_checkpoint_lacks_is_missing_and_what_it_has_more_is_left_out() -> None:
+    found = fit(model(**{"target/new/kernel": (2, 2), EMBEDDING: None}))
+    assert found.missing == ("target/new/kernel",)
+    assert found.left_out == (EMBEDDING,)
+
+
+def test_fallback_fills_what_is_missing() -> None:
+    found = fit(model(**{"target/new/kernel": (2, 2)}), fallback_to_scratch=True)
+    assert found.fits
+    assert found.from_scratch == ("target/new/kernel",)
+
+
+def test_an_assignment_map_is_applied_by_the_runtime() -> None:
+    def apply_assignment_map(stored: Any, ours: Any, assignment_map: Any) -> Any:
+        stored["target"]["new"] = stored["target"].pop(assignment_map)
+        return stored
+
+    apply_assignment_map.__module__ = "t5x.state_utils"
+    rename = functools.partial(apply_assignment_map, assignment_map="token_embedder")
+    found = fit(model(**{EMBEDDING: None, "target/new/embedding": (384, 16)}), state_transformation_fns=(rename,))
+    assert found.fits
+
+
+def test_the_users_own_transformation_is_not_judged() -> None:
+    def halve(stored: Any, ours: Any) -> Any:
+        raise AssertionError("it is not called")
+
+    found = fit(model(), state_transformation_fns=(halve,))
+    assert found.unjudged is not None
+    assert found.unjudged.startswith("its tree is changed by ")
+    assert not found.fits
+
+
+def test_a_damaged_checkpoint_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(b"\xc1")
+    found = compare(StartPoint(path="x", checkpoint=str(tmp_path), reachable=True), shapes({}))
+    assert found is not None
+    assert found.unjudged == "its metadata cannot be read: FormatError"
+
+
+LAYER = "target/decoder/layers_{}/mlp/{}/kernel"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        pytest.param(
+            [LAYER.format(0, "wi_0"), LAYER.format(0, "wi_1")], [LAYER.format(0, "wi")], "is not gated", id="gated"
+        ),
+        pytest.param([LAYER.format(0, "wi")], [LAYER.format(0, "wi_0")], "MLP is gated", id="not-gated"),
+        pytest.param(
+            [LAYER.format(0, "wo"), LAYER.format(1, "wo"), LAYER.format(2, "wo")],
+            [LAYER.format(0, "wo"), LAYER.format(1, "wo")],
+            "the checkpoint's decoder has 2 layers, this model's has 3",
+            id="layers",
+        ),
+        pytest.param(
+            [LAYER.format(0, "wo")], ["target/decoder/decoder/mlp/wo/kernel"], "layers are stacked", id="scanned"
+        ),
+        pytest.param(
+            ["target/decoder/decoder/mlp/wo/kernel"], [LAYER.format(0, "wo")], "(scan_layers)", id="not-scanned"
+        ),
+        pytest.param(
+            ["target/decoder/logits_dense/kernel"], [EMBEDDING], "output shares the embedding", id="own-logits"
+        ),
+        pytest.param(
+            ["state/param_states/0/count"], ["state/param_states/x/v"], "written with another optimizer", id="optimizer"
+        ),
+        pytest.param(["state/param_states/x/v"], [EMBEDDING], "holds no optimizer state", id="no-optimizer"),
+    ],
+)
+def test_what_a_missing_array_means(ours: list[str], theirs: list[str], expected: str) -> None:
+    tree = StoredTree(Layout.ORBAX, {name: StoredArray((1,), "float32") for name in theirs})
+    missing = tuple(name for name in ours if name not in theirs)
+    hint = checkpoint_hints.of_missing(CheckpointFit(tree, missing=missing))
+    assert hint is not None
+    assert expected in hint
+
+
+def test_what_another_shape_means() -> None:
+    kernel = "target/decoder/logits_dense/kernel"
+    other_words = CheckpointFit(different=((EMBEDDING, (32000, 8), (32128, 8)), (kernel, (8, 32000), (8, 32128))))
+    assert checkpoint_hints.vocabulary_sizes(other_words) == (32000, 32128)
+    transposed = CheckpointFit(different=(("target/x/kernel", (2, 3), (3, 2)),))
+    assert checkpoint_hints.of_shapes(transposed) == "the arrays are transposed"
+    both = CheckpointFit(different=(*other_words.different, *transposed.different))
+    assert checkpoint_hints.vocabulary_sizes(both) is None
+    assert checkpoint_hints.of_shapes(both) is None

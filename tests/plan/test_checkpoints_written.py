@@ -1,0 +1,75 @@
+"""What the plan says of the checkpoints to be written is what a run then writes."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from t5x_harness.plan.checkpoints_written import checkpoint_bytes, steps_written
+from t5x_harness.resolve import examples
+from t5x_harness.spec import RunResult, Stage, StageResult
+
+
+@pytest.mark.parametrize(
+    ("first", "total", "period", "extra", "expected"),
+    [
+        pytest.param(0, 6, 2, (), [0, 2, 4, 6], id="whole-periods"),
+        pytest.param(0, 5, 2, (), [0, 2, 4, 5], id="the-last-step-too"),
+        pytest.param(0, 3, 10, (), [0, 3], id="shorter-than-a-period"),
+        pytest.param(1003, 1010, 3, (), [1003, 1006, 1009, 1010], id="periods-count-from-the-first-step"),
+        pytest.param(0, 6, 3, (2, 3, 9), [0, 2, 3, 6], id="steps-asked-for"),
+        pytest.param(7, 7, 3, (), [7], id="nothing-to-train"),
+    ],
+)
+def test_steps(first: int, total: int, period: int, extra: tuple[int, ...], expected: list[int]) -> None:
+    assert steps_written(first, total, period, extra) == expected
+
+
+def test_a_resumed_run_does_not_write_its_first_checkpoint_again() -> None:
+    assert steps_written(4, 8, 2, first_is_there=True) == [6, 8]
+    assert steps_written(8, 8, 2, first_is_there=True) == []
+
+
+def test_bytes_are_those_of_every_array_and_only_parameters_take_the_save_dtype() -> None:
+    def leaf(path: str, size: int, dtype: str) -> types.SimpleNamespace:
+        return types.SimpleNamespace(path=path, size=size, dtype=np.dtype(dtype))
+
+    leaves = (leaf("target/kernel", 100, "float32"), leaf("state/param_states/kernel/v", 100, "float32"))
+    shapes = types.SimpleNamespace(leaves=(*leaves, leaf("state/step", 1, "int32")))
+    assert checkpoint_bytes(shapes, None) == 804  # type: ignore[arg-type]  # only these attributes are read
+    assert checkpoint_bytes(shapes, "bfloat16") == 604  # type: ignore[arg-type]
+
+
+def facts(result: StageResult) -> dict[str, str]:
+    return dict(result.facts)
+
+
+def test_a_run_writes_what_was_planned(run: Callable[..., RunResult]) -> None:
+    gin = examples.trained(
+        "TRAIN_STEPS = 5",
+        "BATCH_SIZE = 8",
+        "train_script.train.eval_period = 2",
+        "train_script.train.random_seed = 0",
+        "utils.SaveCheckpointConfig.period = 2",
+        "utils.SaveCheckpointConfig.checkpoint_steps = [3, 5]",
+        "utils.SaveCheckpointConfig.keep = 2",
+        "utils.SaveCheckpointConfig.save_dataset = True",
+        "utils.SaveCheckpointConfig.dtype = 'bfloat16'",
+    )
+    result = run(gin, Stage.TRAIN)
+    assert result.passed, result.stages[-1].findings
+    planned = facts(result.stage(Stage.PLAN))
+    assert planned["checkpoints written"] == "5, from step 0 each 2 steps to 5, and at 3; the last 2 kept, 3 deleted"
+    assert planned["starts from"] == "scratch: the config names no checkpoint"
+    assert planned["state of the dataset"] == "saved in every checkpoint, a file for each host that reads data"
+    assert planned["save dtype"] == "bfloat16 is not heeded by orbax: saved as float32"
+    assert [c.step for c in result.checkpoints] == [4, 5]
+
+
+def test_a_run_that_saves_nothing_says_so(plan: Callable[..., StageResult]) -> None:
+    planned = facts(plan("utils.CheckpointConfig.save = None"))
+    assert planned["checkpoints written"] == "none: no SaveCheckpointConfig with a period is bound"
+    assert "bytes of checkpoints" not in planned

@@ -1,0 +1,211 @@
+"""The golden plan: the same text for the same plan, and a difference that names bindings and what came of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.plan.golden import CHECKPOINT_FITS, GoldenPlan, GoldenSyntaxError
+from t5x_harness.plan.golden_check import check_golden, golden_file
+from t5x_harness.spec import Assignment, BoundValue, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+
+TABLE = "step  rate\n   0  0.01\n  20  0.1"
+FACTS = {"mesh": "data 8 x model 1", "steps": "100, from scratch", "learning rate": TABLE}
+
+
+def bound(
+    name: str, value: str, configurable: str | None = None, *, line: int = 1, file: str = "run.gin"
+) -> BoundValue:
+    return BoundValue(name, configurable, Assignment(value, Location(file, line)))
+
+
+BINDINGS = (
+    bound("TRAIN_STEPS", "100", line=7),
+    bound("train_script.train.total_steps", "%TRAIN_STEPS", "__main__.train", line=9),
+    bound("train/utils.DatasetConfig.batch_size", "8", "t5x.utils.DatasetConfig", line=3),
+)
+
+
+def planned(
+    folder: Path, bindings: tuple[BoundValue, ...] = BINDINGS, *, update: bool = False, **facts: str
+) -> StageResult:
+    spec = RunSpec(("run.gin",), cwd=str(folder), golden=str(folder / "golden/run.plan"), golden_update=update)
+    resolve = StageResult(Stage.RESOLVE, Outcome.PASSED, facts=(("mode", "train"),))
+    plan = StageResult(Stage.PLAN, Outcome.PASSED, facts=tuple((FACTS | facts).items()), exercised=1)
+    return check_golden(RunResult(spec, (resolve, plan), bindings=bindings), {})
+
+
+def changed(name: str, value: str) -> tuple[BoundValue, ...]:
+    return tuple(
+        dataclasses.replace(b, assignment=Assignment(value, b.assignment.location)) if b.name == name else b
+        for b in BINDINGS
+    )
+
+
+def test_it_is_written_where_there_is_none(tmp_path: Path) -> None:
+    result = planned(tmp_path)
+    assert result.outcome is Outcome.PASSED
+    assert result.facts[-1] == ("golden plan", "golden/run.plan: written")
+    assert result.not_checked == ("whether the plan is as before: golden/run.plan was not there and is written now",)
+    lines = (tmp_path / "golden/run.plan").read_text().splitlines()
+    assert lines[0].startswith("# Golden plan of run, written by t5x-harness ")
+    assert lines[2:] == [
+        "",
+        "[bindings]",
+        "TRAIN_STEPS = 100",
+        "train.total_steps = %TRAIN_STEPS",
+        "train/utils.DatasetConfig.batch_size = 8",
+        "",
+        "[resolve]",
+        "mode = train",
+        "",
+        "[plan]",
+        "mesh = data 8 x model 1",
+        "steps = 100, from scratch",
+        "learning rate =",
+        "    step  rate",
+        "       0  0.01",
+        "      20  0.1",
+    ]
+
+
+def test_the_same_plan_has_no_difference(tmp_path: Path) -> None:
+    planned(tmp_path)
+    result = planned(tmp_path)
+    assert (result.outcome, result.findings, result.not_checked) == (Outcome.PASSED, (), ())
+    assert result.facts[-1] == ("golden plan", "golden/run.plan: no difference")
+
+
+def test_a_difference_names_the_binding_its_place_and_what_came_of_it(tmp_path: Path) -> None:
+    planned(tmp_path)
+    result = planned(tmp_path, changed("TRAIN_STEPS", "200"), steps="200, from scratch")
+    assert result.outcome is Outcome.FAILED
+    (finding,) = result.findings
+    assert (finding.code, finding.severity, finding.stage) == ("PLN01", Severity.ERROR, Stage.PLAN)
+    assert finding.location == Location("run.gin", 7)
+    assert finding.binding == "TRAIN_STEPS"
+    assert finding.message.splitlines() == [
+        "the plan differs from golden/run.plan in 1 binding and 1 planned value:",
+        "TRAIN_STEPS: 100 -> 200 (run.gin:7)",
+        "steps: 100, from scratch -> 200, from scratch",
+    ]
+    assert finding.fix == (
+        "undo it, or if it is meant, rewrite golden/run.plan with --plan-golden-update and commit it"
+    )
+
+
+def test_new_and_lost_bindings_and_changed_lines_of_a_table_are_named(tmp_path: Path) -> None:
+    planned(tmp_path)
+    given = bound("Z_LOSS", "0.1", file="--gin bindings", line=2)
+    result = planned(tmp_path, (*BINDINGS[1:], given), **{"learning rate": TABLE.replace("0.1", "0.2")})
+    (finding,) = result.findings
+    assert finding.message.splitlines() == [
+        "the plan differs from golden/run.plan in 2 bindings and 1 planned value:",
+        "TRAIN_STEPS: 100 -> not bound",
+        "Z_LOSS: not bound -> 0.1 (--gin bindings:2)",
+        "learning rate:",
+        "  - 20  0.1",
+        "  + 20  0.2",
+    ]
+
+
+def test_a_change_of_the_planned_values_alone_is_one_too(tmp_path: Path) -> None:
+    planned(tmp_path)
+    (finding,) = planned(tmp_path, mesh="data 4 x model 2").findings
+    assert finding.location is None
+    assert finding.message.splitlines()[1:] == ["mesh: data 8 x model 1 -> data 4 x model 2"]
+
+
+def test_it_is_written_anew_only_when_asked(tmp_path: Path) -> None:
+    planned(tmp_path)
+    before = (tmp_path / "golden/run.plan").read_text()
+    planned(tmp_path, changed("TRAIN_STEPS", "200"))
+    assert (tmp_path / "golden/run.plan").read_text() == before
+    result = planned(tmp_path, changed("TRAIN_STEPS", "200"), update=True)
+    assert result.outcome is Outcome.PASSED
+    assert result.facts[-1] == ("golden plan", "golden/run.plan: rewritten")
+    assert planned(tmp_path, changed("TRAIN_STEPS", "200")).findings == ()
+
+
+def test_an_update_of_what_has_not_changed_leaves_the_file_alone(tmp_path: Path) -> None:
+    planned(tmp_path)
+    file = tmp_path / "golden/run.plan"
+    file.write_text(file.read_text().replace("# Golden plan", "# Old plan"))
+    assert planned(tmp_path, update=True).facts[-1] == ("golden plan", "golden/run.plan: no difference")
+    assert file.read_text().startswith("# Old plan")
+
+
+@pytest.mark.parametrize("merged", ["<<<<<<< HEAD\n", "[bindings]\nTRAIN_STEPS\n"])
+def test_a_file_that_is_no_golden_plan_is_said_to_be_none(tmp_path: Path, merged: str) -> None:
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "golden/run.plan").write_text(merged)
+    (finding,) = planned(tmp_path).findings
+    number, line = len(merged.splitlines()), merged.splitlines()[-1]
+    assert finding.message == (
+        f"golden/run.plan is no golden plan: line {number} is neither [a section] nor NAME = VALUE: {line!r}"
+    )
+    assert finding.fix == "restore it, or rewrite it with --plan-golden-update"
+
+
+def test_it_can_be_silenced_like_any_rule(tmp_path: Path) -> None:
+    planned(tmp_path)
+    (tmp_path / "run.gin").write_text("\n" * 6 + "TRAIN_STEPS = 200  # t5x-harness: ignore[PLN01]\n")
+    result = planned(tmp_path, changed("TRAIN_STEPS", "200"))
+    assert (result.outcome, result.findings) == (Outcome.PASSED, ())
+    assert [f.code for f in result.silenced] == ["PLN01"]
+
+
+def test_nothing_of_the_machine_is_kept(tmp_path: Path) -> None:
+    stage = StageResult(
+        Stage.PLAN,
+        Outcome.PASSED,
+        facts=(
+            (CHECKPOINT_FITS, "12 arrays agree"),
+            ("data", f"{tmp_path}/data/a.tsv"),
+            ("files", "name  read from\na     /opt/lib/tasks/a.tsv\nb     gs://bucket/b"),
+            ("run", "/tmp/x/model"),
+        ),
+    )
+    plan = GoldenPlan.of(
+        (bound("A", f"'{tmp_path}/data'"), bound("B", "'/data/b'")), (stage,), {str(tmp_path): ".", "/tmp/x": "<run>"}
+    )
+    assert plan.bindings == {"A": "'./data'", "B": "'/data/b'"}
+    assert plan.facts["plan"] == {
+        "data": "./data/a.tsv",
+        "files": "name  read from\na     .../a.tsv\nb     gs://bucket/b",
+        "run": "<run>/model",
+    }
+
+
+def test_other_widths_of_a_table_are_no_difference(tmp_path: Path) -> None:
+    planned(tmp_path)
+    assert planned(tmp_path, **{"learning rate": "step    rate\n0       0.01\n20      0.1"}).findings == ()
+
+
+def test_a_name_does_not_depend_on_how_a_file_imports_it() -> None:
+    by_alias = GoldenPlan.of((bound("eval/u.DatasetConfig.split", "'x'", "t5x.utils.DatasetConfig"),), (), {})
+    assert list(by_alias.bindings) == ["eval/utils.DatasetConfig.split"]
+    two = GoldenPlan.of((bound("m.A.x", "1", "one.m.A"), bound("n.A.x", "2", "two.m.A")), (), {})
+    assert two.bindings == {"one.m.A.x": "1", "two.m.A.x": "2"}
+
+
+def test_a_text_is_read_back_as_it_was_written() -> None:
+    plan = GoldenPlan({"A": "'a = b'", "E": ""}, {"plan": {"table": "  a  b\n  1  2", "one": "x"}})
+    assert GoldenPlan.from_text(plan.to_text("comment")) == plan
+    with pytest.raises(GoldenSyntaxError, match="line 1 is neither"):
+        GoldenPlan.from_text("    A = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("golden", "golden/run.plan"), ("golden.d/", "golden.d/run.plan"), ("x/first.plan", "x/first.plan")],
+)
+def test_a_suffix_makes_it_a_file(target: str, expected: str) -> None:
+    assert golden_file(target, "run") == expected
+
+
+def test_a_folder_is_one_whatever_its_name(tmp_path: Path) -> None:
+    (tmp_path / "golden.d").mkdir()
+    assert golden_file(str(tmp_path / "golden.d"), "run") == str(tmp_path / "golden.d/run.plan")
