@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Conflict", "Invalid", "NotFound", "NotModified", "PreconditionFailed", "StorageError"]
+__all__ = ["Conflict", "InUse", "Invalid", "NotFound", "NotModified", "PreconditionFailed", "StorageError"]
 
 
 class StorageError(Exception):
@@ -51,3 +51,7 @@ class NotModified(StorageError):
     """A generation or metageneration is the one that was asked not to be."""
 
     status, reason = 304, "notModified"
+
+
+class InUse(Exception):
+    """Another process has the folder open; the text says which."""

@@ -7,7 +7,18 @@ from collections.abc import Mapping
 
 from t5x_harness.google.storage.errors import NotModified, PreconditionFailed
 
-__all__ = ["Bucket", "Listing", "ObjectFields", "Preconditions", "StoredObject"]
+__all__ = [
+    "ANY",
+    "Bucket",
+    "Checksums",
+    "Listing",
+    "ListingQuery",
+    "ObjectFields",
+    "Preconditions",
+    "SourceObject",
+    "StoredObject",
+    "Upload",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +84,44 @@ class StoredObject:
 
 
 @dataclasses.dataclass(frozen=True)
+class Checksums:
+    """Checksums of bytes, or those that a client expects; None is not known, or not expected.
+
+    Attributes:
+      md5: base64.
+      crc32c: base64 of the big-endian checksum.
+    """
+
+    md5: str | None = None
+    crc32c: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ListingQuery:
+    """Which objects of a bucket to list.
+
+    Attributes:
+      prefix: of the names.
+      delimiter: of any length; names that have it after the prefix are cut behind it and become prefixes.
+      match_glob: what objects and prefixes have to match; see globs.py.
+      start_offset: the first name, itself included.
+      end_offset: the name before which the listing ends.
+      include_trailing_delimiter: a name that ends in its first delimiter is listed as an object too.
+      page_token: of the page before.
+      max_results: objects and prefixes together; at most 1000.
+    """
+
+    prefix: str = ""
+    delimiter: str = ""
+    match_glob: str | None = None
+    start_offset: str = ""
+    end_offset: str | None = None
+    include_trailing_delimiter: bool = False
+    page_token: str | None = None
+    max_results: int = 1000
+
+
+@dataclasses.dataclass(frozen=True)
 class Listing:
     """A page of a listing.
 
@@ -95,6 +144,11 @@ class Preconditions:
     generation_not_match: int | None = None
     metageneration_match: int | None = None
     metageneration_not_match: int | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any condition at all."""
+        return self != ANY
 
     def check(self, found: StoredObject | Bucket | None) -> None:
         """Compares with what is there.
@@ -123,3 +177,48 @@ class Preconditions:
         ):
             if unwanted is not None and unwanted == actual:
                 raise NotModified("the object is still as it was")
+
+
+ANY = Preconditions()
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceObject:
+    """An object to copy or to compose from.
+
+    Attributes:
+      bucket: its bucket.
+      name: its name.
+      generation: the one that must be live; None takes any.
+      preconditions: on the source.
+    """
+
+    bucket: str
+    name: str
+    generation: int | None = None
+    preconditions: Preconditions = ANY
+
+
+@dataclasses.dataclass(frozen=True)
+class Upload:
+    """A resumable upload as it stands.
+
+    Attributes:
+      id: what its client calls it by.
+      bucket: where it goes.
+      name: of the object to be.
+      fields: of the object to be.
+      preconditions: checked when it starts and again when it ends.
+      expected: checksums said at the start.
+      received: how many bytes are kept; all of them survive a broken connection and a killed server.
+      finished: the object as it was written by this upload; None before.
+    """
+
+    id: str
+    bucket: str
+    name: str
+    fields: ObjectFields
+    preconditions: Preconditions
+    expected: Checksums
+    received: int
+    finished: StoredObject | None = None

@@ -1,0 +1,168 @@
+"""Putting bodies where they belong: in the tree if it has room for their name, else aside.
+
+The tree has no room for a name that no file can have (``a//b``, ``../x``, a part of 300 bytes), nor for ``a/b`` while
+there is a file ``a``, nor for ``a`` while there is a folder ``a``. Who came first keeps the room: nothing that the tree
+shows is moved or hidden by a later write. When the room gets free because the object that took it is deleted, those
+that waited aside for it move in. An empty object ``a/`` is the folder ``a``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import stat
+
+from t5x_harness.google.storage.database import Database, Place, Record
+from t5x_harness.google.storage.layout import Layout
+
+__all__ = ["Bodies"]
+
+
+class Bodies:
+    """Moves bodies. Every call needs the store's lock."""
+
+    def __init__(self, layout: Layout, database: Database) -> None:
+        self._layout = layout
+        self._database = database
+
+    def choose(self, bucket: str, name: str, size: int) -> Place:
+        """Where a body can go, with the folders above it made."""
+        folder = self._layout.folder_path(bucket, name)
+        if folder is not None:
+            return Place.FOLDER if size == 0 and _make_folders(folder) else Place.ASIDE
+        path = self._layout.tree_path(bucket, name)
+        if path is None:
+            return Place.ASIDE
+        try:
+            return Place.TREE if stat.S_ISREG(os.stat(path).st_mode) else Place.ASIDE
+        except FileNotFoundError:
+            return Place.TREE if _make_folders(os.path.dirname(path)) else Place.ASIDE
+        except NotADirectoryError:
+            return Place.ASIDE
+
+    def path(self, record: Record) -> str:
+        """The file to read a body from."""
+        if record.place is Place.ASIDE:
+            return self._layout.aside_path(record.body)
+        if record.place is Place.FOLDER:
+            return os.devnull
+        return f"{self._layout.bucket_folder(record.object.bucket)}/{record.object.name}"
+
+    def install(self, record: Record, old: Record | None = None) -> None:
+        """Puts an incoming body where its record, already committed, says it is.
+
+        Args:
+          record: of the new body.
+          old: what the name had before; its body goes.
+        """
+        self._move(self._layout.incoming_path(record.body), record)
+        if old is not None and old.place is Place.ASIDE:
+            _remove(self._layout.aside_path(old.body))
+        if old is not None and old.place is Place.FOLDER and record.place is not Place.FOLDER:
+            self._prune(record.object.bucket, record.object.name[:-1])
+
+    def remove(self, record: Record) -> None:
+        """Removes the body of an object and forgets it."""
+        if record.place is Place.TREE:
+            _remove(self.path(record))  # first: a file that outlives its record would be taken for a new one
+        self.forget(record)
+        if record.place is Place.ASIDE:
+            _remove(self.path(record))
+
+    def forget(self, record: Record) -> None:
+        """Forgets an object whose body is gone from the tree; others may move into its room."""
+        bucket, name = record.object.bucket, record.object.name
+        self._database.forget(bucket, name)
+        if record.place is Place.FOLDER:
+            self._prune(bucket, name[:-1])
+        elif record.place is Place.TREE:
+            self._free(bucket, name)
+            self._prune(bucket, os.path.dirname(name))
+
+    def recover(self, uploads: set[str]) -> None:
+        """Ends what a killed process began: bodies with a record go to their place, those without one go away.
+
+        Args:
+          uploads: the unfinished ones, whose bodies stay incoming.
+        """
+        incoming = set(os.listdir(self._layout.incoming)) - uploads
+        aside = set(os.listdir(self._layout.aside))
+        records = self._database.records_of_bodies(incoming | aside)
+        for body in incoming:
+            self._recover(self._layout.incoming_path(body), records.get(body))
+        for body in aside:
+            self._recover(self._layout.aside_path(body), records.get(body))
+
+    def _recover(self, path: str, record: Record | None) -> None:
+        if record is None:
+            _remove(path)
+        elif record.place is not Place.ASIDE or path != self.path(record):
+            if record.place is Place.TREE:
+                _make_folders(os.path.dirname(self.path(record)))
+            self._move(path, record)
+
+    def _move(self, source: str, record: Record) -> None:
+        if record.place is Place.FOLDER:
+            _remove(source)
+            return
+        try:
+            os.replace(source, self.path(record))
+        except OSError:
+            if record.place is Place.ASIDE:
+                raise
+            # Somebody outside took the room since it was chosen.
+            aside = dataclasses.replace(record, place=Place.ASIDE)
+            with self._database.transaction():
+                self._database.put(aside)
+            os.replace(source, self.path(aside))
+
+    def _free(self, bucket: str, name: str) -> None:
+        """Lets those below a name move in after its file is gone."""
+        below = f"{name}/".encode()
+        for record in self._database.records_from(bucket, below, before=below[:-1] + b"0"):  # "0" comes after "/"
+            self._move_in(record)
+
+    def _move_in(self, record: Record) -> None:
+        """Moves a body from aside into the tree if there is room by now."""
+        it = record.object
+        if record.place is not Place.ASIDE:
+            return
+        place = self.choose(it.bucket, it.name, it.size)
+        if place is Place.ASIDE:
+            return
+        moved = dataclasses.replace(record, place=place)
+        with self._database.transaction():
+            self._database.put(moved)
+        self._move(self._layout.aside_path(record.body), moved)
+
+    def _prune(self, bucket: str, folder: str) -> None:
+        """Removes folders without objects, upwards: with Google a folder is only what the names of objects say."""
+        while folder:
+            marker = self._database.record(bucket, f"{folder}/")
+            if marker is not None and marker.place is Place.FOLDER:
+                return
+            try:
+                os.rmdir(f"{self._layout.bucket_folder(bucket)}/{folder}")
+            except OSError:
+                return  # something is in it
+            if (waiting := self._database.record(bucket, folder)) is not None:
+                self._move_in(waiting)
+                return
+            folder = os.path.dirname(folder)
+
+
+def _make_folders(path: str) -> bool:
+    """Makes a folder and those above it; False if a file is in the way."""
+    if os.path.isdir(path):
+        return True
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        return False
+    return True
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        os.unlink(path)

@@ -1,0 +1,110 @@
+"""Buckets: known to the database, and every folder in ``buckets/`` whose name can be a bucket's is one too."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+
+from t5x_harness.google.storage.database import Database
+from t5x_harness.google.storage.errors import Conflict, NotFound
+from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
+from t5x_harness.google.storage.values import Bucket, Preconditions
+
+__all__ = ["Buckets", "merge_patch"]
+
+
+class Buckets:
+    """The buckets of a store, in memory as they are few. Every call needs the store's lock."""
+
+    def __init__(self, layout: Layout, database: Database) -> None:
+        self._layout = layout
+        self._database = database
+        self._known = {bucket.name: bucket for bucket in database.buckets()}
+
+    def create(self, name: str, fields: Mapping[str, object]) -> Bucket:
+        """Makes a bucket.
+
+        Raises:
+          Invalid: Google would refuse the name.
+          Conflict: it exists.
+        """
+        check_bucket_name(name)
+        if self._find(name) is not None:
+            raise Conflict("Your previous request to create the named bucket succeeded and you already own it.")
+        return self._keep(Bucket(name, time.time_ns() // 1000, fields=dict(fields)))
+
+    def get(self, name: str) -> Bucket:
+        """A bucket.
+
+        Raises:
+          NotFound: it does not exist.
+        """
+        found = self._find(name)
+        if found is None:
+            raise NotFound("The specified bucket does not exist.")
+        return found
+
+    def all(self) -> list[Bucket]:
+        """All of them, by name."""
+        for entry in os.scandir(self._layout.buckets):
+            self._find(entry.name)
+        return [self._known[name] for name in sorted(self._known)]
+
+    def patch(self, name: str, changes: Mapping[str, object], preconditions: Preconditions) -> Bucket:
+        """Changes fields as a JSON merge patch does.
+
+        Raises:
+          NotFound: it does not exist.
+          PreconditionFailed, NotModified: a condition does not hold.
+        """
+        bucket = self.get(name)
+        preconditions.check(bucket)
+        fields = merge_patch(bucket.fields, changes)
+        return self._keep(dataclasses.replace(bucket, metageneration=bucket.metageneration + 1, fields=fields))
+
+    def delete(self, name: str) -> None:
+        """Removes a bucket that has no objects.
+
+        Raises:
+          Conflict: its folder has files that are no objects, such as pipes or names that are not Unicode.
+        """
+        folder = self._layout.bucket_folder(name)
+        for path, _, _ in os.walk(folder, topdown=False):
+            try:
+                os.rmdir(path)
+            except OSError as error:
+                raise Conflict(
+                    f"The bucket you tried to delete is not empty: {path} has files that cannot be objects."
+                ) from error
+        with self._database.transaction():
+            self._database.forget_bucket(name)
+        del self._known[name]
+
+    def _find(self, name: str) -> Bucket | None:
+        known = self._known.get(name)
+        if known is None and is_bucket_name(name) and os.path.isdir(self._layout.bucket_folder(name)):
+            return self._keep(Bucket(name, time.time_ns() // 1000))  # somebody made its folder
+        return known
+
+    def _keep(self, bucket: Bucket) -> Bucket:
+        os.makedirs(self._layout.bucket_folder(bucket.name), exist_ok=True)
+        self._database.put_bucket(bucket)
+        self._known[bucket.name] = bucket
+        return bucket
+
+
+def merge_patch(old: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """RFC 7396: None removes a member, objects are merged, anything else replaces."""
+    merged = dict(old)
+    for name, value in changes.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(name)
+            merged[name] = merge_patch(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[name] = value
+    return merged

@@ -1,0 +1,230 @@
+"""What the store knows, in SQLite: it survives the end of the process at any moment.
+
+Commits reach the operating system before anybody is told of them, so a killed server forgets nothing. A power cut may
+take the last moments away, but leaves the database whole (SQLite's WAL with synchronous=NORMAL).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from t5x_harness.google.storage.values import Bucket, Checksums, ObjectFields, Preconditions, StoredObject, Upload
+
+__all__ = ["Database", "Identity", "Place", "Record"]
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE buckets (
+    name TEXT PRIMARY KEY, created INTEGER, metageneration INTEGER, fields TEXT
+) WITHOUT ROWID;
+-- Names are blobs so that they sort by their UTF-8 bytes, as Google lists them.
+CREATE TABLE objects (
+    bucket TEXT, name BLOB, generation INTEGER, metageneration INTEGER, size INTEGER, created INTEGER, updated INTEGER,
+    md5 TEXT, crc32c TEXT, fields TEXT, component_count INTEGER, place TEXT, body TEXT, inode INTEGER, mtime INTEGER,
+    PRIMARY KEY (bucket, name)
+) WITHOUT ROWID;
+CREATE TABLE uploads (
+    id TEXT PRIMARY KEY, started INTEGER, bucket TEXT, name BLOB, fields TEXT, preconditions TEXT, expected TEXT,
+    finished TEXT
+) WITHOUT ROWID;
+CREATE TABLE clock (last INTEGER);
+INSERT INTO clock VALUES (0);
+"""
+_COLUMNS = (
+    "bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, component_count, "
+    "place, body, inode, mtime"
+)
+
+
+class Place(enum.StrEnum):
+    """Where the body of an object lies."""
+
+    TREE = "tree"  # the file of that name in the bucket's folder
+    FOLDER = "folder"  # nowhere: it is empty, its name ends in a slash, and the tree has a folder of that name
+    ASIDE = "aside"  # out of the tree, which has no room for the name
+
+
+class Identity(NamedTuple):
+    """What changes when somebody writes a file.
+
+    Attributes:
+      inode: changes when a file is put in another's place.
+      size: in bytes.
+      mtime: in nanoseconds.
+    """
+
+    inode: int
+    size: int
+    mtime: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """An object and where its body is.
+
+    Attributes:
+      object: as clients see it.
+      place: of its body.
+      body: what its file is called while incoming or aside; empty for one that came from outside.
+      identity: of its file.
+    """
+
+    object: StoredObject
+    place: Place
+    body: str
+    identity: Identity
+
+
+class Database:
+    """The tables. Every call needs the store's lock, which makes one connection enough for all threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._execute = self._connection.execute
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute("PRAGMA synchronous = NORMAL")
+        self._execute("PRAGMA wal_autocheckpoint = 4000")  # pages: a checkpoint waits for the disk, so not too often
+        found = self._execute("PRAGMA user_version").fetchone()[0]
+        if found not in (0, _VERSION):
+            self.close()
+            raise RuntimeError(f"{path} has layout {found} of another release; this one reads {_VERSION}")
+        if found == 0:
+            self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        self._last: int = self._execute("SELECT last FROM clock").fetchone()[0]
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens, or nothing."""
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._execute("ROLLBACK")
+            raise
+        self._execute("COMMIT")
+
+    def next_generation(self) -> int:
+        """A generation, which is now in microseconds, later than every one that was ever recorded."""
+        self._last = max(time.time_ns() // 1000, self._last + 1)
+        return self._last
+
+    def put_bucket(self, bucket: Bucket) -> None:
+        """Records a bucket, in place of what was recorded of it."""
+        row = (bucket.name, bucket.created, bucket.metageneration, json.dumps(dict(bucket.fields)))
+        self._execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", row)
+
+    def buckets(self) -> list[Bucket]:
+        """All of them."""
+        return [Bucket(*row[:3], json.loads(row[3])) for row in self._execute("SELECT * FROM buckets")]
+
+    def forget_bucket(self, name: str) -> None:
+        """Forgets a bucket and its unfinished uploads."""
+        self._execute("DELETE FROM buckets WHERE name = ?", (name,))
+        self._execute("DELETE FROM uploads WHERE bucket = ?", (name,))
+
+    def record(self, bucket: str, name: str) -> Record | None:
+        """What is recorded of a name."""
+        query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name = ?"
+        row = self._execute(query, (bucket, name.encode())).fetchone()
+        return None if row is None else _record(row)
+
+    def records_from(self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1) -> list[Record]:
+        """The records from a name on, in the order of their bytes, and before another name."""
+        end = "" if before is None else "AND name < ?"
+        query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name >= ? {end} ORDER BY name LIMIT ?"
+        bounds = (start,) if before is None else (start, before)
+        return [_record(row) for row in self._execute(query, (bucket, *bounds, limit))]
+
+    def records_of_bodies(self, bodies: set[str]) -> dict[str, Record]:
+        """The records that name one of the bodies; reads everything there is."""
+        rows = self._execute(f"SELECT {_COLUMNS} FROM objects WHERE body != ''") if bodies else ()
+        return {row[12]: _record(row) for row in rows if row[12] in bodies}
+
+    def put(self, record: Record) -> None:
+        """Records an object in place of what its name had, and the last generation; in a transaction."""
+        it = record.object
+        self._execute(
+            f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(it.bucket, it.name.encode(), it.generation, it.metageneration, it.size, it.created, it.updated),
+                *(it.md5, it.crc32c, _fields_to_text(it.fields), it.component_count),
+                *(record.place.value, record.body, record.identity.inode, record.identity.mtime),
+            ),
+        )
+        self._execute("UPDATE clock SET last = ?", (self._last,))
+
+    def forget(self, bucket: str, name: str) -> None:
+        """Forgets what is recorded of a name."""
+        self._execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name.encode()))
+
+    def put_upload(self, upload: Upload, started: int) -> None:
+        """Records a new upload; ``started`` in microseconds."""
+        self._execute(
+            "INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+            (
+                *(upload.id, started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields)),
+                *(_to_text(upload.preconditions), _to_text(upload.expected)),
+            ),
+        )
+
+    def upload(self, upload_id: str) -> Upload | None:
+        """What is recorded of an upload, with nothing received."""
+        row = self._execute("SELECT * FROM uploads WHERE id = ?", (upload_id,)).fetchone()
+        return None if row is None else _upload(row)
+
+    def uploads(self) -> list[tuple[int, Upload]]:
+        """All uploads, each after when it started."""
+        return [(row[1], _upload(row)) for row in self._execute("SELECT * FROM uploads")]
+
+    def finish_upload(self, upload_id: str, written: StoredObject) -> None:
+        """Records what an upload became; in the transaction that records the object."""
+        self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (_to_text(written), upload_id))
+
+    def forget_upload(self, upload_id: str) -> None:
+        """Forgets an upload."""
+        self._execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
+
+
+def _record(row: tuple[object, ...]) -> Record:
+    bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, components, *body = row
+    place, file, inode, mtime = body
+    stored = StoredObject(
+        bucket, name.decode(), generation, metageneration, size, created, updated, md5, crc32c,  # type: ignore
+        _fields_of(fields), components,  # type: ignore
+    )  # fmt: skip
+    return Record(stored, Place(place), file, Identity(inode, size, mtime))  # type: ignore
+
+
+def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Upload:
+    upload_id, _, bucket, name, fields, preconditions, expected, finished = row
+    written = None
+    if finished is not None:
+        values = json.loads(finished)
+        written = StoredObject(**values | {"fields": ObjectFields(**values["fields"])})
+    wanted = Preconditions(**json.loads(preconditions)), Checksums(**json.loads(expected))
+    return Upload(upload_id, bucket, name.decode(), _fields_of(fields), *wanted, received=0, finished=written)
+
+
+def _to_text(value: Preconditions | Checksums | StoredObject) -> str:
+    return json.dumps(dataclasses.asdict(value))
+
+
+def _fields_to_text(fields: ObjectFields) -> str:
+    said = {name: value for name, value in vars(fields).items() if value is not None}
+    return json.dumps(said, default=dict) if said else ""
+
+
+def _fields_of(text: str) -> ObjectFields:
+    return ObjectFields(**json.loads(text)) if text else ObjectFields()

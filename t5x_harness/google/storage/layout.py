@@ -1,0 +1,70 @@
+"""Where things lie in the folder of a store.
+
+<root>/buckets/<bucket>/<name>   the objects whose names a folder can hold: the tree that ``/gcs`` shows
+<root>/.t5x-harness/storage.db   what is known of buckets, objects and uploads
+<root>/.t5x-harness/incoming/    bodies on their way in
+<root>/.t5x-harness/aside/       bodies of objects that the tree cannot hold
+<root>/.t5x-harness/lock         which process has the store open
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["Layout"]
+
+LONGEST_PATH = 4095  # Linux' PATH_MAX without its NUL
+
+
+class Layout:
+    """The paths of a store.
+
+    Args:
+      root: its folder; made if it does not exist.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.buckets = str(self.root / "buckets")
+        private = self.root / ".t5x-harness"
+        self.database = private / "storage.db"
+        self.lock = private / "lock"
+        self.incoming = str(private / "incoming")
+        self.aside = str(private / "aside")
+        for folder in (self.buckets, self.incoming, self.aside):
+            os.makedirs(folder, exist_ok=True)
+        self._longest_part = os.pathconf(self.buckets, "PC_NAME_MAX")
+
+    def bucket_folder(self, bucket: str) -> str:
+        """The folder that shows a bucket's objects."""
+        return f"{self.buckets}/{bucket}"
+
+    def incoming_path(self, body: str) -> str:
+        """Where a body is while it is written, and until it is put in its place."""
+        return f"{self.incoming}/{body}"
+
+    def aside_path(self, body: str) -> str:
+        """Where a body is that the tree cannot hold."""
+        return f"{self.aside}/{body}"
+
+    def tree_path(self, bucket: str, name: str) -> str | None:
+        """Where the tree would show an object as a file; None if no file can have its name."""
+        if not self._fits(name):
+            return None
+        path = f"{self.buckets}/{bucket}/{name}"
+        return path if len(path) * 4 <= LONGEST_PATH or len(os.fsencode(path)) <= LONGEST_PATH else None
+
+    def folder_path(self, bucket: str, name: str) -> str | None:
+        """Where the tree would show an object such as ``a/b/`` as a folder; None if it is not of that kind."""
+        return self.tree_path(bucket, name[:-1]) if name.endswith("/") else None
+
+    def _fits(self, name: str) -> bool:
+        """Whether every part between slashes can be the name of a file."""
+        if "\0" in name:
+            return False
+        return all(
+            part not in ("", ".", "..")
+            and (len(part) * 4 <= self._longest_part or len(part.encode()) <= self._longest_part)
+            for part in name.split("/")
+        )

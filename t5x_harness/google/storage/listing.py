@@ -1,0 +1,218 @@
+"""Listing objects: what is recorded and what the tree shows, merged in the order of the names' UTF-8 bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import os
+import re
+from collections import deque
+
+from t5x_harness.google.storage.core import Core, Look, Stale
+from t5x_harness.google.storage.database import Place, Record
+from t5x_harness.google.storage.errors import Invalid
+from t5x_harness.google.storage.globs import glob_to_regex, literal_prefix
+from t5x_harness.google.storage.tree import TreeWalk, identify
+from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
+
+__all__ = ["is_empty", "list_objects"]
+
+MOST_RESULTS = 1000
+_RECORDS_AT_A_TIME = 200
+
+
+def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
+    """A page of the objects of a bucket, as they are at one moment.
+
+    Raises:
+      NotFound: there is no such bucket.
+      Invalid: a bad page token, glob or number of results.
+    """
+    page = _plan(query)
+
+    def action(look: Look) -> Listing:
+        core.buckets.get(bucket)
+        return _Page(page, _Names(core, look, bucket)).fill()
+
+    return core.act(action)
+
+
+def is_empty(core: Core, look: Look, bucket: str) -> bool:
+    """Whether a bucket has no object."""
+    return _Names(core, look, bucket).next_from(b"") is None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """A query in bytes.
+
+    Attributes:
+      start: the first name that can be listed.
+      prefix: of the names.
+      end: the name before which the page ends; None is the end of the bucket.
+      delimiter: empty if there is none.
+      glob: what objects and prefixes have to match.
+      trailing: whether an object that ends in its first delimiter is listed beside its prefix.
+      most: results on the page.
+    """
+
+    start: bytes
+    prefix: bytes
+    end: bytes | None
+    delimiter: bytes
+    glob: re.Pattern[str] | None
+    trailing: bool
+    most: int
+
+
+def _plan(query: ListingQuery) -> _Plan:
+    if query.max_results < 1:
+        raise Invalid(f"Invalid value for maxResults: {query.max_results}: it must be at least 1")
+    if query.match_glob is not None and query.delimiter not in ("", "/"):
+        raise Invalid(f"Invalid delimiter with matchGlob: {query.delimiter!r}: it must be '/' or left out")
+    starts = [query.prefix.encode(), query.start_offset.encode(), _start_of(query.page_token)]
+    if query.match_glob is not None and not query.delimiter:
+        starts.append(literal_prefix(query.match_glob).encode())
+    return _Plan(
+        start=max(starts),
+        prefix=query.prefix.encode(),
+        end=None if query.end_offset is None else query.end_offset.encode(),
+        delimiter=query.delimiter.encode(),
+        glob=None if query.match_glob is None else glob_to_regex(query.match_glob),
+        trailing=query.include_trailing_delimiter,
+        most=min(query.max_results, MOST_RESULTS),
+    )
+
+
+class _Page:
+    """A page while it is filled."""
+
+    def __init__(self, plan: _Plan, names: _Names) -> None:
+        self._plan = plan
+        self._names = names
+        self._objects: list[StoredObject] = []
+        self._prefixes: list[str] = []
+        self._unread: list[str] = []
+
+    def fill(self) -> Listing:
+        """The page.
+
+        Raises:
+          Stale: with all files of the page that have to be read first.
+        """
+        next_page = None
+        position = self._plan.start
+        while (entry := self._names.next_from(position)) is not None and not self._is_past(entry.name):
+            cut = self._cut(entry.name)
+            whole = cut in (None, entry.name) and (cut is None or self._plan.trailing) and self._matches(entry.name)
+            part = cut is not None and self._matches(cut)
+            count = len(self._objects) + len(self._prefixes) + len(self._unread)
+            # An object that is listed beside its prefix may stretch an empty page by one.
+            if count and count + whole + part > self._plan.most:
+                next_page = base64.urlsafe_b64encode(entry.name).decode()
+                break
+            if whole:
+                self._add(entry)
+            if part and cut is not None:
+                self._prefixes.append(cut.decode())
+            position = entry.name + b"\0" if cut is None else _after_all_with(cut)
+        if self._unread:
+            raise Stale([(self._names.bucket, name) for name in self._unread])
+        self._names.forget_gone()
+        return Listing(tuple(self._objects), tuple(self._prefixes), next_page)
+
+    def _is_past(self, name: bytes) -> bool:
+        return not name.startswith(self._plan.prefix) or (self._plan.end is not None and name >= self._plan.end)
+
+    def _cut(self, name: bytes) -> bytes | None:
+        """The name up to its first delimiter after the prefix; None if it has none."""
+        if not self._plan.delimiter:
+            return None
+        found = name.find(self._plan.delimiter, len(self._plan.prefix))
+        return None if found < 0 else name[: found + len(self._plan.delimiter)]
+
+    def _matches(self, name: bytes) -> bool:
+        return self._plan.glob is None or self._plan.glob.fullmatch(name.decode()) is not None
+
+    def _add(self, entry: _Entry) -> None:
+        if entry.record is None:
+            self._unread.append(entry.name.decode())
+        else:
+            self._objects.append(entry.record.object)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A name that has an object; its record is None if its file has to be read first."""
+
+    name: bytes
+    record: Record | None
+
+
+class _Names:
+    """The names of a bucket, recorded or in the tree, in order and with jumps ahead. Needs the store's lock."""
+
+    def __init__(self, core: Core, look: Look, bucket: str) -> None:
+        self.bucket = bucket
+        self._core = core
+        self._look = look
+        self._walk = TreeWalk(core.layout.bucket_folder(bucket))
+        self._file: bytes | None = b""
+        self._records: deque[tuple[bytes, Record]] = deque()
+        self._more_records = True
+        self._gone: list[Record] = []
+
+    def next_from(self, start: bytes) -> _Entry | None:
+        """The first name that is not before ``start``, which must not go back; None after the last."""
+        while True:
+            name, record = self._next_name(start)
+            if name is None:
+                return None
+            try:
+                live = self._live(name.decode(), record)
+            except Stale:
+                return _Entry(name, None)
+            if live is not None:
+                return _Entry(name, live)
+            if record is not None:
+                self._gone.append(record)
+            start = name + b"\0"
+
+    def forget_gone(self) -> None:
+        """Forgets the objects whose files were found gone."""
+        for record in self._gone:
+            self._core.bodies.forget(record)
+
+    def _next_name(self, start: bytes) -> tuple[bytes | None, Record | None]:
+        if self._file is not None and (self._file < start or not self._file):
+            found = self._walk.next_from(start)
+            self._file = None if found is None else found.encode()
+        while self._records and self._records[0][0] < start:
+            self._records.popleft()
+        if not self._records and self._more_records:
+            found_records = self._core.database.records_from(self.bucket, start, limit=_RECORDS_AT_A_TIME)
+            self._more_records = len(found_records) == _RECORDS_AT_A_TIME
+            self._records.extend((record.object.name.encode(), record) for record in found_records)
+        if not self._records or (self._file is not None and self._file < self._records[0][0]):
+            return self._file, None
+        return self._records[0]
+
+    def _live(self, name: str, record: Record | None) -> Record | None:
+        layout = self._core.layout
+        if record is not None and record.place is Place.FOLDER:
+            return record if os.path.isdir(layout.folder_path(self.bucket, name) or "") else None
+        path = layout.tree_path(self.bucket, name)
+        return record if path is None else self._look.compare(self.bucket, name, record, identify(path))
+
+
+def _after_all_with(prefix: bytes) -> bytes:
+    """The first bytes that come after everything with a prefix; UTF-8 has no byte of 255, so the last can grow."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def _start_of(token: str | None) -> bytes:
+    try:
+        return base64.b64decode(token or "", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Invalid(f"Invalid page token: {token!r}") from error

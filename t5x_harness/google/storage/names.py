@@ -1,0 +1,77 @@
+"""Which names Google gives to buckets and objects, and which it refuses."""
+
+from __future__ import annotations
+
+import re
+
+from t5x_harness.google.storage.errors import Invalid
+
+__all__ = ["check_bucket_name", "check_object_name", "is_bucket_name", "is_object_name"]
+
+LONGEST_OBJECT_NAME = 1024  # bytes of UTF-8
+_BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]*[a-z0-9]")
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+_CHALLENGES = ".well-known/acme-challenge/"
+
+
+def check_bucket_name(name: str) -> None:
+    """Refuses a bucket's name that Google would refuse.
+
+    Raises:
+      Invalid: with the rule that it breaks.
+    """
+    if fault := _bucket_fault(name):
+        raise Invalid(f"Invalid bucket name: '{name}': {fault}")
+
+
+def is_bucket_name(name: str) -> bool:
+    """Whether Google would take the name for a bucket."""
+    return _bucket_fault(name) is None
+
+
+def check_object_name(name: str) -> None:
+    """Refuses an object's name that Google would refuse.
+
+    Raises:
+      Invalid: with the rule that it breaks.
+    """
+    if fault := _object_fault(name):
+        raise Invalid(f"Invalid object name: {name[:80]!r}: {fault}")
+
+
+def is_object_name(name: str) -> bool:
+    """Whether Google would take the name for an object."""
+    return _object_fault(name) is None
+
+
+def _bucket_fault(name: str) -> str | None:
+    longest = 222 if "." in name else 63
+    if not 3 <= len(name) <= longest:
+        return f"it must have 3 to {longest} characters, and has {len(name)}"
+    if not _BUCKET.fullmatch(name):
+        return "lower-case letters, digits, '-', '_' and '.' are allowed, with a letter or digit at both ends"
+    if any(len(part) > 63 for part in name.split(".")):
+        return "the parts between dots may have at most 63 characters"
+    if _ADDRESS.fullmatch(name):
+        return "it must not be an IP address"
+    if name.startswith("goog"):
+        return "it must not begin with 'goog'"
+    if "google" in name or "g00gle" in name:
+        return "it must not contain 'google' or a misspelling of it"
+    return None
+
+
+def _object_fault(name: str) -> str | None:
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        return "it is not Unicode text"
+    if not 1 <= length <= LONGEST_OBJECT_NAME:
+        return f"it must have 1 to {LONGEST_OBJECT_NAME} bytes of UTF-8, and has {length}"
+    if "\r" in name or "\n" in name:
+        return "it must not contain a carriage return or a line feed"
+    if name in (".", ".."):
+        return "it must not be '.' or '..'"
+    if name.startswith(_CHALLENGES):
+        return f"it must not begin with '{_CHALLENGES}'"
+    return None

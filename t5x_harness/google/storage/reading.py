@@ -1,0 +1,77 @@
+"""Reading an object as a stream: one generation, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import TracebackType
+
+from t5x_harness.google.storage.core import CHUNK, Core, Look
+from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.values import SourceObject, StoredObject
+
+__all__ = ["ObjectReader", "open_object"]
+
+
+class ObjectReader:
+    """The bytes of one generation of an object, which stay readable when it is overwritten or deleted.
+
+    Attributes:
+      object: what is read.
+    """
+
+    def __init__(self, stored: StoredObject, fd: int) -> None:
+        self.object = stored
+        self._fd = fd
+
+    def chunks(self, start: int = 0, end: int | None = None, *, chunk: int = CHUNK) -> Iterator[bytes]:
+        """Yields the bytes of a range.
+
+        Args:
+          start: the first byte.
+          end: the byte after the last; None or more than there are stand for the size.
+          chunk: the most bytes to yield at a time.
+
+        Raises:
+          StorageError: somebody outside cut the file meanwhile.
+        """
+        end = self.object.size if end is None else min(end, self.object.size)
+        while start < end:
+            data = os.pread(self._fd, min(chunk, end - start), start)
+            if not data:
+                raise StorageError(
+                    f"{self.object.bucket}/{self.object.name} was cut at byte {start} of {self.object.size} from outside"
+                )
+            yield data
+            start += len(data)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes of a range in one piece, as in ``chunks``."""
+        return b"".join(self.chunks(start, end))
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> ObjectReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_object(core: Core, source: SourceObject) -> ObjectReader:
+    """Opens an object.
+
+    Raises:
+      NotFound: there is no such bucket, object or generation.
+      PreconditionFailed, NotModified: a condition does not hold.
+    """
+
+    def action(look: Look) -> ObjectReader:
+        record = look.need(source.bucket, source.name, source.generation, source.preconditions)
+        return ObjectReader(record.object, os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC))
+
+    return core.act(action)

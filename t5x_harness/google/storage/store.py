@@ -1,0 +1,273 @@
+"""The store: buckets and objects in a folder, for the threads of one process."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from t5x_harness.google.storage import copying, listing, reading
+from t5x_harness.google.storage.core import Core, Look
+from t5x_harness.google.storage.errors import Conflict
+from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.locking import FolderLock
+from t5x_harness.google.storage.names import check_object_name
+from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.uploads import Uploads
+from t5x_harness.google.storage.values import (
+    ANY,
+    Bucket,
+    Checksums,
+    Listing,
+    ListingQuery,
+    ObjectFields,
+    Preconditions,
+    SourceObject,
+    StoredObject,
+)
+from t5x_harness.google.storage.writing import ObjectWriter
+
+__all__ = ["ObjectStore"]
+
+_NO_FIELDS = ObjectFields()
+_NO_CHECKSUMS = Checksums()
+_EVERYTHING = ListingQuery()
+
+
+class ObjectStore:
+    """Buckets and objects with Google's semantics, in a folder that others may read and write as files.
+
+    Every method may be called by any thread. What a method did is kept when it returns, even if the process is killed
+    right after; what it had not done yet is not seen. A request of conditions is judged and done at one moment.
+
+    Files that somebody else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
+    generations, with no fields. Folders are no objects.
+
+    Args:
+      root: the folder; made if it does not exist. layout.py shows what is in it.
+
+    Attributes:
+      uploads: the resumable uploads.
+
+    Raises:
+      InUse: another process has the folder open.
+    """
+
+    def __init__(self, root: Path) -> None:
+        layout = Layout(root)
+        self._lock = FolderLock(layout.lock)
+        try:
+            self._core = Core(layout)
+            self.uploads = Uploads(self._core)
+            self._core.bodies.recover(self.uploads.expire())
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def close(self) -> None:
+        """Lets others open the folder."""
+        with self._core.lock:
+            self._core.database.close()
+            self._lock.release()
+
+    def __enter__(self) -> ObjectStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_bucket(self, name: str, fields: Mapping[str, object] | None = None) -> Bucket:
+        """Makes a bucket; ``fields`` are JSON values.
+
+        Raises:
+          Invalid: Google would refuse the name.
+          Conflict: it exists.
+        """
+        with self._core.lock:
+            return self._core.buckets.create(name, fields or {})
+
+    def bucket(self, name: str, preconditions: Preconditions = ANY) -> Bucket:
+        """A bucket.
+
+        Raises:
+          NotFound: it does not exist.
+          PreconditionFailed, NotModified: a condition does not hold.
+        """
+        with self._core.lock:
+            found = self._core.buckets.get(name)
+            preconditions.check(found)
+            return found
+
+    def buckets(self, prefix: str = "") -> list[Bucket]:
+        """All buckets whose names begin with ``prefix``, by name."""
+        with self._core.lock:
+            return [bucket for bucket in self._core.buckets.all() if bucket.name.startswith(prefix)]
+
+    def patch_bucket(self, name: str, changes: Mapping[str, object], preconditions: Preconditions = ANY) -> Bucket:
+        """Changes the fields of a bucket as a JSON merge patch does; its metageneration grows.
+
+        Raises:
+          NotFound: it does not exist.
+          PreconditionFailed, NotModified: a condition does not hold.
+        """
+        with self._core.lock:
+            return self._core.buckets.patch(name, changes, preconditions)
+
+    def delete_bucket(self, name: str, preconditions: Preconditions = ANY) -> None:
+        """Removes a bucket, its unfinished uploads, and the empty folders in it.
+
+        Raises:
+          NotFound: it does not exist.
+          Conflict: it has objects, or its folder files that cannot be objects.
+          PreconditionFailed, NotModified: a condition does not hold.
+        """
+
+        def action(look: Look) -> None:
+            preconditions.check(self._core.buckets.get(name))
+            if not listing.is_empty(self._core, look, name):
+                raise Conflict("The bucket you tried to delete is not empty.")
+            self._core.buckets.delete(name)
+
+        self._core.act(action)
+
+    def open_write(
+        self, bucket: str, name: str, fields: ObjectFields = _NO_FIELDS, preconditions: Preconditions = ANY
+    ) -> ObjectWriter:
+        """Begins to write an object; the conditions are checked now and again at the commit.
+
+        Raises:
+          Invalid: Google would refuse the name.
+          NotFound: there is no such bucket.
+          PreconditionFailed, NotModified: a condition does not hold already.
+        """
+        check_object_name(name)
+
+        def action(look: Look) -> None:
+            self._core.buckets.get(bucket)
+            if preconditions.given:
+                preconditions.check(look.object(bucket, name))
+
+        self._core.act(action)
+        return ObjectWriter(self._core, bucket, name, fields, preconditions)
+
+    def write(
+        self,
+        bucket: str,
+        name: str,
+        data: bytes,
+        fields: ObjectFields = _NO_FIELDS,
+        preconditions: Preconditions = ANY,
+        expected: Checksums = _NO_CHECKSUMS,
+    ) -> StoredObject:
+        """Writes an object that fits in memory; as ``open_write`` and a commit."""
+        with self.open_write(bucket, name, fields, preconditions) as writer:
+            writer.write(data)
+            return writer.commit(expected)
+
+    def open_read(
+        self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
+    ) -> ObjectReader:
+        """Opens an object to read ranges of it; close the reader.
+
+        Only the live generation can be named, as versioning is off.
+
+        Raises:
+          NotFound: there is no such bucket, object or generation.
+          PreconditionFailed, NotModified: a condition does not hold.
+        """
+        return reading.open_object(self._core, SourceObject(bucket, name, generation, preconditions))
+
+    def stat(
+        self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
+    ) -> StoredObject:
+        """What is known of an object; raises as ``open_read``."""
+        return self._core.act(lambda look: look.need(bucket, name, generation, preconditions).object)
+
+    def patch(
+        self,
+        bucket: str,
+        name: str,
+        fields: ObjectFields,
+        *,
+        clear: Collection[str] = (),
+        generation: int | None = None,
+        preconditions: Preconditions = ANY,
+    ) -> StoredObject:
+        """Changes the fields of an object; its metageneration grows. Raises as ``open_read``.
+
+        Args:
+          bucket: its bucket.
+          name: its name.
+          fields: None leaves a field as it is. Metadata are merged with what is there, and None removes one of them.
+          clear: names of fields to unset first; all of them make it an update in place of a patch.
+          generation: the one to change; None takes any.
+          preconditions: on the object.
+        """
+
+        def action(look: Look) -> StoredObject:
+            record = look.need(bucket, name, generation, preconditions)
+            changed = dataclasses.replace(
+                record.object,
+                metageneration=record.object.metageneration + 1,
+                updated=time.time_ns() // 1000,
+                fields=_patched(record.object.fields, fields, clear),
+            )
+            with self._core.database.transaction():
+                self._core.database.put(dataclasses.replace(record, object=changed))
+            return changed
+
+        return self._core.act(action)
+
+    def delete(
+        self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
+    ) -> None:
+        """Removes an object; raises as ``open_read``."""
+        self._core.act(
+            lambda look: self._core.bodies.remove(look.need(bucket, name, generation, preconditions)),
+        )
+
+    def compose(
+        self,
+        bucket: str,
+        name: str,
+        sources: Sequence[SourceObject],
+        fields: ObjectFields = _NO_FIELDS,
+        preconditions: Preconditions = ANY,
+    ) -> StoredObject:
+        """Puts 1 to 32 objects of a bucket together; see ``copying.compose``."""
+        check_object_name(name)
+        return copying.compose(self._core, bucket, name, sources, fields, preconditions)
+
+    def copy(
+        self,
+        source: SourceObject,
+        bucket: str,
+        name: str,
+        fields: ObjectFields | None = None,
+        preconditions: Preconditions = ANY,
+    ) -> StoredObject:
+        """Copies an object; see ``copying.copy``."""
+        check_object_name(name)
+        return copying.copy(self._core, source, bucket, name, fields, preconditions)
+
+    def list(self, bucket: str, query: ListingQuery = _EVERYTHING) -> Listing:
+        """A page of the objects of a bucket, by the UTF-8 bytes of their names.
+
+        Raises:
+          NotFound: there is no such bucket.
+          Invalid: a bad page token, glob or number of results.
+        """
+        return listing.list_objects(self._core, bucket, query)
+
+
+def _patched(old: ObjectFields, changes: ObjectFields, clear: Collection[str]) -> ObjectFields:
+    kept = {name: None if name in clear else value for name, value in vars(old).items()}
+    kept |= {name: value for name, value in vars(changes).items() if value is not None}
+    if changes.metadata is not None:
+        merged = {**({} if "metadata" in clear else old.metadata or {}), **changes.metadata}
+        kept["metadata"] = {key: value for key, value in merged.items() if value is not None}
+    return ObjectFields(**kept)

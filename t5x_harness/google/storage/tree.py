@@ -1,0 +1,99 @@
+"""Reading the folder of a bucket: which files there are, in the order of their names, and whether one has changed."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import os
+import stat
+
+from t5x_harness.google.storage.database import Identity
+from t5x_harness.google.storage.names import is_object_name
+
+__all__ = ["TreeWalk", "identify", "identity_of"]
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    """What tells one state of a file from another."""
+    # SQLite's integers are signed, inodes are not.
+    return Identity(status.st_ino & 0x7FFF_FFFF_FFFF_FFFF, status.st_size, status.st_mtime_ns)
+
+
+def identify(path: str) -> Identity | None:
+    """The identity of a file; None if there is no regular file."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return identity_of(status) if stat.S_ISREG(status.st_mode) else None
+
+
+@dataclasses.dataclass
+class _Level:
+    """A folder on the way to where the walk is: its name with a slash, and what in it is still to come."""
+
+    prefix: bytes
+    entries: list[bytes]  # folders end in a slash, which sorts them as the names below them
+    index: int
+    folder: tuple[int, int]
+
+
+class TreeWalk:
+    """Goes through the files below a folder in the order of their names' bytes, with jumps ahead.
+
+    Names that Google would refuse are passed over, and so are links to a folder that the walk is in already.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._root = os.fsencode(folder)
+        self._stack: list[_Level] = []
+        self._enter(b"")
+
+    def next_from(self, start: bytes) -> str | None:
+        """The next file that was not given yet and whose name is not before ``start``; None after the last."""
+        while self._stack:
+            level = self._stack[-1]
+            if start.startswith(level.prefix):
+                rest = start[len(level.prefix) :]
+                # The entry before may be a folder that holds ``start``.
+                ahead = bisect.bisect_left(level.entries, rest)
+                level.index = max(level.index, ahead - 1)
+            elif start > level.prefix:  # all that is left here comes before it
+                level.index = len(level.entries)
+            if level.index == len(level.entries):
+                self._stack.pop()
+                continue
+            name = level.prefix + level.entries[level.index]
+            level.index += 1
+            if name.endswith(b"/"):
+                if name >= start or start.startswith(name):
+                    self._enter(name)
+            elif name >= start and (text := _object_name(name)) is not None:
+                return text
+        return None
+
+    def _enter(self, prefix: bytes) -> None:
+        path = os.path.join(self._root, prefix)
+        try:
+            status = os.stat(path)
+            folder = (status.st_dev, status.st_ino)
+            if any(level.folder == folder for level in self._stack):
+                return
+            with os.scandir(path) as entries:
+                names = [
+                    entry.name + b"/" if entry.is_dir() else entry.name
+                    for entry in entries
+                    if entry.is_dir() or entry.is_file()
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            return  # it went away meanwhile
+        names.sort()
+        self._stack.append(_Level(prefix, names, 0, folder))
+
+
+def _object_name(name: bytes) -> str | None:
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if is_object_name(text) else None

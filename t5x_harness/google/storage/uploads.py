@@ -1,0 +1,195 @@
+"""Resumable uploads: what is received stays, through broken connections and killed servers, until the upload ends."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+
+from t5x_harness.google.storage.checksums import Digest, verify
+from t5x_harness.google.storage.core import CHUNK, Core, Look
+from t5x_harness.google.storage.errors import Invalid, NotFound, StorageError
+from t5x_harness.google.storage.names import check_object_name
+from t5x_harness.google.storage.values import ANY, Checksums, ObjectFields, Preconditions, StoredObject, Upload
+from t5x_harness.google.storage.writing import write_all
+
+__all__ = ["Uploads"]
+
+_LIFETIME = 7 * 24 * 3600 * 1_000_000  # microseconds: Google's sessions expire after a week
+
+
+class _Running:
+    """The checksums of an upload that somebody appends to, so that its bytes are not read again at the end."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.digest = Digest()
+        self.digested = 0  # bytes
+
+
+class Uploads:
+    """The resumable uploads of a store; any thread may call for any of them at any time."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._running: dict[str, _Running] = {}
+
+    def expire(self) -> set[str]:
+        """Forgets those that are older than a week; returns the ids of the others that are unfinished."""
+        oldest = time.time_ns() // 1000 - _LIFETIME
+        unfinished = set()
+        for started, upload in self._core.database.uploads():
+            if started < oldest:
+                self._core.database.forget_upload(upload.id)
+            elif upload.finished is None:
+                unfinished.add(upload.id)
+        return unfinished
+
+    def start(
+        self,
+        bucket: str,
+        name: str,
+        fields: ObjectFields = ObjectFields(),  # noqa: B008 (it is frozen)
+        preconditions: Preconditions = ANY,
+        expected: Checksums = Checksums(),  # noqa: B008 (it is frozen)
+    ) -> Upload:
+        """Begins an upload.
+
+        Raises:
+          Invalid: Google would refuse the name.
+          NotFound: there is no such bucket.
+          PreconditionFailed, NotModified: a condition does not hold already.
+        """
+        check_object_name(name)
+        upload = Upload(self._core.new_body(), bucket, name, fields, preconditions, expected, received=0)
+
+        def action(look: Look) -> None:
+            self._core.buckets.get(bucket)
+            if preconditions.given:
+                preconditions.check(look.object(bucket, name))
+            with open(self._path(upload.id), "xb"):
+                self._core.database.put_upload(upload, time.time_ns() // 1000)
+
+        self._core.act(action)
+        return upload
+
+    def get(self, upload_id: str) -> Upload:
+        """An upload as it stands.
+
+        Raises:
+          NotFound: there is none, or it was cancelled, refused at its end, or is older than a week.
+        """
+        with self._core.lock:
+            upload = self._core.database.upload(upload_id)
+        if upload is None:
+            raise NotFound(f"No such upload: {upload_id}")
+        if upload.finished is not None:
+            return dataclasses.replace(upload, received=upload.finished.size)
+        return dataclasses.replace(upload, received=self._received(upload_id))
+
+    def append(self, upload_id: str, offset: int, data: bytes) -> int:
+        """Takes in bytes; when this returns, they are kept.
+
+        Args:
+          upload_id: of the upload.
+          offset: where the bytes belong; those that are kept already are passed over, as a client that lost an answer
+            sends them again.
+          data: the bytes.
+
+        Returns:
+          How many bytes are kept now.
+
+        Raises:
+          NotFound: there is no such upload.
+          Invalid: the offset leaves a gap, or the upload is finished.
+        """
+        running = self._runner(upload_id)
+        with running.lock:
+            upload = self.get(upload_id)
+            if upload.finished is not None:
+                raise Invalid(f"The upload of {upload.bucket}/{upload.name} is finished")
+            if offset > upload.received:
+                raise Invalid(f"The upload has {upload.received} bytes: byte {offset} cannot follow")
+            new = bytes(data[upload.received - offset :])
+            fd = os.open(self._path(upload_id), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                write_all(fd, new)
+            finally:
+                os.close(fd)
+            if running.digested == upload.received:
+                running.digest.update(new)
+                running.digested += len(new)
+            return upload.received + len(new)
+
+    def finish(self, upload_id: str, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
+        """Makes the received bytes an object; done again, it returns the same.
+
+        Args:
+          upload_id: of the upload.
+          expected: what the client says the bytes add up to, in addition to what it said at the start.
+
+        Raises:
+          NotFound: there is no such upload, or the bucket is gone.
+          Invalid: the bytes add up to something else; the upload is over.
+          PreconditionFailed, NotModified: a condition does not hold; the upload is over.
+        """
+        running = self._runner(upload_id)
+        with running.lock:
+            upload = self.get(upload_id)
+            if upload.finished is not None:
+                return upload.finished
+            self._digest_rest(running, upload)
+            found = running.digest.checksums
+            try:
+                verify(upload.expected, found)
+                verify(expected, found)
+                return self._core.commit(
+                    *(upload.bucket, upload.name, upload_id, found, upload.fields, upload.preconditions),
+                    upload=upload_id,
+                )
+            except StorageError:
+                self._drop(upload_id)
+                raise
+            finally:
+                self._running.pop(upload_id, None)
+
+    def cancel(self, upload_id: str) -> None:
+        """Ends an upload without an object.
+
+        Raises:
+          NotFound: there is no such upload.
+        """
+        with self._runner(upload_id).lock:
+            self.get(upload_id)
+            self._drop(upload_id)
+            self._running.pop(upload_id, None)
+
+    def _path(self, upload_id: str) -> str:
+        return self._core.layout.incoming_path(upload_id)
+
+    def _received(self, upload_id: str) -> int:
+        """What is in the file is what was received: nothing else has to be kept in step with it."""
+        return os.stat(self._path(upload_id)).st_size
+
+    def _runner(self, upload_id: str) -> _Running:
+        self.get(upload_id)
+        with self._core.lock:
+            return self._running.setdefault(upload_id, _Running())
+
+    def _digest_rest(self, running: _Running, upload: Upload) -> None:
+        """Reads what was received before the server was started again, or before a write broke off."""
+        if running.digested == upload.received:
+            return
+        running.digest, running.digested = Digest(), 0
+        with open(self._path(upload.id), "rb") as file:
+            while data := file.read(CHUNK):
+                running.digest.update(data)
+                running.digested += len(data)
+
+    def _drop(self, upload_id: str) -> None:
+        with self._core.lock:
+            self._core.database.forget_upload(upload_id)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(upload_id))

@@ -1,0 +1,93 @@
+"""Writing an object as a stream: nobody sees it before it is committed, and nothing is left of it otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from types import TracebackType
+
+from t5x_harness.google.storage.checksums import Digest, verify
+from t5x_harness.google.storage.core import Core
+from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
+
+__all__ = ["ObjectWriter", "write_all"]
+
+
+class ObjectWriter:
+    """An object on its way in, for one thread at a time.
+
+    As a context manager it is aborted at the end unless it was committed.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        bucket: str,
+        name: str,
+        fields: ObjectFields,
+        preconditions: Preconditions,
+        *,
+        component_count: int | None = None,
+    ) -> None:
+        self._core = core
+        self._target = (bucket, name)
+        self._fields = fields
+        self._preconditions = preconditions
+        self._components = component_count
+        self._digest = Digest(md5=component_count is None)
+        self._body = core.new_body()
+        self._path = core.layout.incoming_path(self._body)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._open = True
+
+    def write(self, data: bytes) -> None:
+        """Takes in the next bytes."""
+        write_all(self._fd, data)
+        self._digest.update(data)
+
+    def commit(self, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
+        """Makes the bytes so far an object.
+
+        Args:
+          expected: what the client says they add up to.
+
+        Returns:
+          The object, a new generation.
+
+        Raises:
+          Invalid: they add up to something else.
+          NotFound: the bucket is gone.
+          PreconditionFailed, NotModified: a condition does not hold.
+        """
+        with self:
+            found = self._digest.checksums
+            verify(expected, found)
+            written = self._core.commit(
+                *self._target, self._body, found, self._fields, self._preconditions, component_count=self._components
+            )
+            self._open = False
+            os.close(self._fd)
+            return written
+
+    def abort(self) -> None:
+        """Drops the bytes; does nothing after a commit."""
+        if self._open:
+            self._open = False
+            os.close(self._fd)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+    def __enter__(self) -> ObjectWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Writes all bytes at the end of a file; the operating system has them when this returns."""
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
