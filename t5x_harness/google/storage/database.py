@@ -127,7 +127,8 @@ class Database:
 
     def buckets(self) -> list[Bucket]:
         """All of them."""
-        return [Bucket(*row[:3], json.loads(row[3])) for row in self._execute("SELECT * FROM buckets")]
+        rows = self._execute("SELECT name, created, metageneration, fields FROM buckets")
+        return [Bucket(name, created, meta, json.loads(fields)) for name, created, meta, fields in rows]
 
     def forget_bucket(self, name: str) -> None:
         """Forgets a bucket and its unfinished uploads."""

@@ -5,7 +5,7 @@ r"""The globs of ``matchGlob``.
 ?       one character, not a slash
 [abc]   one of them; ranges as in [a-z]; [!abc] or [^abc] one of the others
 {a,b}   one of the alternatives, which may have globs in them
-\\       takes the next character as it is
+\       takes the next character as it is
 """
 
 from __future__ import annotations

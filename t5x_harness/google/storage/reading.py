@@ -39,9 +39,8 @@ class ObjectReader:
         while start < end:
             data = os.pread(self._fd, min(chunk, end - start), start)
             if not data:
-                raise StorageError(
-                    f"{self.object.bucket}/{self.object.name} was cut at byte {start} of {self.object.size} from outside"
-                )
+                it = self.object
+                raise StorageError(f"{it.bucket}/{it.name} was cut at byte {start} of {it.size} from outside")
             yield data
             start += len(data)
 
