@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from t5x_harness.execute.shrink import as_gin
-from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, checkpoint_steps
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
+from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.spec import Change, Mode
 
-__all__ = ["earlier_checkpoint", "output_binding", "sandbox"]
-
-
-def output_binding(config: GinConfig) -> BindingKey:
-    """The entry point's parameter for the folder that it writes into."""
-    return BindingKey("", config.entry, "model_dir" if config.mode is Mode.TRAIN else "output_dir")
+__all__ = ["sandbox"]
 
 
 def sandbox(config: GinConfig, model_dir: Path, workspace: Path) -> list[Change]:
@@ -30,7 +24,7 @@ def sandbox(config: GinConfig, model_dir: Path, workspace: Path) -> list[Change]
       What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.
     """
     changes = []
-    output = config.owner(output_binding(config))
+    output = config.owner_of("model_dir" if config.mode is Mode.TRAIN else "output_dir")
     before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
     config.bind(output, str(model_dir))
     changes.append(Change(output.short, before, as_gin(str(model_dir)), "sandbox"))
@@ -41,10 +35,3 @@ def sandbox(config: GinConfig, model_dir: Path, workspace: Path) -> list[Change]
         changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), "standin"))
         config.bind(owner, value)
     return changes
-
-
-def earlier_checkpoint(config: GinConfig) -> str | None:
-    """A checkpoint in the config's own output folder: T5X would go on from it, whatever the config says."""
-    value = config.value(config.owner(output_binding(config)))
-    steps = checkpoint_steps(value) if config.mode is Mode.TRAIN and isinstance(value, str) else []
-    return os.path.join(value, f"checkpoint_{steps[-1]}") if steps else None

@@ -16,7 +16,7 @@ from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
 from t5x_harness.execute.compile_options import compile_cheaply
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
-from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
+from t5x_harness.spec import Change, Finding, Mode, RunSpec, Stage
 from t5x_harness.t5x_runtime import Runtime, activate, find_runtime
 
 __all__ = ["Session", "open_session"]
@@ -169,18 +169,6 @@ class Session:
         registrations = Registrations.record()
         config = gin_config.parse(self._spec, self._t5x_parent)
         self._config = config
-        earlier = sandbox.earlier_checkpoint(config)
-        if earlier:
-            owner = config.owner(sandbox.output_binding(config))
-            report.find(
-                "CKP03",
-                Severity.WARNING,
-                f"{earlier} exists: T5X goes on from it and reads no other checkpoint (here the run gets a folder of "
-                "its own)",
-                location=config.location(owner),
-                fix="use a new folder for a new run",
-                binding=owner.short,
-            )
         self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace)
         self._resolved = resolve(config, self._slice, registrations, report)
 

@@ -12,6 +12,7 @@ from t5x_harness.resolve.early_metrics import call_metrics
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.looking import look_at_data
+from t5x_harness.resolve.output_folder import unseen
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rule import ResolveRule
@@ -58,6 +59,7 @@ def resolve(config: GinConfig, slice_: Slice, registrations: Registrations, repo
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
         look_at_data(run, report)
         call_metrics(run, report)
+        report.not_checked += unseen(config)
         describe(run, slice_, report)
         _apply(run, report)
     else:

@@ -1,0 +1,86 @@
+"""The folder that a job is going to write into: what lies in it already decides what T5X does."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.spec import Mode
+
+__all__ = ["InferenceOutput", "OutputFolder", "earlier_config", "inference_output", "output_folder", "unseen"]
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputFolder:
+    """The folder as the config's text names it.
+
+    Attributes:
+      key: the binding that holds it.
+      path: the folder.
+    """
+
+    key: BindingKey
+    path: str
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is in a bucket, which is not read here."""
+        return "://" in self.path
+
+    def names(self) -> list[str]:
+        """What lies in it, sorted; nothing where it does not exist or is not read here."""
+        if self.is_remote or not os.path.isdir(self.path):
+            return []
+        return sorted(os.listdir(self.path))
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceOutput:
+    """The names that T5X's infer gives to what it writes for one task."""
+
+    done: str
+    unfinished: str
+
+
+def output_folder(config: GinConfig) -> OutputFolder | None:
+    """The folder that the job writes into; None where the config does not name it.
+
+    It is taken from the text, as the parsed value is a folder of this run's own.
+    """
+    parameter = "model_dir" if config.mode is Mode.TRAIN else "output_dir"
+    bound = config.program.final.get(("", config.entry, parameter))
+    if bound is None:
+        return None
+    holder = config.program.resolve(bound)
+    return OutputFolder(BindingKey(*holder.key), holder.value) if isinstance(holder.value, str) else None
+
+
+def inference_output(config: GinConfig, task: str) -> InferenceOutput:
+    """What the shard that the config names writes for a task."""
+
+    def value(parameter: str) -> object:
+        return config.value(config.owner_of(parameter))
+
+    shard, shards = value("shard_id"), value("num_shards")
+    shard = shard if isinstance(shard, int) else 0
+    shards = shards if isinstance(shards, int) else 1
+    part = f"{shard:05}-of-{shards:05}"
+    extension = value("file_extension") or "jsonl"
+    return InferenceOutput(f"{task}-{value('mode')}.{extension}-{part}.COMPLETED", f"tmp-{task}-{part}")
+
+
+def earlier_config(folder: OutputFolder) -> Path | None:
+    """The config that an earlier job of T5X's left in the folder."""
+    file = Path(folder.path, "config.gin")
+    return file if file.is_file() else None
+
+
+def unseen(config: GinConfig) -> list[str]:
+    """What cannot be told of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
+    folder = output_folder(config)
+    if folder is None or not folder.is_remote or config.mode is Mode.EVAL:
+        return []
+    left = "checkpoints" if config.mode is Mode.TRAIN else "finished or interrupted inference"
+    return [f"whether {folder.path} holds {left} of an earlier job: it cannot be read here"]

@@ -1,0 +1,92 @@
+"""INF03 and INF05: inference without examples, and predictions that nothing can decode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding, Mode, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
+
+_SPLIT = "utils.DatasetConfig.split = 'validation'"
+
+
+class EmptyShard(ResolveRule):
+    """More shards than examples."""
+
+    code = "INF03"
+    title = "more shards than there are examples to infer"
+    why = (
+        "A shard without an example is restored and compiled for, and then dies with `No chunk results found! One "
+        "possible explanation is that your input did not contain any examples`."
+    )
+    bad = Example(
+        examples.inferred(_SPLIT, "infer_script.infer.num_shards = 4", "infer_script.infer.shard_id = 3"),
+        files=examples.FILES,
+        at="infer_script.infer.num_shards",
+    )
+    good = Example(
+        examples.inferred(_SPLIT, "infer_script.infer.num_shards = 2", "infer_script.infer.shard_id = 1"),
+        files=examples.FILES,
+    )
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields an error where the config's own shard is empty; a warning where others are."""
+        config = run.config
+        if config.mode is not Mode.INFER:
+            return
+        key = config.owner_of("num_shards")
+        shards, shard = config.value(key), config.value(config.owner_of("shard_id"))
+        for _, sample in run.sampled():
+            if sample.ended and isinstance(shards, int) and 0 < sample.count < shards:
+                by_files = len(sample.task.source.list_shards(sample.split)) >= shards
+                own = isinstance(shard, int) and shard >= sample.count and not by_files
+                yield self.finding(
+                    config,
+                    f"task {sample.task.name} has {sample.count} examples in split {sample.split!r}, and {shards} "
+                    f"shards are inferred: {f'shard {shard}, this one, is' if own else 'some are'} empty",
+                    key,
+                    f"set num_shards to at most {sample.count}",
+                    severity=Severity.ERROR if own else Severity.WARNING,
+                )
+
+
+class NoVocabulary(ResolveRule):
+    """An output feature that the task does not have."""
+
+    code = "INF05"
+    title = "predictions that are decoded with a feature that the task does not have"
+    why = (
+        "T5X decodes predictions with the vocabulary of the feature `targets`, unless infer.output_vocab_feature_name "
+        "names another. Without it, the first batches are predicted, and then writing them raises a `KeyError`."
+    )
+    bad = Example(
+        examples.inferred(_SPLIT, "infer_script.infer.output_vocab_feature_name = 'answers'"),
+        files=examples.FILES,
+        at="infer_script.infer.output_vocab_feature_name",
+    )
+    good = Example(
+        examples.inferred(_SPLIT, "infer_script.infer.output_vocab_feature_name = 'targets'"), files=examples.FILES
+    )
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each such task."""
+        config = run.config
+        if config.mode is not Mode.INFER:
+            return
+        key = config.owner_of("output_vocab_feature_name")
+        name = config.value(key) or "targets"
+        for role in run.roles:
+            for task in run.tasks[role.parameter]:
+                if name not in task.output_features:
+                    yield self.finding(
+                        config,
+                        f"predictions are decoded with the vocabulary of feature {name!r}, and task {task.name} has "
+                        f"only {', '.join(task.output_features)}",
+                        key if config.is_bound(key) else role.key(config, "mixture_or_task_name"),
+                        "bind infer.output_vocab_feature_name to one of them",
+                    )

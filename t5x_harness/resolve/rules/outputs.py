@@ -1,0 +1,215 @@
+"""CKP03, CKP13, INF01 and INF06: what earlier jobs left in the folder that this one writes into."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding, Mode, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.resolve.output_folder import OutputFolder
+    from t5x_harness.resolve.resolved import Resolved
+
+_CHECKPOINT = re.compile(r"checkpoint_(\d+)")
+_HALF_WRITTEN = re.compile(r"checkpoint_\d+\.(?:tmp|orbax-checkpoint-tmp)-.+")
+
+_SAME = ("mixture_or_task_name", "task_feature_lengths", "split", "batch_size", "checkpoint_period", "path", "mode")
+"""Parameters that must not change between an interrupted inference and the one that goes on with it."""
+
+_OF = ("DatasetConfig", "RestoreCheckpointConfig", "infer")
+
+_TRAINED = examples.trained(f"MODEL_DIR = '{examples.FOLDER}/model'")
+_INFERRED = examples.inferred(f"INFER_OUTPUT_DIR = '{examples.FOLDER}/out'", "utils.DatasetConfig.split = 'validation'")
+
+
+def _folder(run: Resolved) -> OutputFolder | None:
+    from t5x_harness.resolve.output_folder import output_folder
+
+    return output_folder(run.config)
+
+
+class EarlierCheckpoint(ResolveRule):
+    """A model folder that holds checkpoints already."""
+
+    code = "CKP03"
+    severity = Severity.WARNING
+    title = "MODEL_DIR that holds checkpoints of an earlier run"
+    why = (
+        "T5X goes on from the latest checkpoint in MODEL_DIR and does not look at INITIAL_CHECKPOINT_PATH then: it "
+        "stops with a shape error if that is another model, and trains on from the wrong weights if it is the same."
+    )
+    bad = Example(_TRAINED, files={**examples.FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR")
+    good = Example(_TRAINED, files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding if there is one in a local folder."""
+        folder = _folder(run)
+        if folder is None or run.config.mode is not Mode.TRAIN:
+            return
+        steps = sorted(int(match.group(1)) for name in folder.names() if (match := _CHECKPOINT.fullmatch(name)))
+        if steps:
+            yield self.finding(
+                run.config,
+                f"{folder.path} holds {_checkpoints(steps)}: T5X goes on from there and reads no other checkpoint "
+                "(here the run gets a folder of its own)",
+                folder.key,
+                "use a new folder for a new run",
+            )
+
+
+def _checkpoints(steps: list[int]) -> str:
+    return f"checkpoint_{steps[-1]}" + (f" and {len(steps) - 1} earlier" if steps[1:] else "")
+
+
+class HalfWrittenCheckpoint(ResolveRule):
+    """A model folder in which a checkpoint is, or was, being written."""
+
+    code = "CKP13"
+    severity = Severity.WARNING
+    title = "MODEL_DIR in which a checkpoint is half written"
+    why = (
+        "Such a folder is left by a job that died while it saved, or belongs to one that is running. Two jobs in one "
+        "MODEL_DIR delete each other's unfinished checkpoints and die of it, at random."
+    )
+    bad = Example(
+        _TRAINED, files={**examples.FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"
+    )
+    good = Example(_TRAINED, files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding if there is one in a local folder."""
+        folder = _folder(run)
+        if folder is None or run.config.mode is not Mode.TRAIN:
+            return
+        if half := [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)]:
+            yield self.finding(
+                run.config,
+                f"{folder.path} holds {half[-1]}, a checkpoint that is half written: another job is saving there, or "
+                "died of it",
+                folder.key,
+                "use another folder, or remove what the dead job left",
+            )
+
+
+class FinishedInference(ResolveRule):
+    """An output folder in which the inference is done already."""
+
+    code = "INF01"
+    severity = Severity.WARNING
+    title = "output folder in which the inference is done"
+    why = (
+        "Where it finds the `.COMPLETED` file of a task, T5X skips the task without a word, whatever checkpoint is to "
+        "be inferred with now: the job ends well, and the predictions are the old ones."
+    )
+    bad = Example(
+        _INFERRED,
+        files={**examples.FILES, "out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""},
+        at="INFER_OUTPUT_DIR",
+    )
+    good = Example(_INFERRED, files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding if tasks are done in a local folder."""
+        for folder, tasks in _left(run, "done"):
+            files = ", ".join(tasks.values())
+            yield self.finding(
+                run.config,
+                f"{folder.path} holds {files}: T5X skips {', '.join(tasks)} and leaves the predictions of an earlier "
+                "job",
+                folder.key,
+                "use a new folder, or remove the .COMPLETED files",
+            )
+
+
+class ResumedInference(ResolveRule):
+    """An output folder with an inference that was interrupted."""
+
+    code = "INF06"
+    severity = Severity.WARNING
+    title = "output folder with another inference that was interrupted"
+    why = (
+        "T5X goes on where the interrupted job's data stood and merges what both wrote. If the split, the batch or the "
+        "checkpoint is another one by now, examples are missing or doubled, or have the predictions of two models."
+    )
+    bad = Example(
+        _INFERRED,
+        files={
+            **examples.FILES,
+            "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
+            "out/config.gin": _INFERRED.replace("'validation'", "'train'"),
+        },
+        at="INFER_OUTPUT_DIR",
+    )
+    good = Example(
+        _INFERRED,
+        files={
+            **examples.FILES,
+            "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
+            "out/config.gin": _INFERRED,
+        },
+    )
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding if a local folder holds one whose config was another."""
+        for folder, tasks in _left(run, "unfinished"):
+            different = _different(run.config.program, folder)
+            if different:
+                then_and_now = "; ".join(
+                    f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items()
+                )
+                yield self.finding(
+                    run.config,
+                    f"{folder.path} holds an interrupted inference of {', '.join(tasks)}, which T5X goes on with, "
+                    f"though {changes}",
+                    folder.key,
+                    "use a new folder, or the config of the interrupted job",
+                )
+
+
+def _left(run: Resolved, what: str) -> Iterator[tuple[OutputFolder, dict[str, str]]]:
+    """What earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
+    from t5x_harness.resolve.output_folder import inference_output
+
+    folder = _folder(run)
+    if folder is None or run.config.mode is not Mode.INFER:
+        return
+    names = set(folder.names())
+    tasks = [task.name for role in run.roles for task in run.tasks[role.parameter]]
+    left = {task: getattr(inference_output(run.config, task), what) for task in tasks}
+    found = {task: name for task, name in left.items() if name in names}
+    if found:
+        yield folder, found
+
+
+def _different(program: GinProgram, folder: OutputFolder) -> dict[str, tuple[Any, Any]]:
+    """The parameters that had other values in the folder's own config, by name: the value then and now."""
+    from t5x_harness.lint.reader import read
+    from t5x_harness.resolve.output_folder import earlier_config
+
+    file = earlier_config(folder)
+    if file is None:
+        return {}
+    spec = dataclasses.replace(program.spec, gin_files=(os.path.abspath(file),), bindings=())
+    then = read(spec, t5x_parent=Path(program.t5x_parent) if program.t5x_parent else None)
+    before, after = _data(then), _data(program)
+    return {name: (before[name], now) for name, now in after.items() if name in before and before[name] != now}
+
+
+def _data(program: GinProgram) -> dict[str, Any]:
+    """The values that decide what is inferred from what, those that the text shows."""
+    from t5x_harness.lint.values import Macro, Reference
+
+    found = {}
+    for binding in program.final_bindings:
+        configurable, value = binding.target.split(".")[-1], program.resolve(binding).value
+        if configurable in _OF and binding.param in _SAME and not isinstance(value, (Macro, Reference)):
+            found[f"{configurable}.{binding.param}"] = value
+    return found
