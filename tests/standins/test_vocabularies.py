@@ -61,8 +61,8 @@ def test_every_text_comes_back_in_python_and_in_tensorflow(size, seqio, tmp_path
     import tensorflow as tf
 
     (tmp_path / "made_up.model").write_bytes(model_of(size))
-    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "made_up.model"), extra_ids=10)
-    assert vocabulary.vocab_size == size.total + 10
+    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "made_up.model"))
+    assert vocabulary.vocab_size == size.total
     for text in TEXTS:
         ids = vocabulary.encode(text)
         assert vocabulary.decode(ids) == text
