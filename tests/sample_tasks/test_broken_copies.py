@@ -107,7 +107,7 @@ BROKEN = [
         "eval_classify.gin",
         "'sample_classify'\n",
         "'classify_with_a_broken_metric'\nimport my_tasks\n",
-        Stage.EVAL,
+        Stage.RESOLVE,
         "SEQ20",
         "the metrics of task classify_with_a_broken_metric cannot be computed: exactness in my_tasks.py:10 raised "
         "ZeroDivisionError: division by zero",
@@ -119,7 +119,7 @@ BROKEN = [
         "eval_classify.gin",
         "'sample_classify'\n",
         "'classify_with_a_broken_postprocessor'\nimport my_tasks\n",
-        Stage.EVAL,
+        Stage.RESOLVE,
         "SEQ24",
         "label_index in my_tasks.py:14 raised ValueError: tuple.index(x): x not in tuple",
         "make the postprocess function accept any text",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.sample_tasks import metrics
+from t5x_harness.sample_tasks.translation import number_pairs
 
 
 def test_squad_ignores_case_articles_and_punctuation() -> None:
@@ -30,3 +31,9 @@ def test_bleu_is_full_for_the_reference_itself() -> None:
 
 def test_metrics_of_nothing_are_zero() -> None:
     assert metrics.accuracy([], []) == {"accuracy": 0.0}
+
+
+def test_bleu_can_tell_translations_of_the_sample_apart() -> None:
+    """Of the few examples that a shrunken run reads: with fewer than four words each, BLEU would always be zero."""
+    few = [row["english"].decode() for row in number_pairs("validation").take(8).as_numpy_iterator()]
+    assert metrics.bleu(few, few)["bleu"] == pytest.approx(100.0)
