@@ -48,6 +48,9 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     start = find_start(run.config)
     steps = planned_steps(run.config, start)
     shapes = _shapes(run, partitioner, report)
+    cast = getattr(start.restore, "dtype", None)
+    if shapes is not None and start.path and cast:
+        shapes = shapes.with_parameters_as(cast)
     planned = Planned(
         run,
         slice_,

@@ -54,6 +54,17 @@ class StateShapes:
         """Elements of the model's arrays."""
         return sum(leaf.size for leaf in self.parameters)
 
+    def with_parameters_as(self, dtype: str) -> StateShapes:
+        """The state after a restore that casts the parameters: those of floating point get the type of that name."""
+        kind = np.dtype(dtype)
+        cast = (
+            dataclasses.replace(leaf, dtype=kind)
+            if leaf.path.startswith("target/") and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+            else leaf
+            for leaf in self.leaves
+        )
+        return dataclasses.replace(self, leaves=tuple(cast))
+
     def device_bytes(self, mesh: Mapping[str, int]) -> int:
         """Bytes of the whole state on each device."""
         return sum(leaf.device_bytes(mesh) for leaf in self.leaves)
