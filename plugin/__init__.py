@@ -60,8 +60,10 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Starts the imports in the background while pytest goes on, if any selected item will need them."""
-    session.config.stash[SESSION].warm(session.items)
+    """Checks the runs together; starts the imports in the background if any selected item will need them."""
+    harness = session.config.stash[SESSION]
+    harness.check_goldens(session.items)
+    harness.warm(session.items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,7 +51,7 @@ def _collect_gin(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
         return NoRun.of(parent, path, verdict.reason) if named else None
     if verdict.kind is Kind.BROKEN and not named:
         return None  # a fragment, for all that can be seen
-    golden = session.golden(path.stem, str(path))
+    golden = session.golden(path.stem)
     return GinFile.of(parent, path, session.spec([str(path)], mode=verdict.mode, **golden), verdict.location)
 
 
@@ -67,7 +67,7 @@ def _collect_declared(path: Path, parent: pytest.Collector) -> DeclaredRuns | No
         verdict = classify(spec, t5x_parent=session.runtime.location)
         if verdict.kind is Kind.RUN_CONFIG and spec.mode is None:
             spec = dataclasses.replace(spec, mode=verdict.mode)
-        spec = dataclasses.replace(spec, **session.golden(declared.name, f"the declared run {declared.name}"))
+        spec = dataclasses.replace(spec, **session.golden(declared.name))
         runs.append((declared.name, spec, Location(str(path), declared.line)))
     node: DeclaredRuns = DeclaredRuns.from_parent(parent, path=path)
     node.runs = tuple(runs)

@@ -42,7 +42,6 @@ class HarnessSession:
         self._project: ProjectConfig | None = None
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
-        self._goldens: dict[str, str] = {}
         self._kept: list[Path] = []
 
     def check(self) -> None:
@@ -61,6 +60,10 @@ class HarnessSession:
 
             if problem := not_codes(self.options.ignore, all_codes):
                 raise pytest.UsageError(f"--t5x-ignore: {problem}")
+        if self.options.golden_update and not (self.options.golden or self.project.plan_golden):
+            from t5x_harness.plan.golden_check import NOTHING_TO_UPDATE
+
+            raise pytest.UsageError(NOTHING_TO_UPDATE)
 
     @property
     def project(self) -> ProjectConfig:
@@ -121,34 +124,30 @@ class HarnessSession:
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
 
-    def golden(self, name: str, source: str) -> dict[str, Any]:
-        """The fields of :class:`RunSpec` for the golden plan of a collected run; none if nobody asks for one.
-
-        Args:
-          name: the run's.
-          source: what tells it from others of that name.
-
-        Raises:
-          pytest.UsageError: another run has the same file, or there is no file to update.
-        """
+    def golden(self, name: str) -> dict[str, Any]:
+        """The fields of :class:`RunSpec` for the golden plan of a collected run; none if nobody asks for one."""
         target = self.project.plan_golden
         if self.options.golden is not None:
             slash = "/" if self.options.golden.endswith("/") else ""
             target = f"{self.config.invocation_params.dir / self.options.golden}{slash}"
         if target is None:
-            if self.options.golden_update:
-                raise pytest.UsageError("--plan-golden-update: name the file or folder, too: --plan-golden=PATH")
             return {}
         from t5x_harness.plan.golden_check import golden_file
 
-        file = golden_file(target, name)
-        other = self._goldens.setdefault(file, source)
-        if other != source:
-            raise pytest.UsageError(
-                f"--plan-golden: {file} would be the golden plan of {other} and of {source}; for several runs name a "
-                "folder, and give each run its own name"
-            )
-        return {"golden": file, "golden_update": self.options.golden_update}
+        return {"golden": golden_file(target, name), "golden_update": self.options.golden_update}
+
+    def check_goldens(self, items: Iterable[pytest.Item]) -> None:
+        """Checks that each of the selected runs keeps its plan in a file of its own.
+
+        Raises:
+          pytest.UsageError: two do not.
+        """
+        specs = {item.spec for item in items if hasattr(item, "spec")}
+        if any(spec.golden for spec in specs):
+            from t5x_harness.plan.golden_check import shared_golden
+
+            if problem := shared_golden(sorted(specs, key=lambda spec: spec.gin_files)):
+                raise pytest.UsageError(problem)
 
     def pipeline(self, spec: RunSpec) -> Pipeline:
         """The one pipeline of a run; its stages run once however many items ask for them."""

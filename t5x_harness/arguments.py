@@ -153,7 +153,11 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
         specs = tuple(_spec_of_file(arguments, project, cwd, file) for file in _expanded(arguments, project, cwd))
     else:
         specs = tuple(_of_project(arguments, project, cwd))
-    _require_own_goldens(specs)
+    if any(spec.golden for spec in specs):
+        from t5x_harness.plan.golden_check import shared_golden
+
+        if problem := shared_golden(specs):
+            raise UsageError(problem)
     if arguments.model_dir is not None and len(specs) > 1:
         raise UsageError(
             f"--model_dir {arguments.model_dir} for {len(specs)} runs: two runs cannot write into one folder; "
@@ -187,23 +191,13 @@ def _golden(arguments: argparse.Namespace, project: ProjectConfig, name: str) ->
     if not hasattr(arguments, "plan_golden"):
         return None
     target = arguments.plan_golden or project.plan_golden
-    if target is None:
-        if arguments.plan_golden_update:
-            raise UsageError("--plan-golden-update: name the file or folder, too: --plan-golden=PATH")
+    if target is None and not arguments.plan_golden_update:
         return None
-    from t5x_harness.plan.golden_check import golden_file
+    from t5x_harness.plan.golden_check import NOTHING_TO_UPDATE, golden_file
 
+    if target is None:
+        raise UsageError(NOTHING_TO_UPDATE)
     return os.path.abspath(golden_file(target, name))
-
-
-def _require_own_goldens(specs: Sequence[RunSpec]) -> None:
-    files: dict[str, RunSpec] = {}
-    for spec in specs:
-        if spec.golden is not None and (other := files.setdefault(spec.golden, spec)) is not spec:
-            raise UsageError(
-                f"--plan-golden: {spec.golden} would be the golden plan of {other.gin_files[-1]} and of "
-                f"{spec.gin_files[-1]}; for several runs name a folder, and give each run its own name"
-            )
 
 
 def _ignored(given: Sequence[str]) -> tuple[str, ...]:

@@ -7,22 +7,27 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness import __version__
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
 from t5x_harness.silencing import split_silenced
-from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, Severity, Stage, StageResult
+from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
-__all__ = ["CODE", "FACT", "check_golden", "golden_file"]
+__all__ = ["CODE", "FACT", "NOTHING_TO_UPDATE", "check_golden", "golden_file", "shared_golden"]
 
 CODE = "PLN01"
 FACT = "golden plan"
 
 _UPDATE = "--plan-golden-update"
+NOTHING_TO_UPDATE = f"{_UPDATE}: name the file or folder, too: --plan-golden=PATH"
+"""What to say where nothing is to be compared at all."""
+
 _MOST_LINES = 8
 """Changed lines that are shown of one table."""
+_LONG = 60
+"""Characters of two values from which on they stand below each other."""
 
 
 def golden_file(target: str, name: str) -> str:
@@ -35,6 +40,18 @@ def golden_file(target: str, name: str) -> str:
     path = Path(target)
     is_folder = path.is_dir() or not path.suffix or target.endswith("/")
     return os.fspath(path / f"{name}.plan" if is_folder else path)
+
+
+def shared_golden(specs: Iterable[RunSpec]) -> str | None:
+    """What is wrong with runs that would keep their plans in the same file; None if each has its own."""
+    files: dict[str, RunSpec] = {}
+    for spec in specs:
+        if spec.golden is not None and (other := files.setdefault(spec.golden, spec)) != spec:
+            return (
+                f"--plan-golden: {spec.golden} would be the golden plan of {other.gin_files[-1]} and of "
+                f"{spec.gin_files[-1]}; for several runs name a folder, and give each run its own name"
+            )
+    return None
 
 
 def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
@@ -154,7 +171,7 @@ def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]
             continue
         if old is None or new is None:
             yield f"{name}: {_one_line(old)} -> {_one_line(new)}"
-        elif "\n" in old + new:
+        elif "\n" in old + new or len(old + new) > _LONG:
             yield f"{name}:"
             yield from _changed_lines(old, new)
         else:
