@@ -41,7 +41,9 @@ class Reworded:
 _GIN = (
     KnownError(
         "GIN12",
-        r"Couldn't resolve selector (\S+); <module '__main__'.*?has no attribute (\w+)",
+        # Here the binary's module has its own name, as it only takes the place of __main__ while gin parses.
+        r"Couldn't resolve selector (\w+\.\w+); <module '(?:__main__|t5x\.(?:train|eval|infer))'"
+        r".*?has no attribute (\w+)",
         "{1} is not part of the binary that this mode starts: it has no {2}",
         "run the config in the mode that it binds, or bind this mode's function",
     ),
@@ -90,7 +92,7 @@ _GIN = (
     ),
     KnownError(
         "GIN10",
-        r"No configurable matching (?:reference '[@%])?'?([^'\s]+)'",
+        r"No configurable matching (?:reference )?'[@%]?([^'()\s]+)",
         "nothing that can be configured is called {1}",
         "import its module in this file, or correct the name",
     ),

@@ -162,7 +162,7 @@ class ResumedInference(ResolveRule):
         for folder, tasks in _left(run, "unfinished"):
             different = _different(run.config.program, folder)
             if different:
-                then_and_now = "; ".join(
+                changes = "; ".join(
                     f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items()
                 )
                 yield self.finding(
