@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import seqio
 import tensorflow as tf
 
@@ -23,8 +24,10 @@ EXAMPLES = 64
 SOURCE_EXAMPLES = 10_000
 """Examples that are taken from a source at most, however many of them the preprocessors drop."""
 
-SECONDS = 15.0
+SECONDS = 20.0
 """How long one split may take; what was read by then counts."""
+
+_THREADS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Sample:
     Attributes:
       task: the task.
       split: the split.
-      examples: what was kept, at most :data:`EXAMPLES`; features as arrays.
+      examples: what was kept, at most :data:`EXAMPLES`; features as arrays, texts as bytes.
       whole: whether features have their full lengths; otherwise the task cuts them itself.
       count: how many examples came, with those that were not kept.
       ended: whether the split has no more than that.
@@ -55,12 +58,12 @@ class Sample:
     source_size: int | None = None
 
     def values(self, feature: str) -> list[Any]:
-        """The arrays of a feature, of the examples that have it."""
+        """The values of a feature, of the examples that have it: arrays, or bytes for a text."""
         return [e[feature] for e in self.examples if feature in e]
 
     def lengths(self, feature: str) -> list[int]:
         """Tokens of each value of a feature; empty where it is no sequence."""
-        return [len(value) for value in self.values(feature) if value.ndim]
+        return [len(value) for value in self.values(feature) if np.ndim(value)]
 
     def longest(self, feature: str) -> int:
         """Tokens of the longest value of a feature; 0 without examples."""
@@ -159,7 +162,8 @@ def _examples(
 
 def _iterate(dataset: tf.data.Dataset) -> Iterable[Any]:
     options = tf.data.Options()
-    options.threading.private_threadpool_size = 1
+    # Enough for a source that waits in one thread while what it gave before goes through the preprocessors.
+    options.threading.private_threadpool_size = _THREADS
     iterator: Iterable[Any] = dataset.with_options(options).as_numpy_iterator()
     return iterator
 

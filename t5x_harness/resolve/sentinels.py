@@ -40,7 +40,7 @@ def sentinels_of(sample: Sample) -> int:
     found = [
         _sentinels(example["inputs"], example["targets"], top)
         for example in sample.examples
-        if {"inputs", "targets"} <= example.keys() and example["inputs"].ndim == example["targets"].ndim == 1
+        if all(name in example and np.ndim(example[name]) == 1 for name in ("inputs", "targets"))
     ]
     corrupted = sum(number > 0 for number in found)
     return max(found) if found and corrupted >= _LEAST_EXAMPLES * len(found) else 0

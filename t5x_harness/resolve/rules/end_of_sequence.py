@@ -28,6 +28,8 @@ class NoEndOfSequence(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each train task of which no sampled target ends with it."""
+        import numpy as np
+
         for role, sample in run.sampled():
             feature = sample.task.output_features.get("targets")
             if role.name != "train" or feature is None:
@@ -35,7 +37,7 @@ class NoEndOfSequence(ResolveRule):
             eos = getattr(feature.vocabulary, "eos_id", None)
             # What was cut at its length may have lost the id there.
             longest = math.inf if sample.whole else (role.dataset.task_feature_lengths or {}).get("targets", math.inf)
-            targets = [t for t in sample.values("targets") if t.ndim == 1 and len(t) < longest]
+            targets = [t for t in sample.values("targets") if np.ndim(t) == 1 and len(t) < longest]
             if eos is not None and targets and not any(len(t) and t[-1] == eos for t in targets):
                 yield self.finding(
                     run.config,

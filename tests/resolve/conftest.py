@@ -1,0 +1,44 @@
+"""Resolves configs on tasks written in the test, each in a process forked from one warmed process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import t5x_harness
+from t5x_harness.backends.local import PRELOAD, LocalBackend
+from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.spec import RunSpec, Stage, StageResult
+from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """The warmed process."""
+    bootstrap = Path(t5x_harness.__file__).parent / "bootstrap"
+    env = {
+        RUNTIME_VARIABLE: "embedded",
+        "PYTHONPATH": str(bootstrap),
+        **compile_cache_environment(default_cache_folder(os.environ)),
+    }
+    with Zygote(preload=PRELOAD, env=env) as shared:
+        yield shared
+
+
+@pytest.fixture
+def resolve(zygote: Zygote, tmp_path: Path) -> Callable[..., StageResult]:
+    """Gives the result of resolving a config."""
+
+    def run(gin: str, files: Mapping[str, str], *, slice: str = "v3-8") -> StageResult:
+        for name, text in {**files, "run.gin": gin}.items():
+            file = tmp_path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        spec = RunSpec(("run.gin",), slice=slice, runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path))
+        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120) as backend:
+            return backend.stage(Stage.RESOLVE)
+
+    return run

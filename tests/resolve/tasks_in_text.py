@@ -1,0 +1,24 @@
+"""Modules with tasks, as text that a test writes out."""
+
+from __future__ import annotations
+
+from t5x_harness.resolve import examples
+
+__all__ = ["GENERATOR", "READ", "SOURCE", "STEPS", "module"]
+
+READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
+SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
+STEPS = "[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]"
+GENERATOR = (
+    "tf.data.Dataset.from_generator({function}, output_signature={{'inputs': tf.TensorSpec([], tf.string), "
+    "'targets': tf.TensorSpec([], tf.string)}})"
+)
+
+
+def module(*replaced: tuple[str, str], before: str = "", after: str = "") -> dict[str, str]:
+    """The module ``counting.py`` of the rules' examples, with parts of its text replaced and text around it."""
+    text = examples.TASK
+    for old, new in replaced:
+        assert old in text, old
+        text = text.replace(old, new)
+    return {"counting.py": f"{before}{text}{after}"}

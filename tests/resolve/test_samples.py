@@ -1,0 +1,149 @@
+"""What a sample is told by: sizes, ends, and rows as SeqIO would pack them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from t5x_harness.import_hooks import use_runtime
+
+use_runtime("embedded")
+
+import numpy as np  # noqa: E402
+import seqio  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from t5x import utils  # noqa: E402
+
+from t5x_harness.resolve.datasets import DataRole  # noqa: E402
+from t5x_harness.resolve.endings import Ending, find_end, period_of  # noqa: E402
+from t5x_harness.resolve.registrations import Registrations  # noqa: E402
+from t5x_harness.resolve.samples import SOURCE_EXAMPLES, Sample, packed_rows, sample_of  # noqa: E402
+
+FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
+TEXT = tf.TensorSpec([None], tf.int32)
+
+
+def numbers(count: int | None) -> tf.data.Dataset:
+    """Examples ``[0]``, ``[1]``, ...: so many, or without end."""
+    dataset = tf.data.Dataset.range(count) if count is not None else tf.data.Dataset.counter()
+    return dataset.map(lambda n: {"targets": tf.cast(n, tf.int32)[None]})
+
+
+def task_of(make: Callable[[], tf.data.Dataset], *steps: Callable[..., Any]) -> seqio.Task:
+    source = seqio.FunctionDataSource(lambda split, shuffle_files: make(), splits=("train",))
+    return seqio.Task("sampled", source, {"targets": FEATURE}, preprocessors=steps)
+
+
+def sample(make: Callable[[], tf.data.Dataset], *steps: Callable[..., Any], **options: Any) -> Sample:
+    lengths = {"targets": 3}
+    dataset = utils.DatasetConfig("sampled", lengths, "train", batch_size=4, shuffle=False, seed=None)
+    role = DataRole("train_dataset_cfg", "train", dataset)
+    return sample_of(role, task_of(make, *steps), use_cached=False, **options)
+
+
+def test_a_small_split_is_known_to_the_last_example() -> None:
+    found = sample(lambda: numbers(5))
+    assert (found.count, found.ended, found.endless, found.source_size, found.whole) == (5, True, False, 5, True)
+
+
+def test_a_large_split_is_read_in_part() -> None:
+    found = sample(lambda: numbers(5000))
+    assert (len(found.examples), found.count, found.ended, found.endless) == (64, 64, False, False)
+
+
+def test_more_examples_are_counted_than_kept() -> None:
+    found = sample(lambda: numbers(200), count=100)
+    assert (len(found.examples), found.count) == (64, 100)
+
+
+@pytest.mark.parametrize("steps", [(), (lambda dataset: dataset.repeat(),)])
+def test_a_split_without_end_is_known_as_such(steps: tuple[Callable[..., Any], ...]) -> None:
+    found = sample(lambda: numbers(None if not steps else 5), *steps)
+    assert (found.ended, found.endless) == (False, True)
+
+
+def test_what_a_generator_has_is_found_by_reading() -> None:
+    found = sample(lambda: tf.data.Dataset.from_generator(generate, output_signature={"targets": TEXT}))
+    assert (found.ended, found.endless, found.source_size) == (True, False, 3)
+
+
+def generate() -> Iterator[dict[str, list[int]]]:
+    yield from ({"targets": [i]} for i in range(3))
+
+
+def test_a_split_that_ends_for_want_of_more_of_its_source_did_not_end() -> None:
+    found = sample(lambda: numbers(SOURCE_EXAMPLES + 5), lambda dataset: dataset.filter(lambda e: e["targets"][0] < 2))
+    assert (found.count, found.ended, found.source_size) == (2, False, None)
+
+
+def test_preprocessors_that_need_the_lengths_get_them() -> None:
+    def cut(dataset: tf.data.Dataset, sequence_length: Any) -> tf.data.Dataset:
+        return dataset.map(lambda e: {"targets": tf.repeat(e["targets"], sequence_length["targets"] + 2)})
+
+    found = sample(lambda: numbers(2), cut)
+    assert not found.whole
+    assert found.lengths("targets") == [3, 3]
+
+
+def test_the_tasks_own_source_stays_as_it_is() -> None:
+    task = task_of(lambda: numbers(SOURCE_EXAMPLES + 5))
+    dataset = utils.DatasetConfig("sampled", {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
+    sample_of(DataRole("train_dataset_cfg", "train", dataset), task, use_cached=False)
+    assert int(task.get_dataset(None, split="train", shuffle=False).cardinality()) == SOURCE_EXAMPLES + 5
+
+
+def test_texts_and_numbers_have_no_length() -> None:
+    found = Sample(task_of(lambda: numbers(1)), "train", ({"text": b"abc", "n": np.int32(1)},), whole=True)
+    assert found.lengths("text") == found.lengths("n") == []
+    assert (found.longest("text"), found.truncated("text", 1), found.padding("text", 1)) == (0, 0.0, 0.0)
+
+
+def test_shares_of_what_is_cut_and_padding() -> None:
+    examples = tuple({"targets": np.ones(n)} for n in (1, 2, 5, 8))
+    found = Sample(task_of(lambda: numbers(1)), "train", examples, whole=True)
+    assert found.median("targets") == 3.5
+    assert found.truncated("targets", 4) == 0.5
+    assert found.padding("targets", 4) == pytest.approx(1 - (1 + 2 + 4 + 4) / 16)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_packed_as_seqio_packs_them(seed: int) -> None:
+    lengths = {"inputs": 16, "targets": 9}
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, [[20, 12]], size=(14, 2))
+    examples = [{"inputs": np.ones(a, np.int32), "targets": np.ones(b, np.int32)} for a, b in sizes]
+    signature = {name: TEXT for name in lengths}
+    dataset = tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
+    packed = seqio.trim_and_pack_dataset(dataset, lengths)
+    assert packed_rows(examples, lengths) == sum(1 for _ in packed)
+
+
+@pytest.mark.parametrize(
+    ("items", "period"),
+    [("", None), ("a", None), ("ab", None), ("aa", 1), ("abab", 2), ("ababa", 2), ("abcab", None), ("aabaab", 3)],
+)
+def test_the_period_of_what_goes_round(items: str, period: int | None) -> None:
+    assert period_of(items) == period
+
+
+def test_the_end_of_a_source_is_found_or_its_rounds_are_counted() -> None:
+    assert find_end(task_of(lambda: numbers(7)), "train", None, seconds=60) == Ending(7, ended=True)
+    rounds = find_end(task_of(lambda: numbers(4).repeat()), "train", None, seconds=60)
+    assert rounds == Ending(10_000, ended=False, period=4)
+    assert rounds.rounds == 2500
+    assert find_end(task_of(lambda: numbers(None)), "train", None, seconds=60) == Ending(10_000, ended=False)
+
+
+def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = seqio.dataset_providers.DatasetProviderRegistry
+    monkeypatch.setattr(registry, "add_provider", registry.__dict__["add_provider"])  # undone with the rest
+    monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
+    registrations = Registrations.record()
+    seqio.TaskRegistry.add("seen", task_of(lambda: numbers(1)).source, {"targets": FEATURE})
+    place = registrations.place("seen")
+    assert place is not None
+    with open(place.file, encoding="utf-8") as file:
+        assert file.read().splitlines()[place.line - 1].strip().startswith('seqio.TaskRegistry.add("seen"')
+    assert registrations.place("unseen") is None
