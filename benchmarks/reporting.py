@@ -15,7 +15,7 @@ def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, d
 
     Args:
       name: of the markers in the page, ``<!-- name -->`` and ``<!-- /name -->``.
-      measure: makes one round: seconds, ratios (``a / b``) or milliseconds (``c (ms)``) by name.
+      measure: makes one round: seconds, ratios (``a / b``) or what a name says, such as ``c (ms)``.
       rounds: how many rounds if the command line does not say.
       description: what ``--help`` prints.
     """
@@ -40,7 +40,7 @@ def table(rounds: Sequence[dict[str, float]]) -> str:
     lines = ["| figure | median | min | max |", "|---|---|---|---|"]
     for key in rounds[0]:
         values = [r[key] for r in rounds]
-        unit = "" if "/" in key or "ms" in key else " s"
+        unit = "" if "/" in key or key.endswith(")") else " s"
         cells = (f"{f(values):.2f}{unit}" for f in (statistics.median, min, max))
         lines.append(f"| {key} | {' | '.join(cells)} |")
     return "\n".join(lines)
