@@ -1,0 +1,1 @@
+"""The server process: one that unmodified Google clients talk to, over HTTP, TLS, gRPC and a proxy."""

@@ -1,0 +1,71 @@
+"""ASGI in a few words: types, whole answers, and errors in the form that Google gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+__all__ = [
+    "App",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "answer",
+    "answer_error",
+    "answer_json",
+    "body_of",
+    "header_of",
+]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_REASONS = {400: "badRequest", 403: "forbidden", 404: "notFound", 501: "notImplemented"}
+_STATUSES = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 501: "UNIMPLEMENTED"}
+
+
+def header_of(scope: Scope, name: bytes) -> str:
+    """A header of a request, by its name in lower case; empty if it is not there."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
+    """A request's whole body.
+
+    Raises:
+      ValueError: it is longer than any that is asked for here.
+    """
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise ValueError(f"a body of more than {limit} bytes")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def answer(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    """Sends a whole answer."""
+    named = {"content-length": str(len(body)), **headers}
+    raw = [(name.encode(), value.encode()) for name, value in named.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answer_json(send: Send, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
+    """Sends a value as JSON."""
+    body = json.dumps(value).encode()
+    await answer(send, status, body, {"content-type": "application/json; charset=UTF-8", **(headers or {})})
+
+
+async def answer_error(send: Send, status: int, message: str) -> None:
+    """Sends an error as Google's JSON APIs do."""
+    details = [{"message": message, "domain": "global", "reason": _REASONS[status]}]
+    error = {"code": status, "message": message, "status": _STATUSES[status], "errors": details}
+    await answer_json(send, status, {"error": error})

@@ -1,0 +1,56 @@
+"""Where a running server is reached, as it says itself when it is ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Self
+
+__all__ = ["PRIVATE", "Endpoints"]
+
+PRIVATE = "/_t5x_harness"
+"""Paths below this are the harness's own. No bucket's name starts with an underscore, so none can be meant."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoints:
+    """A server's ports, all on 127.0.0.1, and its folder.
+
+    Attributes:
+      http: plain HTTP.
+      tls: HTTPS, and gRPC for a client that offers nothing but ``h2``.
+      proxy: the HTTP proxy that ends TLS itself.
+      grpc: gRPC without TLS.
+      folder: of this one server: its CA, its credentials, its empty configurations; removed with it.
+      root: holds the buckets.
+      pid: the process.
+    """
+
+    http: int
+    tls: int
+    proxy: int
+    grpc: int
+    folder: Path
+    root: Path
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT`` of the plain HTTP port."""
+        return f"http://127.0.0.1:{self.http}"
+
+    @property
+    def proxy_url(self) -> str:
+        """``http://127.0.0.1:PORT`` of the proxy."""
+        return f"http://127.0.0.1:{self.proxy}"
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(dataclasses.asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Self:
+        """Reads what :meth:`to_json` wrote."""
+        values = json.loads(line)
+        return cls(**{**values, "folder": Path(values["folder"]), "root": Path(values["root"])})

@@ -1,0 +1,59 @@
+"""Which hosts are Google's: what the certificate names and what the proxy takes is the same list."""
+
+from __future__ import annotations
+
+import ipaddress
+
+__all__ = ["METADATA_HOSTS", "SERVED_NAMES", "is_served", "would_bypass"]
+
+METADATA_HOSTS = ("metadata.google.internal", "169.254.169.254")
+
+SERVED_NAMES = (
+    "googleapis.com",
+    "*.googleapis.com",
+    "*.storage.googleapis.com",  # buckets as host names
+    "*.mtls.googleapis.com",  # what clients with a device certificate ask
+    "*.p.googleapis.com",  # Private Service Connect
+    "accounts.google.com",
+    *METADATA_HOSTS,
+)
+"""Names as a certificate has them: ``*`` stands for one label."""
+
+
+def is_served(host: str) -> bool:
+    """Whether a host is one of Google's API hosts.
+
+    Args:
+      host: without a port, in any case.
+    """
+    host = host.lower().removesuffix(".")
+    first, _, rest = host.partition(".")
+    return host in SERVED_NAMES or (bool(first) and first != "*" and f"*.{rest}" in SERVED_NAMES)
+
+
+def would_bypass(entry: str) -> bool:
+    """Whether an entry of ``no_proxy`` may send a client to one of Google's hosts directly.
+
+    Clients read such entries in many ways: as a host, as a suffix with or without a dot in front, as a network. One
+    counts here as whatever any of them may make of it.
+
+    Args:
+      entry: one of the list, such as ``.example.org``, ``*`` or ``10.0.0.0/8``.
+    """
+    entry = entry.strip().lower()
+    if not entry or entry == "*":
+        return bool(entry)
+    name = entry.removeprefix("*").lstrip(".").partition(":")[0]
+    if is_served(name):
+        return True
+    suffix = any(served.removeprefix("*").endswith(name) for served in SERVED_NAMES)
+    below = name.endswith((".googleapis.com", ".google.internal"))
+    return suffix or below or _holds_metadata_server(entry)
+
+
+def _holds_metadata_server(entry: str) -> bool:
+    try:
+        network = ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
+    return ipaddress.ip_address(METADATA_HOSTS[1]) in network

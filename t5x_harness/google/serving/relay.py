@@ -1,0 +1,84 @@
+"""Passes bytes on between two connections, no faster than the slower one takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+__all__ = ["Relay"]
+
+
+class Relay(asyncio.Protocol):
+    """One end of a relay: a connection that somebody opened, to be passed on to a port of this machine.
+
+    Args:
+      port: gives the port; asked when the connection is there, and may take its time.
+    """
+
+    def __init__(self, port: Callable[[], Awaitable[int]]) -> None:
+        self._port = port
+        self._other: _End | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.pause_reading()  # until there is somebody to read for
+        self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            port = await self._port()
+            _, other = await asyncio.get_running_loop().create_connection(
+                lambda: _End(self._transport), "127.0.0.1", port
+            )
+        except BaseException:
+            self._transport.abort()
+            raise
+        if self._transport.is_closing():
+            other.transport.close()
+            return
+        self._other = other
+        self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport, with what goes on to the port."""
+        if self._other:
+            self._other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        if self._other:
+            self._other.transport.close()
+
+    def pause_writing(self) -> None:
+        """Called by the transport, when the one who opened the connection reads slowly."""
+        if self._other:
+            self._other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        if self._other:
+            self._other.transport.resume_reading()
+
+
+class _End(asyncio.Protocol):
+    """The other end: the connection to the port."""
+
+    def __init__(self, peer: asyncio.Transport) -> None:
+        self._peer = peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._peer.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer.close()
+
+    def pause_writing(self) -> None:
+        self._peer.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._peer.resume_reading()

@@ -1,0 +1,82 @@
+"""A private Google for as long as a ``with`` block lasts, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from t5x_harness.google.environment import google_environment
+from t5x_harness.google.serving.endpoints import PRIVATE, Endpoints
+from t5x_harness.google.serving.launch import Launched, launch
+from t5x_harness.google.serving.settings import APP, ServerError, Settings
+
+__all__ = ["GoogleSession", "ServerError"]
+
+
+class GoogleSession:
+    """A server, started by ``with``; it ends with the block, or with this process, however that ends.
+
+    Any number may run at once, each with its own ports, buckets and certificates.
+
+    Args:
+      root: folder that keeps the buckets; by default a temporary one, which goes with the session.
+      app: answers for Cloud Storage, as ``module:factory``, called with the root.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None = None, *, app: str = APP) -> None:
+        self._root = Path(root).absolute() if root is not None else None
+        self._app = app
+        self._owner = os.getpid()
+        self._launched: Launched | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts the server and waits until it is ready; does nothing if it runs.
+
+        Raises:
+          ServerError: it did not start; the message says why.
+        """
+        if self._launched is None:
+            self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+            self._launched = launch(Settings(self._root, owner=self._owner, app=self._app), self._output)
+
+    def close(self) -> None:
+        """Ends the server and waits until nothing is left of it. May be called again."""
+        launched, self._launched = self._launched, None
+        if launched is not None and os.getpid() == self._owner:  # in a fork of the owner it is not ours to end
+            launched.end()
+            self._output.close()
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where the server is reached.
+
+        Raises:
+          ServerError: it was not started, or has been closed.
+        """
+        if self._launched is None:
+            raise ServerError("this private Google is not running: use it in a with block, or call start()")
+        return self._launched.endpoints
+
+    def environment(self, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        """The variables to set for clients, over ``base``; see :func:`google_environment`."""
+        return google_environment(self.endpoints, base)
+
+    def refused(self) -> Mapping[str, int]:
+        """The hosts that clients asked the proxy for and that are not Google's, each with how often."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{self.endpoints.url}{PRIVATE}/refused", timeout=30) as answer:
+            counts: dict[str, int] = json.load(answer)
+        return counts
