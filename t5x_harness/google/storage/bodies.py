@@ -126,7 +126,8 @@ class Bodies:
     def _move_in(self, record: Record) -> None:
         """Moves a body from aside into the tree if there is room by now."""
         it = record.object
-        if record.place is not Place.ASIDE:
+        path = self._layout.tree_path(it.bucket, it.name)
+        if record.place is not Place.ASIDE or (path is not None and os.path.lexists(path)):
             return
         place = self.choose(it.bucket, it.name, it.size)
         if place is Place.ASIDE:

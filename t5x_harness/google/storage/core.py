@@ -238,16 +238,17 @@ class Look:
 
 def _read_steadily(path: str) -> tuple[Identity, Checksums]:
     """What a file is and the checksums of its bytes, read anew if somebody wrote meanwhile, three times at most."""
-    for _ in range(3):
-        digest = Digest()
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            before = identity_of(os.fstat(fd))
-            while data := os.read(fd, CHUNK):
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        for _ in range(3):
+            found = identity_of(os.fstat(fd))
+            digest, digested = Digest(), 0
+            # Not to the end: it may grow as fast as it is read.
+            while data := os.pread(fd, min(CHUNK, found.size - digested), digested):
                 digest.update(data)
-            after = identity_of(os.fstat(fd))
-        finally:
-            os.close(fd)
-        if before == after:
-            break
-    return after, digest.checksums
+                digested += len(data)
+            if identity_of(os.fstat(fd)) == found:
+                break
+    finally:
+        os.close(fd)
+    return found._replace(size=digested), digest.checksums

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from t5x_harness.google.storage.errors import CannotOpen
 from t5x_harness.google.storage.values import Bucket, Checksums, ObjectFields, Preconditions, StoredObject, Upload
 
 __all__ = ["Database", "Identity", "Place", "Record"]
@@ -95,7 +96,9 @@ class Database:
         found = self._execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, _VERSION):
             self.close()
-            raise RuntimeError(f"{path} has layout {found} of another release; this one reads {_VERSION}")
+            raise CannotOpen(
+                f"{path} has layout {found} of another release, this one reads {_VERSION}: name another folder"
+            )
         if found == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
         self._last: int = self._execute("SELECT last FROM clock").fetchone()[0]
@@ -110,10 +113,11 @@ class Database:
         self._execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._execute("COMMIT")
         except BaseException:
-            self._execute("ROLLBACK")
+            if self._connection.in_transaction:
+                self._execute("ROLLBACK")
             raise
-        self._execute("COMMIT")
 
     def next_generation(self) -> int:
         """A generation, which is now in microseconds, later than every one that was ever recorded."""
@@ -131,9 +135,9 @@ class Database:
         return [Bucket(name, created, meta, json.loads(fields)) for name, created, meta, fields in rows]
 
     def forget_bucket(self, name: str) -> None:
-        """Forgets a bucket and its unfinished uploads."""
+        """Forgets a bucket with all that is recorded of it; in a transaction."""
         self._execute("DELETE FROM buckets WHERE name = ?", (name,))
-        self._execute("DELETE FROM uploads WHERE bucket = ?", (name,))
+        self._execute("DELETE FROM objects WHERE bucket = ?", (name,))
 
     def record(self, bucket: str, name: str) -> Record | None:
         """What is recorded of a name."""

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["Conflict", "InUse", "Invalid", "NotFound", "NotModified", "PreconditionFailed", "StorageError"]
+__all__ = [
+    "CannotOpen",
+    "Conflict",
+    "InUse",
+    "Invalid",
+    "NotFound",
+    "NotModified",
+    "PreconditionFailed",
+    "StorageError",
+]
 
 
 class StorageError(Exception):
@@ -53,5 +62,9 @@ class NotModified(StorageError):
     status, reason = 304, "notModified"
 
 
-class InUse(Exception):
+class CannotOpen(Exception):
+    """The folder of a store cannot be opened; the text says why."""
+
+
+class InUse(CannotOpen):
     """Another process has the folder open; the text says which."""

@@ -71,18 +71,26 @@ def _plan(query: ListingQuery) -> _Plan:
         raise Invalid(f"Invalid value for maxResults: {query.max_results}: it must be at least 1")
     if query.match_glob is not None and query.delimiter not in ("", "/"):
         raise Invalid(f"Invalid delimiter with matchGlob: {query.delimiter!r}: it must be '/' or left out")
-    starts = [query.prefix.encode(), query.start_offset.encode(), _start_of(query.page_token)]
+    prefix = _utf8(query.prefix)
+    starts = [prefix, _utf8(query.start_offset), _start_of(query.page_token)]
     if query.match_glob is not None and not query.delimiter:
-        starts.append(literal_prefix(query.match_glob).encode())
+        starts.append(_utf8(literal_prefix(query.match_glob)))
     return _Plan(
         start=max(starts),
-        prefix=query.prefix.encode(),
-        end=None if query.end_offset is None else query.end_offset.encode(),
-        delimiter=query.delimiter.encode(),
+        prefix=prefix,
+        end=None if query.end_offset is None else _utf8(query.end_offset),
+        delimiter=_utf8(query.delimiter),
         glob=None if query.match_glob is None else glob_to_regex(query.match_glob),
         trailing=query.include_trailing_delimiter,
         most=min(query.max_results, MOST_RESULTS),
     )
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"Invalid query: {text!r} is not Unicode text") from None
 
 
 class _Page:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator
 from types import TracebackType
 
-from t5x_harness.google.storage.core import CHUNK, Core, Look
-from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.core import CHUNK, Core, Look, Stale
+from t5x_harness.google.storage.database import Place
+from t5x_harness.google.storage.errors import NotFound, StorageError
+from t5x_harness.google.storage.tree import identity_of
 from t5x_harness.google.storage.values import SourceObject, StoredObject
 
 __all__ = ["ObjectReader", "open_object"]
@@ -71,6 +73,16 @@ def open_object(core: Core, source: SourceObject) -> ObjectReader:
 
     def action(look: Look) -> ObjectReader:
         record = look.need(source.bucket, source.name, source.generation, source.preconditions)
-        return ObjectReader(record.object, os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            fd = os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # somebody outside removed it since
+            raise NotFound(f"No such object: {source.bucket}/{source.name}") from None
+        try:
+            if record.place is Place.TREE:  # somebody outside may have put another in its place since
+                look.compare(source.bucket, source.name, record, identity_of(os.fstat(fd)))
+        except Stale:
+            os.close(fd)
+            raise
+        return ObjectReader(record.object, fd)
 
     return core.act(action)

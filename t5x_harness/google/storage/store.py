@@ -52,7 +52,7 @@ class ObjectStore:
       uploads: the resumable uploads.
 
     Raises:
-      InUse: another process has the folder open.
+      CannotOpen: another process has the folder open, or another release wrote it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -131,6 +131,7 @@ class ObjectStore:
             if not listing.is_empty(self._core, look, name):
                 raise Conflict("The bucket you tried to delete is not empty.")
             self._core.buckets.delete(name)
+            self.uploads.cancel_all(name)
 
         self._core.act(action)
 

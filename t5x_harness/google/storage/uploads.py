@@ -81,13 +81,14 @@ class Uploads:
         Raises:
           NotFound: there is none, or it was cancelled, refused at its end, or is older than a week.
         """
-        with self._core.lock:
+        with self._core.lock:  # for both: an upload that ends gives its file away
             upload = self._core.database.upload(upload_id)
-        if upload is None:
-            raise NotFound(f"No such upload: {upload_id}")
-        if upload.finished is not None:
-            return dataclasses.replace(upload, received=upload.finished.size)
-        return dataclasses.replace(upload, received=self._received(upload_id))
+            if upload is None:
+                raise NotFound(f"No such upload: {upload_id}")
+            if upload.finished is not None:
+                return dataclasses.replace(upload, received=upload.finished.size)
+            # What is in the file is what was received: nothing else has to be kept in step with it.
+            return dataclasses.replace(upload, received=os.stat(self._path(upload_id)).st_size)
 
     def append(self, upload_id: str, offset: int, data: bytes) -> int:
         """Takes in bytes; when this returns, they are kept.
@@ -113,7 +114,7 @@ class Uploads:
             if offset > upload.received:
                 raise Invalid(f"The upload has {upload.received} bytes: byte {offset} cannot follow")
             new = bytes(data[upload.received - offset :])
-            fd = os.open(self._path(upload_id), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            fd = self._open(upload_id, os.O_WRONLY | os.O_APPEND)
             try:
                 write_all(fd, new)
             finally:
@@ -166,12 +167,20 @@ class Uploads:
             self._drop(upload_id)
             self._running.pop(upload_id, None)
 
+    def cancel_all(self, bucket: str) -> None:
+        """Ends the uploads to a bucket; needs the store's lock."""
+        for _, upload in self._core.database.uploads():
+            if upload.bucket == bucket:
+                self._drop(upload.id)
+
     def _path(self, upload_id: str) -> str:
         return self._core.layout.incoming_path(upload_id)
 
-    def _received(self, upload_id: str) -> int:
-        """What is in the file is what was received: nothing else has to be kept in step with it."""
-        return os.stat(self._path(upload_id)).st_size
+    def _open(self, upload_id: str, flags: int) -> int:
+        try:
+            return os.open(self._path(upload_id), flags | os.O_CLOEXEC)
+        except FileNotFoundError:  # its bucket was deleted meanwhile
+            raise NotFound(f"No such upload: {upload_id}") from None
 
     def _runner(self, upload_id: str) -> _Running:
         self.get(upload_id)
@@ -183,7 +192,7 @@ class Uploads:
         if running.digested == upload.received:
             return
         running.digest, running.digested = Digest(), 0
-        with open(self._path(upload.id), "rb") as file:
+        with open(self._open(upload.id, os.O_RDONLY), "rb") as file:
             while data := file.read(CHUNK):
                 running.digest.update(data)
                 running.digested += len(data)
@@ -191,5 +200,5 @@ class Uploads:
     def _drop(self, upload_id: str) -> None:
         with self._core.lock:
             self._core.database.forget_upload(upload_id)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # a finished one has given it away
             os.unlink(self._path(upload_id))

@@ -1,0 +1,144 @@
+"""Run as a script: kills a forked store before every single step it takes to the disk, and checks what it finds after.
+
+Arguments: a folder to work in. Prints how many crashes were survived, or fails with the first that was not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import ListingQuery, ObjectFields, SourceObject
+
+DISK_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime"}
+State = dict[str, tuple[bytes, str | None]]
+
+
+def fields(mark: str) -> ObjectFields:
+    return ObjectFields(metadata={"mark": mark})
+
+
+def upload(store: ObjectStore) -> None:
+    begun = store.uploads.start("data", "x/y/z", fields("6"))
+    store.uploads.append(begun.id, 0, b"up")
+    store.uploads.append(begun.id, 2, b"load")
+    store.uploads.finish(begun.id)
+
+
+STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
+    (lambda store: store.write("data", "a", b"1", fields("1")), {"a": (b"1", "1")}),
+    (lambda store: store.write("data", "a", b"22", fields("2")), {"a": (b"22", "2")}),
+    (lambda store: store.write("data", "a/b", b"333", fields("3")), {"a/b": (b"333", "3")}),
+    (lambda store: store.write("data", "a/b", b"4444", fields("4")), {"a/b": (b"4444", "4")}),
+    (lambda store: store.write("data", "m/n/", b"", fields("5")), {"m/n/": (b"", "5")}),
+    (upload, {"x/y/z": (b"upload", "6")}),
+    (lambda store: store.write("data", "x", b"7", fields("7")), {"x": (b"7", "7")}),
+    (lambda store: store.patch("data", "x", fields("8")), {"x": (b"7", "8")}),
+    (lambda store: store.delete("data", "a"), {"a": (b"", None)}),  # a/b moves into the tree
+    (lambda store: store.delete("data", "x/y/z"), {"x/y/z": (b"", None)}),  # and so does x
+    (lambda store: store.write("data", "m/n/", b"9", fields("9")), {"m/n/": (b"9", "9")}),
+    (lambda store: store.write("data", "m/n/", b"", fields("10")), {"m/n/": (b"", "10")}),
+    (lambda store: store.copy(SourceObject("data", "a/b"), "data", "c//"), {"c//": (b"4444", "4")}),
+    (lambda store: store.delete("data", "c//"), {"c//": (b"", None)}),
+    (lambda store: store.delete("data", "m/n/"), {"m/n/": (b"", None)}),
+]
+
+
+def states() -> list[State]:
+    """What there is after each number of steps."""
+    found: list[State] = [{}]
+    for _, change in STEPS:
+        merged = found[-1] | change
+        found.append({name: value for name, value in merged.items() if value[1] is not None})
+    return found
+
+
+class Killer:
+    """Ends the process, as SIGKILL does, before a certain one of the things that reach the disk."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self._armed = False
+
+    def watch(self, store: ObjectStore) -> None:
+        execute = store._core.database._execute
+
+        def watched(*arguments: object) -> object:
+            self.tick()
+            return execute(*arguments)
+
+        store._core.database._execute = watched
+        sys.addaudithook(lambda event, _: self.tick() if event in DISK_EVENTS else None)
+        self._armed = True
+
+    def tick(self) -> None:
+        if self._armed:
+            self._left -= 1
+            if self._left < 0:
+                os._exit(9)
+
+
+def open_without_waiting(root: Path) -> ObjectStore:
+    """A store that does not wait for the disk, which matters to power cuts, not to kills."""
+    store = ObjectStore(root)
+    store._core.database._execute("PRAGMA synchronous = OFF")
+    return store
+
+
+def crash(root: Path, at: int) -> tuple[int, bool]:
+    """Goes through the steps in a process that is killed; returns how many were acknowledged and if it got through."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        store = open_without_waiting(root)
+        Killer(at).watch(store)
+        for step, _ in STEPS:
+            step(store)
+            os.write(writer, b".")
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as acknowledged:
+        count = len(acknowledged.read())
+    _, status = os.waitpid(child, 0)
+    return count, os.waitstatus_to_exitcode(status) == 0
+
+
+def found_in(root: Path) -> State:
+    with open_without_waiting(root) as store:
+        found: State = {}
+        for listed in store.list("data", ListingQuery()).objects:
+            with store.open_read("data", listed.name) as reader:
+                found[listed.name] = reader.read(), (listed.fields.metadata or {}).get("mark", "nothing said")
+        private = root / ".t5x-harness"
+        unfinished = {upload.id for _, upload in store._core.database.uploads() if upload.finished is None}
+        assert {path.name for path in (private / "incoming").iterdir()} == unfinished
+        aside = {record.body for record in store._core.database.records_from("data", b"") if record.place == "aside"}
+        assert {path.name for path in (private / "aside").iterdir()} == aside
+    return found
+
+
+def main(folder: Path) -> None:
+    expected = states()
+    empty = folder / "empty"
+    with open_without_waiting(empty) as store:
+        store.create_bucket("data")
+    at = 0
+    while True:
+        root = folder / str(at)
+        shutil.copytree(empty, root)
+        acknowledged, through = crash(root, at)
+        found = found_in(root)
+        allowed = expected[acknowledged : acknowledged + 2]
+        assert found in allowed, f"killed before disk event {at}, after {acknowledged} steps: {found} not in {allowed}"
+        if through:
+            print(at)
+            return
+        at += 1
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,237 @@
+"""Objects are written and read as streams, with checksums, generations, fields and conditions."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.storage import checksums
+from t5x_harness.google.storage.errors import Invalid, NotFound, NotModified, PreconditionFailed
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
+
+
+def content(store: ObjectStore, name: str) -> bytes:
+    with store.open_read("data", name) as reader:
+        return reader.read()
+
+
+def test_what_is_written_is_read_and_is_a_file(store: ObjectStore, tree: Path) -> None:
+    fields = ObjectFields(content_type="text/plain", metadata={"a": "b"})
+    with store.open_write("data", "models/t5/checkpoint", fields) as writer:
+        writer.write(b"1234")
+        writer.write(b"56789")
+        written = writer.commit()
+    assert written.size == 9
+    assert written.metageneration == 1
+    assert written.created == written.updated == written.generation
+    assert written.md5 == base64.b64encode(hashlib.md5(b"123456789").digest()).decode()
+    assert written.crc32c == base64.b64encode(0xE3069283.to_bytes(4, "big")).decode()
+    assert written.fields == fields
+    assert store.stat("data", "models/t5/checkpoint") == written
+    assert content(store, "models/t5/checkpoint") == b"123456789"
+    assert (tree / "models" / "t5" / "checkpoint").read_bytes() == b"123456789"
+
+
+def test_checksums_without_the_c_library_are_the_same() -> None:
+    extend = checksums._python_extend()
+    assert extend(0, b"123456789") == extend(extend(0, b"1234"), b"56789") == 0xE3069283
+    assert extend(0, b"") == 0
+
+
+def test_ranges_are_read(store: ObjectStore) -> None:
+    store.write("data", "a", b"0123456789")
+    with store.open_read("data", "a") as reader:
+        assert reader.read(2, 5) == b"234"
+        assert reader.read(8, 99) == b"89"
+        assert reader.read(10) == reader.read(5, 5) == b""
+        assert list(reader.chunks(1, 8, chunk=3)) == [b"123", b"456", b"7"]
+
+
+def test_a_reader_keeps_its_generation(store: ObjectStore) -> None:
+    first = store.write("data", "a", b"first")
+    with store.open_read("data", "a") as reader:
+        store.write("data", "a", b"second, and longer")
+        store.delete("data", "a")
+        assert reader.object == first
+        assert reader.read() == b"first"
+
+
+@pytest.mark.parametrize(
+    ("expected", "message"),
+    [
+        (
+            Checksums(md5="AAAAAAAAAAAAAAAAAAAAAA=="),
+            'Provided MD5 hash "AAAAAAAAAAAAAAAAAAAAAA==" doesn\'t match calculated MD5 hash "XUFAKrxLKna5cZ2REBfFkg==".',
+        ),
+        (Checksums(crc32c="AAAAAA=="), 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C "mnG7TA==".'),
+    ],
+)
+def test_bytes_that_do_not_add_up_are_refused_and_nothing_is_left(
+    store: ObjectStore, tree: Path, leftovers, expected: Checksums, message: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        store.write("data", "a", b"hello", expected=expected)
+    assert caught.value.message == message
+    with pytest.raises(NotFound, match="No such object: data/a"):
+        store.stat("data", "a")
+    assert leftovers() == list(tree.iterdir()) == []
+    store.write("data", "a", b"hello", expected=Checksums("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA=="))
+
+
+def test_an_aborted_write_leaves_what_was_there(store: ObjectStore, leftovers) -> None:
+    before = store.write("data", "a", b"before")
+    with store.open_write("data", "a") as writer:
+        writer.write(b"never seen")
+        assert store.stat("data", "a") == before
+    writer.abort()
+    assert content(store, "a") == b"before"
+    assert leftovers() == []
+
+
+def test_generations_grow_in_the_store_and_over_restarts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+        generations = [store.write("data", name, b"").generation for name in "aabc"]
+        store.delete("data", "c")
+    monkeypatch.setattr("time.time_ns", lambda: 1_000_000_000)  # the clock was set back
+    with ObjectStore(root) as store:
+        generations += [store.write("data", name, b"").generation for name in "ca"]
+    assert generations == sorted(set(generations))
+
+
+def test_everything_survives_a_restart(root: Path) -> None:
+    fields = ObjectFields(content_type="a/b", cache_control="no-store", metadata={"ключ": "值"})
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+        store.write("data", "a", b"1", fields)
+        written = [store.patch("data", "a", ObjectFields(content_language="de")), store.write("data", "a//", b"22")]
+    with ObjectStore(root) as store:
+        assert list(store.list("data").objects) == written
+        assert content(store, "a//") == b"22"
+
+
+def test_only_the_live_generation_is_there(store: ObjectStore) -> None:
+    old = store.write("data", "a", b"1").generation
+    new = store.write("data", "a", b"2").generation
+    assert store.stat("data", "a", generation=new).generation == new
+    for attempt in (
+        lambda: store.stat("data", "a", generation=old),
+        lambda: store.open_read("data", "a", generation=old),
+        lambda: store.delete("data", "a", generation=old),
+        lambda: store.patch("data", "a", ObjectFields(), generation=old),
+    ):
+        with pytest.raises(NotFound) as caught:
+            attempt()
+        assert caught.value.message == f"No such object: data/a#{old}"
+    store.delete("data", "a", generation=new)
+    with pytest.raises(NotFound, match="No such object: data/a$"):
+        store.delete("data", "a")
+
+
+def test_a_patch_changes_what_it_says_and_an_update_the_rest_too(store: ObjectStore) -> None:
+    before = store.write("data", "a", b"1", ObjectFields(content_type="x/y", metadata={"a": "1", "b": "2"}))
+    patched = store.patch("data", "a", ObjectFields(cache_control="no-store", metadata={"a": None, "c": "3"}))
+    assert patched.generation == before.generation
+    assert patched.metageneration == 2
+    assert patched.updated > before.updated
+    assert patched.fields == ObjectFields(content_type="x/y", cache_control="no-store", metadata={"b": "2", "c": "3"})
+    cleared = store.patch("data", "a", ObjectFields(metadata={"d": "4"}), clear=["content_type", "metadata"])
+    assert cleared.metageneration == 3
+    assert cleared.fields == ObjectFields(cache_control="no-store", metadata={"d": "4"})
+    assert store.stat("data", "a") == cleared
+
+
+@pytest.mark.parametrize(
+    ("condition", "error"),
+    [
+        ({"generation_match": 1}, PreconditionFailed),
+        ({"generation_match": 0}, PreconditionFailed),
+        ({"metageneration_match": 7}, PreconditionFailed),
+        ({"generation_not_match": "live"}, NotModified),
+        ({"metageneration_not_match": 1}, NotModified),
+    ],
+)
+def test_conditions_that_do_not_hold_change_nothing(store: ObjectStore, leftovers, condition, error) -> None:
+    before = store.write("data", "a", b"before")
+    wanted = Preconditions(**{k: before.generation if v == "live" else v for k, v in condition.items()})
+    for attempt in (
+        lambda: store.write("data", "a", b"after", preconditions=wanted),
+        lambda: store.patch("data", "a", ObjectFields(content_type="x/y"), preconditions=wanted),
+        lambda: store.delete("data", "a", preconditions=wanted),
+        lambda: store.open_read("data", "a", preconditions=wanted),
+        lambda: store.stat("data", "a", preconditions=wanted),
+    ):
+        with pytest.raises(error):
+            attempt()
+    assert store.stat("data", "a") == before
+    assert content(store, "a") == b"before"
+    assert leftovers() == []
+
+
+def test_conditions_that_hold(store: ObjectStore) -> None:
+    first = store.write("data", "a", b"1", preconditions=Preconditions(generation_match=0))
+    second = store.write("data", "a", b"2", preconditions=Preconditions(generation_match=first.generation))
+    store.stat("data", "a", preconditions=Preconditions(generation_not_match=first.generation))
+    store.delete("data", "a", preconditions=Preconditions(second.generation, metageneration_match=1))
+    with pytest.raises(NotFound):  # as Google answers, whatever the condition
+        store.delete("data", "a", preconditions=Preconditions(generation_match=second.generation))
+
+
+def test_a_condition_is_judged_when_the_write_ends(store: ObjectStore) -> None:
+    with store.open_write("data", "a", preconditions=Preconditions(generation_match=0)) as writer:
+        winner = store.write("data", "a", b"faster")
+        with pytest.raises(PreconditionFailed):
+            writer.commit()
+    assert store.stat("data", "a") == winner
+
+
+def test_of_many_writers_with_a_condition_one_wins_each_round(store: ObjectStore) -> None:
+    """Compare and swap by eight threads: every success is a step of its own."""
+    store.write("data", "counter", b"0")
+    done = []
+
+    def count() -> None:
+        for _ in range(10):
+            while True:
+                with store.open_read("data", "counter") as reader:
+                    value = int(reader.read()) + 1
+                    condition = Preconditions(generation_match=reader.object.generation)
+                try:
+                    store.write("data", "counter", str(value).encode(), preconditions=condition)
+                except PreconditionFailed:
+                    continue
+                done.append(value)
+                break
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert content(store, "counter") == b"40"
+    assert sorted(done) == list(range(1, 41))
+
+
+def test_threads_write_disjoint_objects_and_none_is_lost(store: ObjectStore, leftovers) -> None:
+    def write(worker: int) -> None:
+        for index in range(30):
+            store.write("data", f"shared/{worker}/{index}", f"{worker}.{index}".encode())
+            store.write("data", "shared//contended", b"x" * worker)
+            if index % 3 == 0:
+                store.delete("data", f"shared/{worker}/{index}")
+
+    threads = [threading.Thread(target=write, args=[worker]) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = {f"shared/{w}/{i}": f"{w}.{i}".encode() for w in range(4) for i in range(30) if i % 3}
+    listed = [found.name for found in store.list("data").objects]
+    assert listed == sorted([*expected, "shared//contended"])
+    assert {name: content(store, name) for name in expected} == expected
+    assert leftovers() == []

@@ -1,0 +1,182 @@
+"""Somebody else writes in the folder: what they do is seen as what it is, and nothing of theirs is lost."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.storage.errors import NotFound, PreconditionFailed
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject
+
+
+def content(store: ObjectStore, name: str) -> bytes:
+    with store.open_read("data", name) as reader:
+        return reader.read()
+
+
+def test_a_new_file_is_an_object_with_checksums(store: ObjectStore, tree: Path, names) -> None:
+    (tree / "a").mkdir()
+    (tree / "a" / "b").write_bytes(b"hello")
+    assert names() == ["a/b"]
+    found = store.stat("data", "a/b")
+    assert (found.size, found.metageneration, found.fields) == (5, 1, ObjectFields())
+    assert (found.md5, found.crc32c) == ("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA==")
+    assert store.stat("data", "a/b") == found
+    assert content(store, "a/b") == b"hello"
+
+
+@pytest.mark.parametrize("look", ["stat", "list", "read", "write"])
+def test_a_changed_file_is_a_new_generation(store: ObjectStore, tree: Path, look: str) -> None:
+    before = store.write("data", "a", b"before", ObjectFields(content_type="x/y"))
+    (tree / "a").write_bytes(b"behind")  # as long
+    if look == "write":
+        with pytest.raises(PreconditionFailed):
+            store.write("data", "a", b"x", preconditions=Preconditions(generation_match=before.generation))
+    elif look == "read":
+        with store.open_read("data", "a") as reader:
+            assert reader.read() == b"behind"
+            assert reader.object.generation > before.generation
+    elif look == "list":
+        assert store.list("data").objects[0].generation > before.generation
+    after = store.stat("data", "a")
+    assert after.generation > before.generation
+    assert after.md5 == base64.b64encode(hashlib.md5(b"behind").digest()).decode()
+    assert after.fields == ObjectFields()
+    assert content(store, "a") == b"behind"
+
+
+def test_changes_in_quick_succession_are_all_seen(store: ObjectStore, tree: Path) -> None:
+    generations = []
+    for index in range(20):
+        (tree / "a").write_bytes(f"{index:04}".encode())
+        assert content(store, "a") == f"{index:04}".encode()
+        generations.append(store.stat("data", "a").generation)
+    assert generations == sorted(set(generations))
+
+
+def test_a_file_put_in_anothers_place_is_a_new_generation(store: ObjectStore, tree: Path) -> None:
+    before = store.write("data", "a", b"before")
+    (tree / "b").write_bytes(b"behind")
+    os.utime(tree / "b", ns=(before.generation * 1000, before.generation * 1000))
+    os.replace(tree / "b", tree / "a")
+    assert store.stat("data", "a").generation > before.generation
+
+
+def test_deleted_files_vanish(store: ObjectStore, tree: Path, names) -> None:
+    for name in ("a", "b/c", "d", "e/"):
+        store.write("data", name, b"")
+    (tree / "a").unlink()
+    with pytest.raises(NotFound):
+        store.stat("data", "a")
+    (tree / "d").unlink()
+    shutil.rmtree(tree / "b")
+    (tree / "e").rmdir()
+    assert names() == []
+    store.write("data", "a", b"", preconditions=Preconditions(generation_match=0))
+    assert names() == ["a"]
+
+
+def test_folders_are_no_objects(store: ObjectStore, tree: Path, names) -> None:
+    (tree / "a" / "b").mkdir(parents=True)
+    assert names() == []
+    assert store.list("data", ListingQuery(delimiter="/")).prefixes == ()
+    for name in ("a", "a/", "a/b"):
+        with pytest.raises(NotFound):
+            store.stat("data", name)
+    store.write("data", "a/b", b"not lost")
+    assert content(store, "a/b") == b"not lost"
+    assert (tree / "a" / "b").is_dir()
+
+
+def test_a_file_in_the_way_of_an_object_aside(store: ObjectStore, tree: Path, names) -> None:
+    """``a/b`` waits aside for ``a``; then somebody removes the file ``a`` and makes a file ``a/b`` of their own."""
+    store.write("data", "a", b"1")
+    store.write("data", "a/b", b"aside")
+    store.write("data", "a/c", b"aside too")
+    (tree / "a").unlink()
+    (tree / "a").mkdir()
+    (tree / "a" / "b").write_bytes(b"theirs")
+    assert names() == ["a/b", "a/c"]
+    assert (content(store, "a/b"), content(store, "a/c")) == (b"theirs", b"aside too")
+    assert (tree / "a" / "c").read_bytes() == b"aside too"
+
+
+def test_files_whose_names_are_no_objects_are_left_alone(store: ObjectStore, tree: Path, names) -> None:
+    for name in (b"not-utf8-\xff", b"line\nfeed", b"fine"):
+        Path(os.fsdecode(os.path.join(os.fsencode(tree), name))).write_bytes(b"x")
+    os.mkfifo(tree / "pipe")
+    (tree / "dangling").symlink_to("nowhere")
+    assert names() == ["fine"]
+    store.write("data", "pipe", b"aside")
+    assert content(store, "pipe") == b"aside"
+    assert (tree / "pipe").is_fifo()
+
+
+def test_links_are_followed_but_not_in_circles(store: ObjectStore, tree: Path, tmp_path: Path, names) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "c4").write_bytes(b"x")
+    (tree / "linked").symlink_to(tmp_path / "elsewhere")
+    (tree / "folder").mkdir()
+    (tree / "folder" / "self").symlink_to(tree / "folder")
+    (tree / "folder" / "up").symlink_to(tree)
+    (tree / "folder" / "a").write_bytes(b"x")
+    assert names() == ["folder/a", "linked/c4"]
+    store.write("data", "folder/self/a", b"y")  # the same file by another name
+    assert content(store, "folder/a") == b"y"
+    (tmp_path / "elsewhere" / "c4").unlink()
+    assert "linked/c4" not in names()
+
+
+def test_copies_and_compositions_see_changes(store: ObjectStore, tree: Path) -> None:
+    store.write("data", "a", b"before")
+    (tree / "a").write_bytes(b"after")
+    store.copy(SourceObject("data", "a"), "data", "b")
+    store.compose("data", "c", [SourceObject("data", "a"), SourceObject("data", "b")])
+    assert (content(store, "b"), content(store, "c")) == (b"after", b"afterafter")
+
+
+def test_a_file_that_is_being_written_does_not_stop_a_listing(store: ObjectStore, tree: Path, names) -> None:
+    stop = threading.Event()
+    (tree / "log").touch()
+
+    def write() -> None:
+        with open(tree / "log", "ab", buffering=0) as file:
+            while not stop.is_set():
+                file.write(b"line\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        generations = []
+        for _ in range(3):
+            assert names() == ["log"]
+            with store.open_read("data", "log") as reader:
+                data = reader.read()
+            assert len(data) == reader.object.size
+            assert data.replace(b"line\n", b"") == b""
+            generations.append(reader.object.generation)
+    finally:
+        stop.set()
+        thread.join()
+    assert generations == sorted(generations)
+    assert content(store, "log") == (tree / "log").read_bytes()
+
+
+def test_changes_while_the_store_was_closed_are_seen(root: Path) -> None:
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+        old = {name: store.write("data", name, b"1") for name in ("a", "b", "c", "d//")}
+    (root / "buckets" / "data" / "a").write_bytes(b"2")
+    (root / "buckets" / "data" / "b").unlink()
+    with ObjectStore(root) as store:
+        new = {found.name: found for found in store.list("data").objects}
+        assert set(new) == {"a", "c", "d//"}
+        assert new["a"].generation > old["d//"].generation
+        assert (new["c"], new["d//"]) == (old["c"], old["d//"])

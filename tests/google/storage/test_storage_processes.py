@@ -1,0 +1,71 @@
+"""One process at a time, and little memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.storage.errors import CannotOpen, InUse
+from t5x_harness.google.storage.store import ObjectStore
+
+STREAMS = """
+import resource, sys
+from pathlib import Path
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import SourceObject
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+chunk = bytes(range(256)) * 1024
+with ObjectStore(Path(sys.argv[1])) as store:
+    store.create_bucket("data")
+    store.write("data", "warm", chunk)
+    before = peak()
+    with store.open_write("data", "large") as writer:
+        for _ in range(1200):
+            writer.write(chunk)
+        assert writer.commit().size == 1200 * len(chunk)
+    with store.open_read("data", "large") as reader:
+        assert sum(map(len, reader.chunks())) == reader.object.size
+    upload = store.uploads.start("data", "uploaded")
+    for index in range(200):
+        store.uploads.append(upload.id, index * len(chunk), chunk)
+    store.uploads.finish(upload.id)
+    store.copy(SourceObject("data", "uploaded"), "data", "copied")
+    (Path(sys.argv[1]) / "buckets" / "data" / "copied").touch()
+    store.stat("data", "copied")
+    print(peak() - before)
+"""
+
+
+def test_300_megabytes_stream_through_a_few(root: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", STREAMS, root], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 16  # MiB
+
+
+def test_one_process_at_a_time_and_the_other_is_named(root: Path) -> None:
+    code = f"import pathlib; from t5x_harness.google.storage.store import *; ObjectStore(pathlib.Path({str(root)!r}))"
+    with ObjectStore(root):
+        refused = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert f"InUse: {root} is being served by process {os.getpid()} (" in refused.stderr
+        assert "end it, or name another folder" in refused.stderr
+        with pytest.raises(InUse):
+            ObjectStore(root)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_a_store_of_another_release_is_refused(root: Path) -> None:
+    with ObjectStore(root) as store:
+        store._core.database._execute("PRAGMA user_version = 99")
+    for _ in range(2):  # the first attempt does not keep the folder to itself
+        with pytest.raises(CannotOpen) as caught:
+            ObjectStore(root)
+        assert str(caught.value) == (
+            f"{root}/.t5x-harness/storage.db has layout 99 of another release, this one reads 1: name another folder"
+        )
