@@ -71,7 +71,7 @@ def kind_of(error: BaseException) -> Kind:
         return _LOGGED
     if any(file == "metrics.py" and name in _POSTPROCESSING for file, name in frames):
         return _ARGUMENTS if re.search(r"unexpected keyword argument '(?:example|is_target)'", text) else _POSTPROCESS
-    if re.search(r"object has no attribute 'items'", text) and frames[-1] == ("evaluation.py", "_compute_clu_metrics"):
+    if re.search(r"object has no attribute 'items'", text) and frames[-1][0] == "evaluation.py":
         return _RETURNED
     return _METRIC
 

@@ -143,7 +143,7 @@ def _unwritable(error: Exception) -> str:
     if not bad:
         return raised
     name, value = next(iter(bad.items()))
-    return f"{name} is {_short(value)}, no number, and {raised}"
+    return f"{name} is {_short(getattr(value, 'value', value))}, no number, and {raised}"
 
 
 def _short(value: Any) -> str:
