@@ -120,6 +120,7 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
     os.environ.update({**imported, **start["env"]})
     time.tzset()
     tempfile.tempdir = None  # so that TMPDIR is read again
+    _confine()
     os.chdir(start["cwd"])
     sys.path[:0] = start["python_path"]
     sys.argv = ["t5x-run"]
@@ -128,6 +129,16 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
     # Python's own generator is seeded anew in every fork; numpy's global one is not.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+
+
+def _confine() -> None:
+    """Sets up what the environment says about ``/gcs``.
+
+    It has to happen now, while this fork has a single thread: the kernel moves no other into a namespace.
+    """
+    from t5x_harness.google.fuse.mount import enter_from_environment
+
+    enter_from_environment(os.environ)
 
 
 def load_factory(name: str) -> Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], None]], Any]:

@@ -1,0 +1,105 @@
+"""Has this process see a store at ``/gcs``."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping
+
+from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused, enter_namespace
+from t5x_harness.google.fuse.rewriting import buckets_folder
+
+__all__ = [
+    "MODE_VARIABLE",
+    "ROOT_VARIABLE",
+    "Mode",
+    "Way",
+    "enter",
+    "enter_from_environment",
+    "is_mounted",
+    "mount_namespace",
+]
+
+ROOT_VARIABLE = "T5X_HARNESS_GCS_ROOT"
+"""Names the root of the store that a run sees at ``/gcs``; unset or empty for none."""
+
+MODE_VARIABLE = "T5X_HARNESS_GCS_MODE"
+"""A :class:`Mode`; ``folder`` where it is unset."""
+
+
+class Way(enum.StrEnum):
+    """How paths below ``/gcs`` get to the store, best first."""
+
+    EXISTING = "existing"
+    NAMESPACE = "namespace"
+    REWRITING = "rewriting"
+
+
+class Mode(enum.StrEnum):
+    """What is seen at ``/gcs``: the store's folder as it is, or a file system that behaves as Cloud Storage FUSE."""
+
+    FOLDER = "folder"
+    FUSE = "fuse"
+
+
+def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
+    """Has this process, and what it starts from now on, see the store at ``/gcs``; for good.
+
+    For a process just forked, which has a single thread: the kernel gives no namespace of users to any other. Where
+    the machine allows none, Python is patched: see :mod:`t5x_harness.google.fuse.patching`.
+
+    Args:
+      root: of the store; its folder ``buckets`` is made if need be.
+      mode: what is seen there.
+
+    Returns:
+      The way that was taken.
+
+    Raises:
+      NamespaceRefused: the mode needs a namespace, and this process gets none.
+    """
+    if Mode(mode) is Mode.FOLDER and is_mounted(root):
+        return Way.EXISTING
+    try:
+        mount_namespace(root, mode)
+    except NamespaceRefused:
+        if Mode(mode) is Mode.FUSE:
+            raise
+        from t5x_harness.google.fuse.patching import patch
+
+        patch(root)
+        return Way.REWRITING
+    return Way.NAMESPACE
+
+
+def enter_from_environment(environment: Mapping[str, str]) -> None:
+    """Calls :func:`enter` with what the variables say; does nothing where they name no store.
+
+    Raises:
+      NamespaceRefused: the mode needs a namespace, and this process gets none.
+    """
+    if root := environment.get(ROOT_VARIABLE):
+        enter(root, environment.get(MODE_VARIABLE) or Mode.FOLDER)
+
+
+def is_mounted(root: str | os.PathLike[str]) -> bool:
+    """Whether ``/gcs`` is this store's folder already: because a container mounts it there, or in a child of a run."""
+    folder = buckets_folder(root)
+    return os.path.isdir(GCS) and os.path.isdir(folder) and os.path.samefile(GCS, folder)
+
+
+def mount_namespace(root: str | os.PathLike[str], mode: Mode | str) -> None:
+    """The first part of :func:`enter`: a namespace or nothing.
+
+    Raises:
+      NamespaceRefused: this process gets none.
+    """
+    folder = buckets_folder(root)
+    os.makedirs(folder, exist_ok=True)
+    if Mode(mode) is Mode.FOLDER:
+        enter_namespace(folder)
+        return
+    from t5x_harness.google.fuse.server import start_server
+
+    with start_server(root) as server:
+        enter_namespace(folder, server.mount_at)

@@ -1,0 +1,151 @@
+"""A namespace of mounts for this process and what it starts, in which a folder is seen at ``/gcs``.
+
+Nothing of it is seen from outside, and it is gone with the last process in it, however that ends: there is nothing to
+clear up. No capability, helper or set-uid program is needed where the kernel lets users have namespaces of their own.
+
+Only the standard library is used: this runs in front of commands, and has to be there in milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["GCS", "NamespaceRefused", "enter_namespace", "mount"]
+
+GCS = "/gcs"
+
+# linux/sched.h
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
+# linux/mount.h
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 32, 4096, 16384, 1 << 19
+_MNT_DETACH = 2
+# linux/capability.h
+_CAPABILITY_VERSION_3 = 0x2008_0522
+_CAP_SYS_ADMIN = 21
+# The number of pivot_root, for which the C library has no function, on the machines that JAX and TensorFlow run on.
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+_OLD = "/.old"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NamespaceRefused(Exception):
+    """The kernel, or a rule of this machine, does not let this process have such a namespace; the text says which."""
+
+
+def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], None] | None = None) -> None:
+    """Moves this process into a namespace of its own where ``/gcs`` is ``folder``.
+
+    A process of root that may mount gets a namespace of mounts; any other process gets one of users, too, in which it
+    keeps its user and groups and has no capabilities when this returns. Where there is no ``/gcs`` to mount on, the
+    namespace has a new root with everything of the old one in it; that root itself is read-only.
+
+    Args:
+      folder: an existing folder.
+      mount_at: mounts something at the path it is given, in place of ``folder``.
+
+    Raises:
+      NamespaceRefused: with the step and the kernel's reason. The process may then be in a namespace that differs from
+        the old one in nothing but its name.
+    """
+    source, cwd = os.path.realpath(folder), os.getcwd()
+    status = _status()
+    if status["Threads"] != "1":
+        # The kernel refuses a namespace of users, but would move this one thread alone into one of mounts.
+        raise NamespaceRefused(f"this process has {status['Threads']} threads, and only a process of one can enter")
+    privileged = os.geteuid() == 0 and bool(int(status["CapEff"], 16) >> _CAP_SYS_ADMIN & 1)
+    _unshare(with_users=not privileged)
+    # Unmounting a disk outside must not be held up by the copies in here, and nothing in here may reach the outside.
+    mount("none", "/", None, _MS_REC | _MS_SLAVE)
+    if os.path.isdir(GCS):
+        _bind_or_mount(source, mount_at)
+    else:
+        _new_root(source, mount_at)
+    os.chdir(cwd)
+    if not privileged:
+        _drop_capabilities()
+
+
+def _status() -> dict[str, str]:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _unshare(*, with_users: bool) -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    what = "namespaces of users and mounts" if with_users else "a namespace of mounts"
+    _call(what, _libc.unshare, _CLONE_NEWNS | (_CLONE_NEWUSER if with_users else 0))
+    if with_users:
+        try:
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+            Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        except OSError as error:
+            raise NamespaceRefused(f"keeping the user in the namespace: {error.strerror}") from None
+
+
+def _new_root(source: str, mount_at: Callable[[str], None] | None) -> None:
+    """Makes an empty root, hangs everything of the old one into it, and the source at ``/gcs``."""
+    # Any folder will do: what is mounted on it is seen here alone, and becomes the root at once.
+    base = os.path.realpath("/tmp")
+    mount("tmpfs", base, "tmpfs", 0, "mode=755")
+    os.mkdir(base + _OLD)
+    machine = os.uname().machine
+    if machine not in _PIVOT_ROOT:
+        raise NamespaceRefused(f"changing the root: not known how on {machine}")
+    _call("changing the root", _libc.syscall, _PIVOT_ROOT[machine], base.encode(), (base + _OLD).encode())
+    os.chdir("/")
+    for entry in sorted(os.scandir(_OLD), key=lambda e: e.name):
+        _hang_in(entry)
+    os.mkdir(GCS)
+    _bind_or_mount(_OLD + source, mount_at)
+    _call("leaving the old root", _libc.umount2, _OLD.encode(), _MNT_DETACH)
+    os.rmdir(_OLD)
+    # What is written directly below / would be lost with the namespace: better to be told at once.
+    mount("none", "/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
+
+
+def _hang_in(entry: os.DirEntry[str]) -> None:
+    target = f"/{entry.name}"
+    mode = entry.stat(follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(entry.path), target)
+        return
+    if stat.S_ISDIR(mode):
+        os.mkdir(target)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL))
+    mount(entry.path, target, None, _MS_BIND | _MS_REC)
+
+
+def _bind_or_mount(source: str, mount_at: Callable[[str], None] | None) -> None:
+    if mount_at is None:
+        mount(source, GCS, None, _MS_BIND | _MS_REC)
+    else:
+        mount_at(GCS)
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """Mounts something somewhere, with the arguments of the system call.
+
+    Raises:
+      NamespaceRefused: it failed.
+    """
+    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
+    _call(f"mounting {target}", _libc.mount, *texts[:3], ctypes.c_ulong(flags), texts[3])
+
+
+def _drop_capabilities() -> None:
+    """As an ordinary user again: in its namespace, a process has all capabilities, and would read its locked files."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    _call("giving up capabilities", _libc.capset, header, (ctypes.c_uint32 * 6)())
+
+
+def _call(what: str, function: Callable[..., int], *arguments: object) -> None:
+    if function(*arguments) != 0:
+        raise NamespaceRefused(f"{what}: {os.strerror(ctypes.get_errno())}")

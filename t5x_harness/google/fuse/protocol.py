@@ -1,0 +1,170 @@
+"""The messages of ``/dev/fuse``, in which the kernel asks a process for what is in a file system (linux/fuse.h)."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["MAX_WRITE", "Attributes", "Operation", "Request", "read_request", "reply", "reply_error"]
+
+MAX_WRITE = 1 << 20
+"""The most bytes that the kernel may send in one write, as gcsfuse has it."""
+
+_IN_HEADER = struct.Struct("=IIQQIIIHH")
+_OUT_HEADER = struct.Struct("=IiQ")
+_ATTRIBUTES = struct.Struct("=6Q10I")
+_ENTRY = struct.Struct("=4Q2I")
+_ATTR_OUT = struct.Struct("=Q2I")
+_INIT_IN = struct.Struct("=4I")
+_INIT_OUT = struct.Struct("=4I2H2I2H8I")
+_DIRENT = struct.Struct("=2Q2I")
+_STATFS = struct.Struct("=5Q10I")
+
+_MAJOR, _MINOR = 7, 31
+# Opening may truncate; writes of more than a page; requests of more than 32 pages.
+_ATOMIC_TRUNCATE, _BIG_WRITES, _MAX_PAGES = 1 << 3, 1 << 5, 1 << 22
+_DIRECTORY, _REGULAR = 4, 8
+
+
+class Operation(enum.IntEnum):
+    """What the kernel may ask for, as far as it is answered; everything else is answered with ENOSYS."""
+
+    LOOKUP = 1
+    FORGET = 2
+    GETATTR = 3
+    SETATTR = 4
+    SYMLINK = 6
+    MKNOD = 8
+    MKDIR = 9
+    UNLINK = 10
+    RMDIR = 11
+    RENAME = 12
+    OPEN = 14
+    READ = 15
+    WRITE = 16
+    STATFS = 17
+    RELEASE = 18
+    FSYNC = 20
+    FLUSH = 25
+    INIT = 26
+    OPENDIR = 27
+    READDIR = 28
+    RELEASEDIR = 29
+    CREATE = 35
+    DESTROY = 38
+    BATCH_FORGET = 42
+
+
+class Request(NamedTuple):
+    """One request: its operation as a number, the id to answer it with, the node it is about, and what follows."""
+
+    operation: int
+    unique: int
+    node: int
+    body: memoryview
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        """The fields at the start of the body."""
+        return struct.unpack_from(f"={layout}", self.body)
+
+    def names(self, offset: int = 0) -> list[bytes]:
+        """The names, each ended by a zero, that follow the fields."""
+        return bytes(self.body[offset:]).split(b"\0")[:-1]
+
+
+class Attributes(NamedTuple):
+    """What is known of a node: times are in nanoseconds since 1970."""
+
+    node: int
+    mode: int
+    size: int
+    links: int
+    uid: int
+    gid: int
+    accessed: int
+    modified: int
+    changed: int
+
+    def pack(self) -> bytes:
+        """As a ``fuse_attr``."""
+        times = [divmod(t, 1_000_000_000) for t in (self.accessed, self.modified, self.changed)]
+        return _ATTRIBUTES.pack(
+            self.node, self.size, -(-self.size // 512), *(s for s, _ in times), *(n for _, n in times),
+            self.mode, self.links, self.uid, self.gid, 0, 1 << 12, 0,
+        )  # fmt: skip
+
+    def as_entry(self) -> bytes:
+        """As the answer to a lookup. It is valid for no time, because the store has writers beside this mount."""
+        return _ENTRY.pack(self.node, 0, 0, 0, 0, 0) + self.pack()
+
+    def as_answer(self) -> bytes:
+        """As the answer to a question for attributes; valid for no time, too."""
+        return _ATTR_OUT.pack(0, 0, 0) + self.pack()
+
+
+def read_request(device: int) -> Request | None:
+    """Waits for the next request; None when the file system was unmounted, or the last process in it has ended."""
+    while True:
+        try:
+            message = os.read(device, MAX_WRITE + 4096)
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            if error.errno in (errno.ENOENT, errno.EINTR, errno.EAGAIN):  # the request was withdrawn meanwhile
+                continue
+            raise
+        _, operation, unique, node, *_ = _IN_HEADER.unpack_from(message)
+        return Request(operation, unique, node, memoryview(message)[_IN_HEADER.size :])
+
+
+def reply(device: int, unique: int, *parts: bytes) -> None:
+    """Answers a request."""
+    _send(device, 0, unique, parts)
+
+
+def reply_error(device: int, unique: int, number: int) -> None:
+    """Answers a request with an error number."""
+    _send(device, -number, unique, ())
+
+
+def _send(device: int, error: int, unique: int, parts: Iterable[bytes]) -> None:
+    parts = [part for part in parts if part]
+    header = _OUT_HEADER.pack(_OUT_HEADER.size + sum(map(len, parts)), error, unique)
+    try:
+        os.writev(device, [header, *parts])
+    except OSError as failure:
+        if failure.errno not in (errno.ENOENT, errno.ENODEV):  # nobody waits for it any more
+            raise
+
+
+def init_answer(body: memoryview) -> bytes:
+    """The answer to the first request, which settles version and sizes."""
+    _, _, readahead, offered = _INIT_IN.unpack_from(body)
+    flags = offered & (_ATOMIC_TRUNCATE | _BIG_WRITES | _MAX_PAGES)
+    pages = MAX_WRITE // 4096
+    return _INIT_OUT.pack(_MAJOR, _MINOR, readahead, flags, 16, 12, MAX_WRITE, 1, pages, 0, *[0] * 8)
+
+
+def directory_entries(entries: Iterable[tuple[bytes, bool]], offset: int, limit: int) -> bytes:
+    """As many (name, is a directory) from ``offset`` on as fit into ``limit`` bytes."""
+    packed = bytearray()
+    for index, (name, is_directory) in enumerate(entries):
+        if index < offset:
+            continue
+        kind = _DIRECTORY if is_directory else _REGULAR
+        entry = _DIRENT.pack(0xFFFF_FFFF, index + 1, len(name), kind) + name
+        entry += b"\0" * (-len(entry) % 8)
+        if len(packed) + len(entry) > limit:
+            break
+        packed += entry
+    return bytes(packed)
+
+
+def endless_space() -> bytes:
+    """As gcsfuse answers statfs: a bucket is never full."""
+    blocks, inodes = 1 << 33, 1 << 50
+    return _STATFS.pack(blocks, blocks, blocks, inodes, inodes, 1 << 17, 255, 1 << 17, *[0] * 7)

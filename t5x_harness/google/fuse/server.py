@@ -1,0 +1,235 @@
+"""The process behind a mount in the mode ``fuse``. It ends with the last process in the mount's namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from t5x_harness.google.fuse import protocol
+from t5x_harness.google.fuse.filesystem import FileSystem, Handle
+from t5x_harness.google.fuse.namespace import NamespaceRefused, mount
+from t5x_harness.google.fuse.protocol import Operation, Request
+from t5x_harness.google.fuse.rewriting import buckets_folder
+
+__all__ = ["FuseServer", "start_server"]
+
+_DEVICE = "/dev/fuse"
+# Fields of setattr that are heeded: size, time of modification, and that time being now.
+_SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
+
+
+class FuseServer:
+    """The mounting process's side of a server."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Takes the connection over which the server waits for its device."""
+        self._connection = connection
+
+    def mount_at(self, target: str) -> None:
+        """Mounts the file system, for all processes that see this one's mounts.
+
+        Raises:
+          NamespaceRefused: the device cannot be opened, or the kernel refuses.
+        """
+        try:
+            device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise NamespaceRefused(f"opening {_DEVICE}: {error.strerror}") from None
+        options = f"fd={device},rootmode=40755,user_id={os.getuid()},group_id={os.getgid()}"
+        mount("gcsfuse", target, "fuse.gcsfuse", 0, f"{options},default_permissions,allow_other")
+        socket.send_fds(self._connection, [b"d"], [device])
+        os.close(device)
+
+
+@contextlib.contextmanager
+def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
+    """Forks the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
+
+    For a process of one thread. The server is nobody's child, keeps none of this process's descriptors but stderr, and
+    ends at once if nothing is mounted.
+
+    Raises:
+      NamespaceRefused: files that have no name yet cannot be made in the store's folder.
+    """
+    folder = os.path.abspath(root)
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
+    except OSError as error:
+        raise NamespaceRefused(f"files without a name (O_TMPFILE) in {folder}: {error.strerror}") from None
+    mine, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        _detach_and_serve(theirs, folder)
+    theirs.close()
+    os.waitpid(child, 0)
+    with mine:
+        yield FuseServer(mine)
+
+
+def _detach_and_serve(connection: socket.socket, root: str) -> None:
+    """Never returns."""
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _keep_only(connection)
+            os.chdir("/")
+            Path("/proc/self/comm").write_text("t5x-gcsfuse")
+            _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+            connection.close()
+            if descriptors:
+                _Server(descriptors[0], FileSystem(buckets_folder(root), root)).serve()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _keep_only(connection: socket.socket) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1):
+        os.dup2(nothing, standard)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != connection.fileno():
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(int(name))
+
+
+class _Server:
+    """Answers requests one after the other: nothing that it does waits for anything but a disk."""
+
+    def __init__(self, device: int, files: FileSystem) -> None:
+        self._device = device
+        self._files = files
+        self._handles: dict[int, Handle] = {}
+        self._next_handle = 0
+        self._answers: dict[int, Callable[[Request], bytes | None]] = {
+            Operation.INIT: lambda r: protocol.init_answer(r.body),
+            Operation.LOOKUP: self._look_up,
+            Operation.FORGET: self._forget,
+            Operation.BATCH_FORGET: self._forget_many,
+            Operation.GETATTR: self._attributes,
+            Operation.SETATTR: self._set_attributes,
+            Operation.MKDIR: self._make_folder,
+            Operation.SYMLINK: self._refuse,
+            Operation.MKNOD: self._refuse,
+            Operation.UNLINK: self._unlink,
+            Operation.RMDIR: self._rmdir,
+            Operation.RENAME: self._rename,
+            Operation.CREATE: self._create,
+            Operation.OPEN: self._open,
+            Operation.READ: self._read,
+            Operation.WRITE: self._write,
+            Operation.FLUSH: self._flush,
+            Operation.FSYNC: self._flush,
+            Operation.RELEASE: self._release,
+            Operation.OPENDIR: lambda r: self._opened(0),
+            Operation.READDIR: self._list,
+            Operation.RELEASEDIR: lambda r: b"",
+            Operation.STATFS: lambda r: protocol.endless_space(),
+            Operation.DESTROY: lambda r: b"",
+        }
+
+    def serve(self) -> None:
+        """Returns when the mount is gone."""
+        while (request := protocol.read_request(self._device)) is not None:
+            answer = self._answers.get(request.operation)
+            if answer is None:
+                protocol.reply_error(self._device, request.unique, errno.ENOSYS)
+                continue
+            try:
+                found = answer(request)
+            except OSError as error:
+                protocol.reply_error(self._device, request.unique, error.errno or errno.EIO)
+            else:
+                if found is not None:
+                    protocol.reply(self._device, request.unique, found)
+
+    def _look_up(self, r: Request) -> bytes:
+        node = self._files.look_up(self._files.nodes[r.node], r.names()[0])
+        return self._files.attributes(node).as_entry()
+
+    def _forget(self, r: Request) -> None:
+        self._files.forget(r.node, *r.unpack("Q"))
+
+    def _forget_many(self, r: Request) -> None:
+        count, _ = r.unpack("II")
+        for index in range(count):
+            self._files.forget(*r.unpack(f"{8 + 16 * index}xQQ"))
+
+    def _attributes(self, r: Request) -> bytes:
+        return self._files.attributes(self._files.nodes[r.node]).as_answer()
+
+    def _set_attributes(self, r: Request) -> bytes:
+        valid, _, _, size, _, _, seconds, _, _, nanoseconds = r.unpack("IIQQQQQQII")
+        node = self._files.nodes[r.node]
+        if valid & _SIZE:
+            self._files.resize(node, size)
+        if valid & _MODIFIED and not valid & _MODIFIED_NOW:
+            self._files.set_modified(node, seconds * 1_000_000_000 + nanoseconds)
+        return self._attributes(r)
+
+    def _make_folder(self, r: Request) -> bytes:
+        node = self._files.make_folder(self._files.nodes[r.node], r.names(8)[0])
+        return self._files.attributes(node).as_entry()
+
+    def _refuse(self, r: Request) -> bytes:
+        raise OSError(errno.ENOTSUP, "files and folders only")
+
+    def _unlink(self, r: Request) -> bytes:
+        self._files.remove_file(self._files.nodes[r.node], r.names()[0])
+        return b""
+
+    def _rmdir(self, r: Request) -> bytes:
+        self._files.remove_folder(self._files.nodes[r.node], r.names()[0])
+        return b""
+
+    def _rename(self, r: Request) -> bytes:
+        (parent,) = r.unpack("Q")
+        old, new = r.names(8)
+        self._files.rename(self._files.nodes[r.node], old, self._files.nodes[parent], new)
+        return b""
+
+    def _create(self, r: Request) -> bytes:
+        node, handle = self._files.create(self._files.nodes[r.node], r.names(16)[0])
+        return self._files.attributes(node).as_entry() + self._opened(self._keep(handle))
+
+    def _open(self, r: Request) -> bytes:
+        flags, _ = r.unpack("II")
+        return self._opened(self._keep(self._files.open(self._files.nodes[r.node], flags)))
+
+    def _read(self, r: Request) -> bytes:
+        number, offset, size = r.unpack("QQI")
+        return self._files.read(self._handles[number], offset, size)
+
+    def _write(self, r: Request) -> bytes:
+        number, offset, size = r.unpack("QQI")
+        written = self._files.write(self._handles[number], r.body[40 : 40 + size], offset)
+        return written.to_bytes(8, "little")
+
+    def _flush(self, r: Request) -> bytes:
+        (number,) = r.unpack("Q")
+        self._files.flush(self._handles[number])
+        return b""
+
+    def _release(self, r: Request) -> bytes:
+        (number,) = r.unpack("Q")
+        self._files.release(self._handles.pop(number))
+        return b""
+
+    def _list(self, r: Request) -> bytes:
+        _, offset, size = r.unpack("QQI")
+        return protocol.directory_entries(self._files.list(self._files.nodes[r.node]), offset, size)
+
+    def _keep(self, handle: Handle) -> int:
+        self._next_handle += 1
+        self._handles[self._next_handle] = handle
+        return self._next_handle
+
+    def _opened(self, number: int) -> bytes:
+        return number.to_bytes(16, "little")

@@ -1,0 +1,105 @@
+"""A file that is being written: seen through the mount at once, and in the store when it is closed."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import secrets
+
+__all__ = ["StagedFile", "identity"]
+
+Identity = tuple[int, int, int]
+
+
+def identity(path: bytes) -> Identity | None:
+    """What tells one state of a file from another: inode, time of change in ns, size; None if there is no such file."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@dataclasses.dataclass
+class StagedFile:
+    """A nameless file with the new content: nothing is left of it if this process is killed.
+
+    Attributes:
+      folder: where it lies, on the file system of the store.
+      descriptor: of the content.
+      base: the state of the stored file that this content goes back to; None for a new file.
+      dirty: whether there is something to store.
+      shared: whether the content is that of the stored file itself, and must be copied before it changes.
+    """
+
+    folder: str
+    descriptor: int
+    base: Identity | None
+    dirty: bool
+    shared: bool = False
+
+    @classmethod
+    def empty(cls, folder: str, base: Identity | None) -> StagedFile:
+        """A new file, or one that is truncated as it is opened: both are stored even if nothing is written."""
+        return cls(folder, _nameless(folder), base, dirty=True)
+
+    @classmethod
+    def copy_of(cls, path: bytes, folder: str) -> StagedFile:
+        """The stored file's content, to be changed."""
+        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            return cls(folder, _copied(source, folder), identity(path), dirty=False)
+        finally:
+            os.close(source)
+
+    def write(self, data: memoryview, offset: int) -> int:
+        """Writes at an offset in bytes; returns how many bytes were written."""
+        self._prepare()
+        return os.pwrite(self.descriptor, data, offset)
+
+    def truncate(self, size: int) -> None:
+        """Sets the size in bytes."""
+        self._prepare()
+        os.ftruncate(self.descriptor, size)
+
+    def publish(self, path: bytes) -> None:
+        """Puts the content into the store, whole and at once.
+
+        Raises:
+          OSError: ESTALE if the stored file is not the one that this content goes back to.
+        """
+        if not self.dirty:
+            return
+        if identity(path) != self.base:
+            raise OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")
+        nameless = f"/proc/self/fd/{self.descriptor}"
+        # A link cannot take the place of a file, a rename can; the name in between lives for microseconds.
+        between = os.fsencode(os.path.join(self.folder, f".closing-{secrets.token_hex(8)}"))
+        # Python follows the link only when it is given a folder's descriptor, which means nothing to a whole path.
+        os.link(nameless, between, src_dir_fd=self.descriptor, follow_symlinks=True)
+        os.replace(between, path)
+        self.base, self.dirty, self.shared = identity(path), False, True
+
+    def close(self) -> None:
+        """Lets the content go."""
+        os.close(self.descriptor)
+
+    def _prepare(self) -> None:
+        if self.shared:
+            old, self.descriptor = self.descriptor, _copied(self.descriptor, self.folder)
+            os.close(old)
+            self.shared = False
+        self.dirty = True
+
+
+def _nameless(folder: str) -> int:
+    return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o644)
+
+
+def _copied(source: int, folder: str) -> int:
+    target = _nameless(folder)
+    offset, size = 0, os.fstat(source).st_size
+    while offset < size:
+        offset += os.copy_file_range(source, target, size - offset, offset, offset)
+    return target
