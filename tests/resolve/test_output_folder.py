@@ -1,0 +1,96 @@
+"""What earlier jobs left in the folder that a job is going to write into is told before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, Severity, StageResult
+
+Resolve = Callable[..., StageResult]
+
+DONE = {"out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""}
+TMP = {"out/tmp-counting-00000-of-00001/input.ckpt.index": ""}
+
+
+def inferred(*lines: str) -> str:
+    return examples.inferred("utils.DatasetConfig.split = 'validation'", "INFER_OUTPUT_DIR = 'out'", *lines)
+
+
+def warnings(result: StageResult, *codes: str) -> list[Finding]:
+    assert not result.errors
+    return [f for f in result.findings if f.code in codes]
+
+
+def test_checkpoints_of_an_earlier_run(resolve: Resolve) -> None:
+    gin = examples.trained("MODEL_DIR = 'model'", "RESULTS = 'other'")
+    left = {"model/checkpoint_500/x": "", "model/checkpoint_1000/x": "", "model/checkpoint_1500.tmp-17/x": ""}
+    found = warnings(resolve(gin, {**examples.FILES, **left}), "CKP03", "CKP13")
+    assert [(f.code, f.message, f.binding) for f in found] == [
+        (
+            "CKP03",
+            "model holds checkpoint_1000 and 1 earlier: T5X goes on from there and reads no other checkpoint (here the "
+            "run gets a folder of its own)",
+            "MODEL_DIR",
+        ),
+        (
+            "CKP13",
+            "model holds checkpoint_1500.tmp-17, a checkpoint that is half written: another job is saving there, or "
+            "died of it",
+            "MODEL_DIR",
+        ),
+    ]
+    assert {f.severity for f in found} == {Severity.WARNING}
+
+
+def test_a_folder_in_a_bucket_is_not_called_empty(resolve: Resolve) -> None:
+    result = resolve(examples.trained("MODEL_DIR = 'gs://my-bucket/model'"), examples.FILES)
+    said = "whether gs://my-bucket/model holds checkpoints of an earlier job: it cannot be read here"
+    assert said in result.not_checked
+    result = resolve(inferred("INFER_OUTPUT_DIR = 'gs://my-bucket/out'"), examples.FILES)
+    said = (
+        "whether gs://my-bucket/out holds finished or interrupted inference of an earlier job: it cannot be read here"
+    )
+    assert said in result.not_checked
+
+
+def test_inference_that_is_done(resolve: Resolve) -> None:
+    (found,) = warnings(resolve(inferred(), {**examples.FILES, **DONE}), "INF01")
+    assert found.message == (
+        "out holds counting-predict.jsonl-00000-of-00001.COMPLETED: T5X skips counting and leaves the predictions of "
+        "an earlier job"
+    )
+    assert found.fix == "use a new folder, or remove the .COMPLETED files"
+
+
+def test_inference_that_is_done_otherwise(resolve: Resolve) -> None:
+    """In another mode or shard it is another file."""
+    for line in ("infer_script.infer.mode = 'score'", "infer_script.infer.num_shards = 2"):
+        assert not warnings(resolve(inferred(line), {**examples.FILES, **DONE}), "INF01")
+
+
+def test_inference_that_goes_on_with_other_data(resolve: Resolve) -> None:
+    earlier = {"out/config.gin": inferred("utils.DatasetConfig.batch_size = 8", "CHECKPOINT_PATH = 'a/checkpoint_1'")}
+    gin = inferred("CHECKPOINT_PATH = 'a/checkpoint_2'")
+    (found,) = warnings(resolve(gin, {**examples.FILES, **TMP, **earlier}), "INF06")
+    assert found.message.startswith("out holds an interrupted inference of counting, which T5X goes on with, though ")
+    assert "DatasetConfig.batch_size was 8 and is 32" in found.message
+    assert "RestoreCheckpointConfig.path was 'a/checkpoint_1' and is 'a/checkpoint_2'" in found.message
+
+
+def test_inference_that_goes_on_as_it_was(resolve: Resolve) -> None:
+    earlier = {"out/config.gin": inferred()}
+    assert not warnings(resolve(inferred(), {**examples.FILES, **TMP, **earlier}), "INF06")
+    assert not warnings(resolve(inferred(), {**examples.FILES, **TMP}), "INF06")
+
+
+def test_shards_without_examples(resolve: Resolve) -> None:
+    four = "infer_script.infer.num_shards = 4"
+    (found,) = warnings(resolve(inferred(four), examples.FILES), "INF03")
+    assert found.message == (
+        "task counting has 2 examples in split 'validation', and 4 shards are inferred: some are empty"
+    )
+    (error,) = resolve(inferred(four, "infer_script.infer.shard_id = 3"), examples.FILES).errors
+    assert error.code == "INF03"
+    assert error.message.endswith("shard 3, this one, is empty")
+    assert error.fix == "set num_shards to at most 2"
