@@ -112,7 +112,10 @@ class FileSystem:
 
     def create(self, parent: Node, name: bytes) -> tuple[Node, Handle]:
         """A new file, which others see when it is closed."""
-        path = self._inside_bucket(parent, name)
+        if not parent.path:
+            # Not ENOSYS, as for folders: the kernel would take it that nothing can be created anywhere.
+            raise OSError(errno.ENOTSUP, "files lie in buckets")
+        path = self._below(parent, name)
         self._stat(parent.path)
         node = self._told(path)
         node.staged = StagedFile.empty(self._staging, None)

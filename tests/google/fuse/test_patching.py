@@ -1,0 +1,80 @@
+"""Where nothing may be mounted, Python's own functions and two libraries find the store; twice is as once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def patched(code: str, root: Path) -> Any:
+    """Runs code in a process that may not enter a namespace, because it has two threads."""
+    program = f"""
+import json, os, threading
+ended = threading.Event()
+threading.Thread(target=ended.wait, daemon=True).start()
+from t5x_harness.google.fuse import enter
+way = enter({str(root)!r}).value
+{code}
+ended.set()
+print(json.dumps([way, result]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        check=False, capture_output=True, text=True, timeout=240, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    way, result = json.loads(done.stdout.splitlines()[-1])
+    assert way == "rewriting"
+    return result
+
+
+def test_python_finds_the_store(root: Path, bucket: Path) -> None:
+    code = """
+import glob, pathlib, shutil
+gcs = pathlib.Path("/gcs/my-bucket")
+result = [open("/gcs/my-bucket/data/hello.txt").read(), open(b"/gcs/my-bucket/data/hello.txt").read(),
+          (gcs / "data" / "hello.txt").read_text(), os.listdir("/gcs"), glob.glob("/gcs/*/data/*"), os.path.isdir(gcs)]
+os.makedirs(gcs / "a" / "b")
+shutil.copytree(gcs / "data", gcs / "a" / "b" / "c")
+os.rename(gcs / "a" / "b" / "c" / "hello.txt", gcs / "moved")
+shutil.rmtree(gcs / "a")
+result += [sorted(os.listdir(gcs)), open(file=gcs / "moved").read(), open("/etc/passwd").read() != ""]
+"""
+    hello = "/gcs/my-bucket/data/hello.txt"
+    expected = ["hello", "hello", "hello", ["my-bucket"], [hello], True, ["data", "moved"], "hello", True]
+    assert patched(code, root) == expected
+    assert (bucket / "moved").read_text() == "hello"
+
+
+def test_a_later_call_names_another_store(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "other" / "buckets" / "b").mkdir(parents=True)
+    code = f"from t5x_harness.google.fuse.patching import patch; patch({str(tmp_path / 'other')!r}); " + (
+        "result = os.listdir('/gcs')"
+    )
+    assert patched(code, root) == ["b"]
+
+
+def test_libraries_find_the_store(root: Path, bucket: Path) -> None:
+    code = """
+import numpy as np, tensorflow as tf, tensorstore as ts
+from etils import epath
+gcs = "/gcs/my-bucket/"
+with tf.io.gfile.GFile(gcs + "gfile", "w") as file:
+    file.write("gfile")
+array = ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": gcs + "zarr/"}}, create=True,
+                dtype=ts.int32, shape=[3]).result()
+array[...] = [1, 2, 3]
+np.save(gcs + "array.npy", np.arange(3))
+again = ts.Spec({"driver": "zarr", "kvstore": {"driver": "file", "path": gcs + "zarr/"}})
+result = [tf.io.gfile.exists(gcs + "gfile"), len(tf.io.gfile.glob(gcs + "gf*")), sorted(tf.io.gfile.listdir(gcs)),
+          ts.open(again).result()[...].read().result().tolist(), np.load(gcs + "array.npy", mmap_mode="r").tolist(),
+          sorted(key.decode() for key in ts.KvStore.open(f"file://{gcs}zarr/").result().list().result()),
+          (epath.Path(gcs) / "data" / "hello.txt").read_text()]
+"""
+    listed = ["array.npy", "data", "gfile", "zarr"]
+    assert patched(code, root) == [True, 1, listed, [1, 2, 3], [0, 1, 2], [".zarray", "0"], "hello"]
+    assert (bucket / "gfile").read_text() == "gfile"
