@@ -80,6 +80,21 @@ class Bodies:
             self._free(bucket, name)
             self._prune(bucket, os.path.dirname(name))
 
+    def move_in(self, record: Record) -> Record:
+        """Moves a body from aside into the tree if there is room by now; returns its record, which says where it is."""
+        it = record.object
+        path = self._layout.tree_path(it.bucket, it.name)
+        if record.place is not Place.ASIDE or (path is not None and os.path.lexists(path)):
+            return record
+        place = self.choose(it.bucket, it.name, it.size)
+        if place is Place.ASIDE:
+            return record
+        moved = dataclasses.replace(record, place=place)
+        with self._database.transaction():
+            self._database.put(moved)
+        self._move(self._layout.aside_path(record.body), moved)
+        return moved
+
     def recover(self, uploads: set[str]) -> None:
         """Ends what a killed process began: bodies with a record go to their place, those without one go away.
 
@@ -121,21 +136,7 @@ class Bodies:
         """Lets those below a name move in after its file is gone."""
         below = f"{name}/".encode()
         for record in self._database.records_from(bucket, below, before=below[:-1] + b"0"):  # "0" comes after "/"
-            self._move_in(record)
-
-    def _move_in(self, record: Record) -> None:
-        """Moves a body from aside into the tree if there is room by now."""
-        it = record.object
-        path = self._layout.tree_path(it.bucket, it.name)
-        if record.place is not Place.ASIDE or (path is not None and os.path.lexists(path)):
-            return
-        place = self.choose(it.bucket, it.name, it.size)
-        if place is Place.ASIDE:
-            return
-        moved = dataclasses.replace(record, place=place)
-        with self._database.transaction():
-            self._database.put(moved)
-        self._move(self._layout.aside_path(record.body), moved)
+            self.move_in(record)
 
     def _prune(self, bucket: str, folder: str) -> None:
         """Removes folders without objects, upwards: with Google a folder is only what the names of objects say."""
@@ -148,7 +149,7 @@ class Bodies:
             except OSError:
                 return  # something is in it
             if (waiting := self._database.record(bucket, folder)) is not None:
-                self._move_in(waiting)
+                self.move_in(waiting)
                 return
             folder = os.path.dirname(folder)
 

@@ -146,24 +146,33 @@ class Look:
           Stale: the file has to be read first.
         """
         record = self._core.database.record(bucket, name)
-        if record is not None and record.place is Place.FOLDER:
-            there = os.path.isdir(self._core.layout.folder_path(bucket, name) or "")
-            live = record if there else None
-        else:
-            path = self._core.layout.tree_path(bucket, name)
-            live = record if path is None else self.compare(bucket, name, record, identify(path))
+        live = self.see(bucket, name, record)
         if record is not None and live is None:
             self._core.bodies.forget(record)
         return live
 
-    def compare(self, bucket: str, name: str, record: Record | None, found: Identity | None) -> Record | None:
-        """The record of a name, given what the tree has at its path; None if it is gone from there.
+    def see(self, bucket: str, name: str, record: Record | None) -> Record | None:
+        """Compares what is recorded of a name with the tree; None if the object is gone from there, or never was.
 
         Raises:
           Stale: the file has to be read first.
         """
-        if found is None:
-            return record if record is not None and record.place is Place.ASIDE else None
+        if record is not None and record.place is Place.FOLDER:
+            return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
+        path = self._core.layout.tree_path(bucket, name)
+        found = None if path is None else identify(path)
+        if found is not None:
+            return self.compare(bucket, name, record, found)
+        if record is None or record.place is Place.TREE:
+            return None
+        return self._core.bodies.move_in(record)
+
+    def compare(self, bucket: str, name: str, record: Record | None, found: Identity) -> Record:
+        """The record of a name that has a file in the tree.
+
+        Raises:
+          Stale: the file has to be read first.
+        """
         if record is not None and record.place is Place.TREE and record.identity == found:
             return record
         if record is not None and (bucket, name) in self._read:

@@ -90,8 +90,8 @@ class Database:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._execute = self._connection.execute
+        self._execute("PRAGMA synchronous = OFF")  # there is nothing to lose yet, so nothing to wait for
         self._execute("PRAGMA journal_mode = WAL")
-        self._execute("PRAGMA synchronous = NORMAL")
         self._execute("PRAGMA wal_autocheckpoint = 4000")  # pages: a checkpoint waits for the disk, so not too often
         found = self._execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, _VERSION):
@@ -101,6 +101,7 @@ class Database:
             )
         if found == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        self._execute("PRAGMA synchronous = NORMAL")
         self._last: int = self._execute("SELECT last FROM clock").fetchone()[0]
 
     def close(self) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import os
 import re
 from collections import deque
 
 from t5x_harness.google.storage.core import Core, Look, Stale
-from t5x_harness.google.storage.database import Place, Record
+from t5x_harness.google.storage.database import Record
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import glob_to_regex, literal_prefix
-from t5x_harness.google.storage.tree import TreeWalk, identify
+from t5x_harness.google.storage.tree import TreeWalk
 from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
 
 __all__ = ["is_empty", "list_objects"]
@@ -178,7 +177,7 @@ class _Names:
             if name is None:
                 return None
             try:
-                live = self._live(name.decode(), record)
+                live = self._look.see(self.bucket, name.decode(), record)
             except Stale:
                 return _Entry(name, None)
             if live is not None:
@@ -205,13 +204,6 @@ class _Names:
         if not self._records or (self._file is not None and self._file < self._records[0][0]):
             return self._file, None
         return self._records[0]
-
-    def _live(self, name: str, record: Record | None) -> Record | None:
-        layout = self._core.layout
-        if record is not None and record.place is Place.FOLDER:
-            return record if os.path.isdir(layout.folder_path(self.bucket, name) or "") else None
-        path = layout.tree_path(self.bucket, name)
-        return record if path is None else self._look.compare(self.bucket, name, record, identify(path))
 
 
 def _after_all_with(prefix: bytes) -> bytes:

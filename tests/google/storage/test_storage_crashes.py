@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -102,6 +101,6 @@ def test_killed_while_writing(root: Path) -> None:
 
 def test_killed_before_every_step_to_the_disk(tmp_path: Path) -> None:
     script = Path(__file__).with_name("crash_everywhere.py")
-    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, env=dict(os.environ))
+    done = subprocess.run([sys.executable, script, tmp_path], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100  # steps to the disk; far fewer would mean that they are not seen any more

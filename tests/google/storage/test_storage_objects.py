@@ -66,7 +66,8 @@ def test_a_reader_keeps_its_generation(store: ObjectStore) -> None:
     [
         (
             Checksums(md5="AAAAAAAAAAAAAAAAAAAAAA=="),
-            'Provided MD5 hash "AAAAAAAAAAAAAAAAAAAAAA==" doesn\'t match calculated MD5 hash "XUFAKrxLKna5cZ2REBfFkg==".',
+            'Provided MD5 hash "AAAAAAAAAAAAAAAAAAAAAA==" '
+            'doesn\'t match calculated MD5 hash "XUFAKrxLKna5cZ2REBfFkg==".',
         ),
         (Checksums(crc32c="AAAAAA=="), 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C "mnG7TA==".'),
     ],
@@ -129,7 +130,7 @@ def test_only_the_live_generation_is_there(store: ObjectStore) -> None:
             attempt()
         assert caught.value.message == f"No such object: data/a#{old}"
     store.delete("data", "a", generation=new)
-    with pytest.raises(NotFound, match="No such object: data/a$"):
+    with pytest.raises(NotFound, match=r"No such object: data/a$"):
         store.delete("data", "a")
 
 

@@ -124,12 +124,13 @@ def test_a_cancelled_upload_is_gone(store: ObjectStore, leftovers, names) -> Non
 
 
 def test_uploads_expire_after_a_week(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, day = time.time_ns(), 24 * 3600 * 10**9
     with ObjectStore(root) as store:
         store.create_bucket("data")
         old = store.uploads.start("data", "a")
-        monkeypatch.setattr("time.time_ns", lambda now=time.time_ns(): now + 6 * 24 * 3600 * 10**9)
+        monkeypatch.setattr("time.time_ns", lambda: now + 6 * day)
         young = store.uploads.start("data", "a")
-    monkeypatch.setattr("time.time_ns", lambda now=time.time_ns(): now + 2 * 24 * 3600 * 10**9)
+    monkeypatch.setattr("time.time_ns", lambda: now + 8 * day)
     with ObjectStore(root) as store:
         store.uploads.get(young.id)
         with pytest.raises(NotFound):
