@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 # Importing a module of checks registers them.
 from t5x_harness import __version__
-from t5x_harness.doctor import clashes, machine, runtime, storage, versions  # noqa: F401
+from t5x_harness.doctor import clashes, fuse, machine, runtime, storage, versions  # noqa: F401
 from t5x_harness.doctor.check import Check, Diagnosis
 from t5x_harness.doctor.environment import Environment
 

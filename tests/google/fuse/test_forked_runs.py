@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode
-from t5x_harness.workers import Run, RunRaised, Zygote
+from t5x_harness.workers import Run, RunRaised, Zygote, processes
 
 HERE = str(Path(__file__).parent)
 HELLO = "/gcs/my-bucket/data/hello.txt"
@@ -72,30 +73,24 @@ def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(start: Callable[..
     assert run.call("read", path="hello.txt") == "hello"
 
 
-def test_a_file_system_ends_with_its_run(start: Callable[..., Run], mode: Mode) -> None:
-    before = file_systems()
+def test_a_file_system_ends_with_its_run(start: Callable[..., Run], zygote: Zygote, mode: Mode) -> None:
     run = start(**{MODE_VARIABLE: mode.value})
     run.call("read", path=HELLO)
-    assert len(file_systems() - before) == (mode is Mode.FUSE)
+    assert len(file_systems(zygote)) == (mode is Mode.FUSE)
     os.kill(run.pid, signal.SIGKILL)
     run.close()
     deadline = time.monotonic() + 20
-    while file_systems() - before and time.monotonic() < deadline:
+    while file_systems(zygote) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not file_systems() - before
+    assert not file_systems(zygote)
 
 
-def file_systems() -> set[int]:
-    """The pids of the processes behind mounts."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if (
-                entry.name.isdigit()
-                and (entry / "comm").read_text() == "t5x-gcsfuse\n"
-                and (entry / "maps").read_text()
-            ):
-                found.add(int(entry.name))
-        except OSError:
-            continue  # it ended meanwhile
+def file_systems(zygote: Zygote) -> list[int]:
+    """The pids of the processes behind mounts of this zygote's runs."""
+    assert zygote.pid
+    found = []
+    for pid in processes.descendants(zygote.pid):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if Path(f"/proc/{pid}/comm").read_text() == "t5x-gcsfuse\n":
+                found.append(pid)
     return found

@@ -1,0 +1,39 @@
+"""How runs see ``/gcs`` on this machine."""
+
+from __future__ import annotations
+
+import os
+
+from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.environment import Environment
+from t5x_harness.google.fuse import Way, probe
+from t5x_harness.spec import Severity
+
+__all__ = ["GcsPaths"]
+
+_ALLOW_DOCKER = "in Docker, run the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+_ALLOW = f"sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000; {_ALLOW_DOCKER}"
+
+
+class GcsPaths(Check):
+    """Whether ``/gcs`` can be mounted for a run alone, or paths have to be rewritten."""
+
+    code = "ENV10"
+    title = "/gcs paths"
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Mounts in a process of its own, which ends at once."""
+        found = probe()
+        if found.way is Way.REWRITING:
+            return self.diagnosis(
+                "rewritten in words, variables and Gin texts, and patched in Python",
+                Finding(
+                    Severity.WARNING,
+                    f"runs get no /gcs of their own ({found.refused}): native code that is given such a path by the"
+                    " user's own modules does not find it",
+                    _ALLOW,
+                ),
+            )
+        over = " over the /gcs of this machine" if os.path.isdir("/gcs") else ""
+        fuse = f"; not as FUSE has it ({found.fuse_refused})" if found.fuse_refused else "; also as FUSE has it"
+        return self.diagnosis(f"mounted for each run alone{over}{fuse}")
