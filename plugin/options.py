@@ -25,6 +25,7 @@ class Options:
     in_process: bool
     timeout: float
     ignore: tuple[str, ...]
+    standins: str | None
     golden: str | None
     golden_update: bool
     github_annotations: str
@@ -46,6 +47,7 @@ class Options:
             in_process=config.getoption("t5x_in_process"),
             timeout=config.getoption("t5x_timeout"),
             ignore=tuple(config.getoption("t5x_ignore")),
+            standins=config.getoption("standins"),
             golden=config.getoption("plan_golden"),
             golden_update=config.getoption("plan_golden_update"),
             github_annotations=config.getoption("t5x_github_annotations") or _when(config, "t5x_github_annotations"),
@@ -86,6 +88,12 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="Code of findings to leave out, such as CKP14, besides those that [tool.t5x_harness] ignores; may be "
         "repeated",
+    )
+    group.addoption(
+        "--standins",
+        choices=("off", "missing", "all"),
+        help="What is made up of vocabularies, checkpoints and datasets: nothing (off), what cannot be reached here "
+        "(missing), or everything in a bucket or on a hub (all) (default: missing)",
     )
     group.addoption(
         "--plan-golden",

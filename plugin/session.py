@@ -121,6 +121,8 @@ class HarnessSession:
             full_size=self.options.full_size,
             cwd=str(self.config.rootpath),
             ignore=(*self.project.ignore, *self.options.ignore),
+            standins=self.options.standins or self.project.standins or "missing",
+            samples=self.project.samples,
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
 

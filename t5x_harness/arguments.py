@@ -11,6 +11,7 @@ from pathlib import Path
 from t5x_harness.project import ProjectConfig, find_project
 from t5x_harness.silencing import not_codes
 from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.standins.policy import Policy
 
 __all__ = ["DEFAULT_SLICE", "FORMATS", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
 
@@ -64,6 +65,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: auto)",
     )
     how.add_argument("--tfds_data_dir", metavar="DIR", help="where TFDS data lies, as for T5X")
+    how.add_argument(
+        "--standins",
+        choices=tuple(Policy),
+        help="what is made up of vocabularies, checkpoints and datasets: nothing (off), what cannot be reached here "
+        "(missing), or everything in a bucket or on a hub (all) (default: missing)",
+    )
     how.add_argument("--full-size", action="store_true", help="run at the sizes that the config names, not shrunken")
     how.add_argument(
         "--model_dir", metavar="DIR", help="keep the run's output here (default: a temporary folder; one run only)"
@@ -181,6 +188,8 @@ def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_
         model_dir=arguments.model_dir,
         cwd=os.fspath(cwd),
         ignore=(*project.ignore, *_ignored(arguments.ignore)),
+        standins=arguments.standins or project.standins or Policy.MISSING.value,
+        samples=project.samples,
         golden=_golden(arguments, project, Path(gin_files[-1]).stem),
         golden_update=getattr(arguments, "plan_golden_update", False),
     )

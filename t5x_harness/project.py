@@ -10,6 +10,10 @@ For example::
     bindings = ["USE_CACHED_TASKS = False"]
     ignore = ["CKP14"]
     plan_golden = "golden"
+    standins = "missing"
+
+    [tool.t5x_harness.samples]
+    my_task = "samples/my_task.jsonl"
 
     [[tool.t5x_harness.runs]]
     name = "small_finetune"
@@ -34,7 +38,18 @@ __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
-_PROJECT_KEYS = ("gin_files", "search_paths", "bindings", "slice", "python_path", "ignore", "plan_golden", "runs")
+_PROJECT_KEYS = (
+    "gin_files",
+    "search_paths",
+    "bindings",
+    "slice",
+    "python_path",
+    "ignore",
+    "standins",
+    "samples",
+    "plan_golden",
+    "runs",
+)
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
 
 
@@ -93,6 +108,8 @@ class ProjectConfig:
       slice: TPU slice of runs that name none.
       python_path: folders with the configs' own modules, absolute.
       ignore: codes of findings that nobody wants to see.
+      standins: what is made up: ``off``, ``missing`` or ``all``; None if the table does not say.
+      samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
       plan_golden: folder with the golden plans of the runs, absolute.
       runs: the declared runs.
     """
@@ -104,6 +121,8 @@ class ProjectConfig:
     slice: str | None = None
     python_path: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    standins: str | None = None
+    samples: tuple[str, ...] = ()
     plan_golden: str | None = None
     runs: tuple[DeclaredRun, ...] = ()
 
@@ -174,6 +193,8 @@ class _Reader:
             slice=self._text(table, "slice", where),
             python_path=self._folders(folder, table, "python_path", where),
             ignore=self._ignored(table, where),
+            standins=self._standins(table, where),
+            samples=self._samples(folder, table, where),
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             runs=declared,
         )
@@ -224,6 +245,28 @@ class _Reader:
         if problem := not_codes(codes, all_codes):
             raise self._error(f"ignore: {problem}", (*where, "ignore"))
         return codes
+
+    def _standins(self, table: Mapping[str, Any], where: tuple[str, int]) -> str | None:
+        from t5x_harness.standins.policy import Policy
+
+        value = self._text(table, "standins", where)
+        if value is not None and value not in list(Policy):
+            raise self._error(f"standins {value!r} is none of {', '.join(Policy)}", (*where, "standins"))
+        return value
+
+    def _samples(self, root: Path, table: Mapping[str, Any], where: tuple[str, int]) -> tuple[str, ...]:
+        from t5x_harness.standins.rows import SampleError, declared
+
+        value = table.get("samples", {})
+        if not isinstance(value, dict):
+            raise self._error("samples has to be a table of tasks and their rows", (*where, "samples"))
+        found = []
+        for name, rows in value.items():
+            try:
+                found.append(declared(name, rows, root).to_text())
+            except (SampleError, TypeError) as error:  # TypeError: TOML has dates, JSON has not
+                raise self._error(f"samples: {error}", (f"{_TABLE}.samples", 0, name)) from None
+        return tuple(found)
 
     def _folders(self, root: Path, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> tuple[str, ...]:
         return tuple(str(root / folder) for folder in self._texts(table, key, where))

@@ -223,6 +223,10 @@ class RunSpec:
       model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
       ignore: codes of findings that nobody wants to see.
+      standins: what is made up: ``off`` (nothing), ``missing`` (what cannot be reached here) or ``all`` (everything in
+        a bucket or on a hub).
+      samples: the user's own rows in the place of data, each as the text of a
+        :class:`~t5x_harness.standins.rows.Samples`.
       golden: the file that the run's plan is kept in and compared with; None to keep none.
       golden_update: write that file anew, whatever it holds.
     """
@@ -239,6 +243,8 @@ class RunSpec:
     model_dir: str | None = None
     cwd: str = "."
     ignore: tuple[str, ...] = ()
+    standins: str = "missing"
+    samples: tuple[str, ...] = ()
     golden: str | None = None
     golden_update: bool = False
 

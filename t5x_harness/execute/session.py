@@ -65,6 +65,7 @@ class Session:
         self._slice = get_slice(spec.slice)
         self._model_dir = Path(spec.model_dir).absolute() if spec.model_dir else workspace / "model"
         self._config: Any = None
+        self._standins: Any = None
         self._resolved: Any = None
         self._plan: Any = None
         self._small: Any = None  # the run as it is executed
@@ -139,6 +140,9 @@ class Session:
             program = None if self._config else self._read_program()
             finding = explain(error, stage, self._config, program)
             report.end(self._with_log(finding))
+        if self._standins is not None:
+            report.changes += self._standins.take_changes()
+            report.not_checked += self._standins.take_doubts()
         return report.result().to_json()
 
     def _report(self, stage: Stage) -> Any:
@@ -161,16 +165,20 @@ class Session:
         from t5x_harness.resolve import gin_config
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
+        from t5x_harness.standins.run import StandIns, embedding_rows
 
         if self._resolved is not None:
             return
         self._workspace.mkdir(parents=True, exist_ok=True)
         self._set_up_seqio()
+        program = self._read_program()
+        self._standins = StandIns(self._spec, self._workspace / "standin", embedding_rows(program))
+        self._standins.install()
         registrations = Registrations.record()
         config = gin_config.parse(self._spec, self._t5x_parent)
         self._config = config
         self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace)
-        self._resolved = resolve(config, self._slice, registrations, report)
+        self._resolved = resolve(config, self._slice, registrations, self._standins, report)
 
     def _set_up_seqio(self) -> None:
         import seqio

@@ -21,6 +21,7 @@ from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.rule import all_rules
 from t5x_harness.slices import Slice
 from t5x_harness.spec import Severity, Stage
+from t5x_harness.standins.run import StandIns
 
 __all__ = ["resolve"]
 
@@ -29,13 +30,16 @@ _OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
 """Rules that need no more than a task's name and source: what is left to say of data that cannot be looked at."""
 
 
-def resolve(config: GinConfig, slice_: Slice, registrations: Registrations, report: StageReport) -> Resolved:
+def resolve(
+    config: GinConfig, slice_: Slice, registrations: Registrations, standins: StandIns, report: StageReport
+) -> Resolved:
     """Builds what the config names and samples its data.
 
     Args:
       config: the parsed config, at full size.
       slice_: the slice whose hosts are going to read the data.
       registrations: where the tasks were registered.
+      standins: what takes the place of data that is not here.
       report: gets facts, findings and what could not be judged.
 
     Raises:
@@ -55,6 +59,7 @@ def resolve(config: GinConfig, slice_: Slice, registrations: Registrations, repo
         except ValueError as error:
             if "No Task or Mixture found" not in str(error):
                 raise
+        standins.take_places(role, run.tasks.get(role.parameter, ()))
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
         look_at_data(run, report)

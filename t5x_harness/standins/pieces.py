@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-__all__ = ["SPACE", "letters", "pieces"]
+__all__ = ["SPACE", "WORDS", "letters", "pieces"]
 
 SPACE = "\u2581"
 """What SentencePiece writes for a space."""
@@ -17,7 +17,7 @@ SPACE = "\u2581"
 _LETTERS = "etaoinshrdlucmfwypvbgkjxqz"
 """Of English, the most frequent first."""
 
-_WORDS = """
+WORDS = """
 the of and to a in is that for it was on are as with his they at be this have from or one had by but not what all were
 we when your can said there use an each which she do how their if will up other about out many then them these so some
 her would make like him into time has look two more write go see number no way could people my than first water been
@@ -49,7 +49,8 @@ beside gone sky glass million west lay weather root instrument meet third month 
 clothes flower shall teacher held describe drive translate German French Romanian text summarize article report answer
 company business market president public million percent service health development information data model university
 research history national international according available process program policy water community international
-"""
+""".split()
+"""Of English, the most frequent first."""
 
 _ENDINGS = "s ed ing er ly tion al ment ness able ive ful less ist ity ous est ion ic ance ence en es 's n't".split()
 
@@ -81,13 +82,13 @@ def letters() -> Iterator[str]:
 
 def pieces() -> Iterator[str]:
     """Pieces of more than one character without end, those that matter most first; some may come twice."""
-    for word in _WORDS.split():
+    for word in WORDS:
         yield SPACE + word
     yield from _ENDINGS
     for pair in itertools.product(_LETTERS, repeat=2):
         yield "".join(pair)
         yield SPACE + "".join(pair)
-    for word in _WORDS.split():
+    for word in WORDS:
         yield word
         yield SPACE + word.capitalize()
         yield SPACE + word + "s"

@@ -95,8 +95,8 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
     [
         ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
         ("[tool.t5x_harness]\nxyz = 1\n", 2,
-         "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, ignore, plan_golden, "
-         "runs"),
+         "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, ignore, standins, "
+         "samples, plan_golden, runs"),
         ("[tool.t5x_harness]\nslice = 8\n", 2, "slice has to be a string, not 8"),
         ("[tool.t5x_harness]\ngin_files = 'a.gin'\n", 2, "gin_files has to be a list of strings, not 'a.gin'"),
         ("[tool]\nt5x_harness = 3\n", 1, "[tool.t5x_harness] has to be a table"),
@@ -109,6 +109,12 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
          "two runs are called 'x': give each its own name"),
         ("[[tool.t5x_harness.runs]]\nname = 'x'\ngin_files = ['a']\nslices = 'v3-8'\n", 4,
          "unknown key 'slices': did you mean slice?"),
+        ("[tool.t5x_harness]\nstandins = 'none'\n", 2, "standins 'none' is none of off, missing, all"),
+        ("[tool.t5x_harness]\nsamples = 3\n", 2, "samples has to be a table of tasks and their rows"),
+        ("[tool.t5x_harness.samples]\nmine = [{ a = 1 }, { b = 1 }]\n", 2,
+         "samples: mine: row 1 lacks a, which row 0 has"),
+        ("[tool.t5x_harness.samples]\nmine = [{ a = 2020-01-01 }]\n", 2,
+         "samples: Object of type date is not JSON serializable"),
         ("[tool.t5x_harness]\nbindings = { A = 2020-01-01 }\n", 2,
          "bindings: 2020-01-01 is no Gin value: give a string, a number, a boolean, a list or a table"),
     ],

@@ -1,0 +1,165 @@
+"""``datasets.load_dataset`` from rows that the user declares, where the hub is out of reach.
+
+The rows come as the ``datasets`` library's own objects, so ``take``, ``skip``, ``shuffle`` and ``map`` are the real
+ones.  Whether the library is installed is the user's matter: without it their import fails as it does in a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+from t5x_harness.import_hooks import after_import
+from t5x_harness.standins.policy import Policy
+from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
+
+__all__ = ["MissingRows", "install"]
+
+_USUAL_SPLIT = "train"
+_FROM_FILES = ("json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset")
+"""Names of loaders that read files that the user names."""
+
+
+class MissingRows(LookupError):
+    """A dataset of the hub that cannot be reached, and for which nobody declared rows."""
+
+
+def install(samples: Sequence[Samples], policy: Policy, note: Callable[[str, str], None]) -> None:
+    """Lets ``load_dataset`` give declared rows in this process, from the moment that ``datasets`` is imported.
+
+    Args:
+      samples: what is declared; those of tasks are left aside.
+      policy: when rows take a dataset's place.
+      note: called with a dataset and what took its place.
+    """
+    rows = {each.name.removeprefix(HUGGING_FACE): each for each in samples if each.name.startswith(HUGGING_FACE)}
+    after_import("datasets", lambda module: _put_in(module, _Loader(module, rows, policy, note)))
+
+
+def _put_in(module: ModuleType, loader: _Loader) -> None:
+    functools.update_wrapper(loader, loader.original)
+    module.load_dataset = module.load.load_dataset = loader  # type: ignore[attr-defined]
+
+
+class _Loader:
+    """In the place of ``load_dataset``."""
+
+    def __init__(
+        self, module: ModuleType, rows: Mapping[str, Samples], policy: Policy, note: Callable[[str, str], None]
+    ) -> None:
+        now: Any = module.load_dataset
+        self.original: Any = now.original if isinstance(now, _Loader) else now
+        self._module: Any = module
+        self._rows = rows
+        self._policy = policy
+        self._note = note
+
+    def __call__(self, path: str, name: str | None = None, *args: Any, **options: Any) -> Any:
+        full_name = f"{path}:{name}" if name else path
+        if samples := self._rows.get(full_name) or self._rows.get(path):
+            made = _Made(self._module, samples)
+            self._note(full_name, f"{made.number} declared rows")
+            return made.load(options.get("split"), streaming=bool(options.get("streaming")))
+        if self._policy is Policy.OFF or path in _FROM_FILES or os.path.exists(path):
+            return self.original(path, name, *args, **options)
+        try:
+            if self._policy is Policy.MISSING:
+                return self._load_within_reach(path, name, *args, **options)
+        except ConnectionError:
+            pass
+        raise MissingRows(
+            f"{_caller()}: load_dataset({', '.join(map(repr, filter(None, (path, name))))}) cannot reach its dataset "
+            f"here, and no rows are declared for it: give a few in [tool.t5x_harness.samples] of pyproject.toml, "
+            f'"{HUGGING_FACE}{full_name}" = "rows.jsonl", or in a test with the fixture fake_hf_dataset'
+        )
+
+    def _load_within_reach(self, *args: Any, **options: Any) -> Any:
+        """Loads from the hub; with no way to it, from what it left here before, at once instead of after retries."""
+        with contextlib.nullcontext() if _is_within_reach() else self._offline():
+            return self.original(*args, **options)
+
+    @contextlib.contextmanager
+    def _offline(self) -> Iterator[None]:
+        import huggingface_hub.constants
+
+        places = (self._module.config, huggingface_hub.constants)
+        before = [place.HF_HUB_OFFLINE for place in places]
+        try:
+            for place in places:
+                place.HF_HUB_OFFLINE = True
+            yield
+        finally:
+            for place, value in zip(places, before, strict=True):
+                place.HF_HUB_OFFLINE = value
+
+
+class _Made:
+    """Declared rows as what ``load_dataset`` returns."""
+
+    def __init__(self, module: Any, samples: Samples) -> None:
+        self._module = module
+        self._every = samples.splits.get(EVERY_SPLIT)
+        named = {split: rows for split, rows in samples.splits.items() if split != EVERY_SPLIT}
+        self._splits = named or {_USUAL_SPLIT: samples.splits[EVERY_SPLIT]}
+
+    @property
+    def number(self) -> int:
+        """How many rows there are."""
+        return sum(map(len, self._splits.values()))
+
+    def load(self, split: Any, *, streaming: bool) -> Any:
+        """One split, or by split all that are declared if ``split`` is None."""
+        if split is None:
+            kind = self._module.IterableDatasetDict if streaming else self._module.DatasetDict
+            return kind({name: self._of(rows, streaming) for name, rows in self._splits.items()})
+        return self._of(self._rows_of(str(split), streaming=streaming), streaming)
+
+    def _of(self, rows: Sequence[Row], streaming: bool) -> Any:
+        dataset = self._module.Dataset.from_list(list(rows))
+        return dataset.to_iterable_dataset() if streaming else dataset
+
+    def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
+        """The rows that ``train``, ``train[:10%]`` or ``train+test`` means; streams have whole splits only.
+
+        Raises:
+          ValueError: nothing is declared for such a split.
+        """
+        if streaming:
+            return list(self._named(split))
+        from datasets.arrow_reader import ReadInstruction
+
+        sizes = {part: len(self._named(part)) for part in (text.partition("[")[0] for text in split.split("+"))}
+        parts = ReadInstruction.from_spec(split).to_absolute(sizes)
+        return [row for part in parts for row in self._named(part.splitname)[part.from_ : part.to]]
+
+    def _named(self, split: str) -> Sequence[Row]:
+        rows = self._splits.get(split, self._every)
+        if rows is None:
+            raise ValueError(f"Bad split: {split}. Available splits: {list(self._splits)}")
+        return rows
+
+
+@functools.cache
+def _is_within_reach() -> bool:
+    """Whether the hub's name can be looked up."""
+    host = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
+
+
+def _caller() -> str:
+    """``tasks.py:12``: the line that called ``load_dataset``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "load_dataset"

@@ -1,0 +1,121 @@
+"""The stand-ins of one run, in its process: where they take their places, and the account of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from t5x_harness.spec import Change, RunSpec
+from t5x_harness.standins import hugging_face
+from t5x_harness.standins.policy import Policy
+from t5x_harness.standins.rows import Samples
+from t5x_harness.standins.vocabulary_files import VocabularyFiles
+
+if TYPE_CHECKING:
+    import seqio
+
+    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.resolve.datasets import DataRole
+    from t5x_harness.standins.sources import MadeUpTfds
+
+__all__ = ["StandIns", "embedding_rows"]
+
+
+class StandIns:
+    """What is made up for a run.
+
+    Args:
+      spec: the run; its policy and declared rows.
+      folder: for made-up files; of this run alone.
+      rows: rows of the model's embedding; None if they are not known.
+    """
+
+    def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
+        self._policy = Policy(spec.standins)
+        self._folder = folder
+        self._rows = rows
+        self._samples = [Samples.from_text(text) for text in spec.samples]
+        self._changes: list[Change] = []
+        self._not_checked: list[str] = []
+        self._seen: set[str] = set()
+
+    def install(self) -> None:
+        """Puts stand-ins where vocabularies are read and datasets are loaded, before the user's modules do either."""
+        files = VocabularyFiles(self._folder / "vocabularies", self._policy, self._rows, self._note_vocabulary)
+        files.install()
+        hugging_face.install(self._samples, self._policy, self._note_hugging_face)
+
+    def take_places(self, role: DataRole, tasks: Iterable[seqio.Task]) -> None:
+        """Gives the tasks of a dataset the user's rows, and made-up TFDS data where their own is not here.
+
+        Args:
+          role: the dataset.
+          tasks: its tasks; changed, each once.
+
+        Raises:
+          ValueError: a task's declared rows make no tensors.
+        """
+        import seqio
+
+        from t5x_harness.standins import sources
+
+        for task in tasks:
+            if task.name in self._seen:
+                continue
+            self._seen.add(task.name)
+            if samples := next((s for s in self._samples if s.name == task.name), None):
+                sources.put_rows(task, samples)
+                self._add(f"source of task {task.name}", "its own", f"{_number(samples)} declared rows")
+            elif isinstance(task.source, seqio.TfdsDataSource):
+                made = sources.make_up_tfds(
+                    task.source, self._folder / "tfds", self._policy, role.dataset.batch_size or 0
+                )
+                for dataset in made:
+                    self._note_tfds(task.name, dataset)
+
+    def take_changes(self) -> Sequence[Change]:
+        """What was made up since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def take_doubts(self) -> Sequence[str]:
+        """What could not be judged since the last call, because it was made up, or could not be."""
+        doubts, self._not_checked = self._not_checked, []
+        return doubts
+
+    def _note_tfds(self, task: str, dataset: MadeUpTfds) -> None:
+        if dataset.problem:
+            self._doubt(f"the data of {task}: nothing can be made up for {dataset.name}: {dataset.problem}")
+            return
+        where = f" in {dataset.folder}" if dataset.folder else ""
+        self._add(f"TFDS data of task {task}", f"{dataset.name}{where}", "examples made from its features")
+        self._doubt(
+            f"whether {dataset.name} is prepared{where or ' where the job runs'}, and what its examples are like"
+        )
+
+    def _note_vocabulary(self, path: str, what: str) -> None:
+        self._add("vocabulary", repr(path), what)
+        self._doubt(f"the pieces of {path}: how many tokens a text has, and so what is cut off")
+
+    def _note_hugging_face(self, dataset: str, what: str) -> None:
+        self._add("load_dataset", repr(dataset), what)
+
+    def _doubt(self, what: str) -> None:
+        if what not in self._not_checked:
+            self._not_checked.append(what)
+
+    def _add(self, name: str, before: str, after: str) -> None:
+        change = Change(name, before, after, "standin")
+        if change not in self._changes:
+            self._changes.append(change)
+
+
+def embedding_rows(program: GinProgram) -> int | None:
+    """Rows of the model's embedding, as a config's text says; None if it does not."""
+    values = [program.resolve(b).value for b in program.final_bindings if b.param in ("vocab_size", "num_embeddings")]
+    return max((value for value in values if isinstance(value, int)), default=None)
+
+
+def _number(samples: Samples) -> int:
+    return sum(map(len, samples.splits.values()))

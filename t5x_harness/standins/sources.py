@@ -1,0 +1,207 @@
+"""Sources of SeqIO tasks with other data in them: rows of the user's, or made-up TFDS data.
+
+A task keeps its preprocessors, features and metrics; what is read is all that changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from t5x_harness.standins import tfds
+from t5x_harness.standins.policy import Policy, is_remote
+from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
+from t5x_harness.standins.tfds_examples import CannotMakeUp
+
+__all__ = ["MadeUpTfds", "make_up_tfds", "put_rows"]
+
+_USUAL_SPLITS = ("train", "validation", "test")
+_INT32 = range(-(2**31), 2**31)
+
+
+def put_rows(task: seqio.Task, samples: Samples) -> None:
+    """Gives a task a source of the user's rows; splits without rows are read from where they were.
+
+    Args:
+      task: a registered task; changed.
+      samples: its rows, with the columns that its first preprocessor gets.
+
+    Raises:
+      ValueError: the rows' values make no tensors.
+    """
+    before = task.source
+    dtypes = _dtypes_of(before)
+    own = {split: _Rows(rows, dtypes) for split, rows in samples.splits.items()}
+    every = own.pop(EVERY_SPLIT, None)
+    splits = dict.fromkeys((*own, *_splits_of(before, everything=every is not None)))
+
+    def read(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+        rows = own.get(split, every)
+        return rows.dataset() if rows else before.get_dataset(split, shuffle=shuffle_files, seed=seed)
+
+    counts = {split: len(rows) for split in splits if (rows := own.get(split, every))}
+    task._source = seqio.FunctionDataSource(
+        read,
+        splits=tuple(splits),
+        num_input_examples=counts if len(counts) == len(splits) else None,
+        caching_permitted=before.caching_permitted,
+    )
+
+
+def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequence[str]:
+    """The splits that a source has; the usual ones if nobody can tell, and there are rows for all."""
+    try:
+        found = tuple(source.splits)
+    except Exception:  # of a TFDS dataset that is not there
+        found = ()
+    return found or (_USUAL_SPLITS if everything else ())
+
+
+def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
+    """The dtypes of a TFDS dataset's features, nested as they are; empty for other sources, and if it is unknown."""
+    if not isinstance(source, seqio.TfdsDataSource):
+        return {}
+    try:
+        return source.tfds_dataset.info.features.dtype
+    except Exception:  # of a dataset or version that TFDS does not have
+        return {}
+
+
+class _Rows:
+    """Rows as a tf.data.Dataset."""
+
+    def __init__(self, rows: Sequence[Row], dtypes: Any) -> None:
+        self._rows = [_tensors(row, dtypes) for row in rows]
+        self._signature = tf.nest.map_structure(lambda *values: _spec(values), *self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def dataset(self) -> tf.data.Dataset:
+        """The rows in order, with as many dimensions left open as differ in size."""
+        dataset = tf.data.Dataset.from_generator(self._iterate, output_signature=self._signature)
+        return dataset.apply(tf.data.experimental.assert_cardinality(len(self._rows)))
+
+    def _iterate(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+
+def _tensors(value: Any, dtype: Any) -> Any:
+    """A row's values as arrays; a list of tables as a table of lists, as TFDS gives them."""
+    if isinstance(value, Mapping):
+        known = dtype if isinstance(dtype, Mapping) else {}
+        return {key: _tensors(part, known.get(key)) for key, part in value.items()}
+    if isinstance(value, list) and value and all(isinstance(part, Mapping) for part in value):
+        return _tensors({key: [part[key] for part in value] for key in value[0]}, dtype)
+    array = np.array(value)
+    if array.dtype.kind == "U":
+        return np.vectorize(str.encode, otypes=[object])(array)
+    if array.dtype.kind not in "iufb":
+        raise ValueError(f"{value!r} is no text, number or list of either")
+    if dtype is not None and not isinstance(dtype, Mapping) and np.dtype(dtype).kind in "iufb":
+        return array.astype(dtype)
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    fits = array.dtype.kind == "i" and all(int(number) in _INT32 for number in array.flat)
+    return array.astype(np.int32) if fits else array
+
+
+def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
+    """What holds for a column of all rows.
+
+    Raises:
+      ValueError: the rows differ in the number of dimensions.
+    """
+    if len({value.ndim for value in values}) > 1:
+        raise ValueError("a column has lists in some rows and single values in others")
+    shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(v.shape for v in values), strict=True)]
+    dtype = tf.string if values[0].dtype.kind == "O" else tf.as_dtype(np.result_type(*values))
+    return tf.TensorSpec(shape, dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class MadeUpTfds:
+    """What became of a task's TFDS dataset.
+
+    Attributes:
+      name: as the task names it.
+      folder: where it is read from; None for TFDS' own choice.
+      problem: why nothing could be made up; None if it was.
+    """
+
+    name: str
+    folder: str | None
+    problem: str | None = None
+
+
+def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, batch: int) -> Iterator[MadeUpTfds]:
+    """Lets a source read made-up data where its own is not here.
+
+    A dataset stays as it is if TFDS has it, if its name, config or version is wrong, and if it is missing from a
+    local folder that the task or ``--tfds_data_dir`` names: these are the user's errors.
+
+    Args:
+      source: of a task; changed.
+      folder: for what is made up, as a TFDS ``data_dir``.
+      policy: when something is made up.
+      batch: examples of the largest batch that is read of it.
+    """
+    if policy is Policy.OFF:
+        return
+    loader = source.tfds_dataset
+    instructions = [loader._map_split(split) or split for split in source._splits]
+    number = tfds.examples_needed(instructions, batch)
+    done: dict[tuple[str, str | None], MadeUpTfds] = {}
+    for split in source._splits or (None,):
+        name, data_dir = loader.get_split_params(split)
+        if name is None or (name, data_dir) in done or not _is_missing(loader, name, data_dir, policy):
+            continue
+        done[name, data_dir] = made = _make_up(loader, name, data_dir, folder, instructions, number)
+        yield made
+    made_up = {where for where, made in done.items() if made.problem is None}
+    if loader.tfds_splits:
+        loader._split_map = {
+            name: dataclasses.replace(split, data_dir=str(folder))
+            if (split.dataset, split.data_dir) in made_up
+            else split
+            for name, split in loader.tfds_splits.items()
+        }
+    elif made_up:
+        loader.override_data_dir(str(folder))
+
+
+def _make_up(
+    loader: Any, name: str, data_dir: str | None, folder: Path, instructions: Sequence[str], number: int
+) -> MadeUpTfds:
+    splits = [text.split("[")[0] for instruction in instructions for text in instruction.split("+")]
+    try:
+        tfds.prepare(
+            name,
+            folder,
+            builder_kwargs=loader._builder_kwargs,
+            splits=splits,
+            number=number,
+            any_version=data_dir is not None,
+        )
+    except (ValueError, AssertionError, CannotMakeUp, ImportError) as error:
+        return MadeUpTfds(name, data_dir, str(error).splitlines()[0])
+    return MadeUpTfds(name, data_dir)
+
+
+def _is_missing(loader: Any, name: str, data_dir: str | None, policy: Policy) -> bool:
+    """Whether a dataset is one that TFDS knows and that is not here, though no local folder was to have it."""
+    import tensorflow_datasets
+
+    if data_dir is not None:
+        return is_remote(data_dir) and policy.replaces(data_dir)
+    try:
+        builder = tensorflow_datasets.builder(name, **(loader._builder_kwargs or {}))
+    except (ValueError, AssertionError, ImportError):  # no such dataset, config or version, or it needs other packages
+        return False
+    return not builder.is_prepared()

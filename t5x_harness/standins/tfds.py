@@ -1,0 +1,161 @@
+"""Made-up TFDS datasets: prepared on disk by the dataset's own builder, so that they are read as the real ones are.
+
+Only what a builder downloads is made up.  Its name, configs, versions, features and splits are its own, and so are the
+errors for those that it does not have.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.standins.tfds_examples import examples
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+__all__ = ["examples_needed", "prepare", "splits_of"]
+
+_USUAL_SPLITS = ("train", "validation", "test")
+_LEAST = 256
+"""Examples of a split: a percent of them is still some."""
+
+_MOST = 4096
+
+
+def prepare(
+    name: str,
+    folder: Path,
+    *,
+    builder_kwargs: Mapping[str, Any] | None = None,
+    splits: Iterable[str] = (),
+    number: int = _LEAST,
+    any_version: bool = False,
+) -> tfds.core.DatasetBuilder:
+    """Prepares made-up data of a dataset in a folder, offline.
+
+    Args:
+      name: as ``tfds.builder`` takes it: ``squad:3.0.0``, ``wmt_t2t_translate/de-en:1.0.0``.
+      folder: the ``data_dir``; if it has the dataset already, that is left.
+      builder_kwargs: further arguments of the builder.
+      splits: made only if the builder's own code does not tell its splits.
+      number: examples of each split.
+      any_version: make versions that TFDS reads but does not generate any more, as for a folder where somebody did so
+        in time.
+
+    Returns:
+      The builder, prepared.
+
+    Raises:
+      ValueError: there is no such dataset or config, or TFDS says that this version is too old to be generated.
+      AssertionError: TFDS has no such version.
+      CannotMakeUp: the dataset has features whose values cannot be made up.
+    """
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(name, data_dir=str(folder), **(builder_kwargs or {}))
+    if not builder.is_prepared():
+        declared = splits_of(builder) or tuple(dict.fromkeys((*_USUAL_SPLITS, *splits)))
+        full_name = builder.info.full_name
+        features = builder.info.features
+        builder._split_generators = lambda dl_manager: {
+            split: examples(features, full_name, split, number) for split in declared
+        }
+        builder._log_download_bytes = builder._log_download_done = lambda: None  # they speak of a download
+        config = tfds.download.DownloadConfig(try_download_gcs=False, num_shards=1)
+        version = builder.version if any_version else builder.canonical_version
+        with tfds.core.utils.temporary_assignment(type(builder), "canonical_version", version):
+            builder.download_and_prepare(download_config=config, file_format="tfrecord")
+    return builder
+
+
+def examples_needed(instructions: Iterable[str], batch: int = 0) -> int:
+    """How many examples a split must have for what is going to be read of it.
+
+    Args:
+      instructions: what tasks read, such as ``train`` or ``train[50000:60000]``.
+      batch: examples of a batch.
+    """
+    ends = [int(end) for text in instructions for end in re.findall(r"(?<!\w)(\d+)(?![\d%])", text.replace("_", ""))]
+    return max(_LEAST, min(batch, _MOST), *(end + _LEAST for end in ends), 0)
+
+
+def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
+    """The splits that a builder's code says it makes; none where only the data could tell.
+
+    TFDS has no list of them before the data is there: the code is read, and where that does not name them, run with
+    nothing downloaded.
+    """
+    return _read_splits(type(builder)) or _run_splits(builder)
+
+
+def _read_splits(builder_cls: type) -> tuple[str, ...]:
+    """The names in what ``_split_generators`` returns, if all of them stand there."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(builder_cls._split_generators)))  # type: ignore[attr-defined]
+    except (OSError, TypeError, SyntaxError, AttributeError):
+        return ()
+    names: list[str | None] = []
+    for returned in (node.value for node in ast.walk(tree) if isinstance(node, ast.Return)):
+        match returned:
+            case ast.Dict():
+                names += [_name_of(key) for key in returned.keys]
+            case ast.List():
+                names += [_name_of(_keyword(call, "name")) for call in returned.elts]
+            case _:
+                names.append(None)
+    return tuple(dict.fromkeys(name for name in names if name)) if all(names) else ()
+
+
+def _keyword(node: ast.expr, name: str) -> ast.expr | None:
+    found = node.keywords if isinstance(node, ast.Call) else ()
+    return next((keyword.value for keyword in found if keyword.arg == name), None)
+
+
+def _name_of(node: ast.expr | None) -> str | None:
+    """``"train"`` or ``tfds.Split.TRAIN`` as a name; None for anything else."""
+    match node:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.Attribute(attr=name, value=ast.Attribute(attr="Split")) if name.isupper():
+            return name.lower()
+    return None
+
+
+def _run_splits(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
+    """The names that ``_split_generators`` comes to when every download is a file that is not there."""
+    arguments: dict[str, Any] = {"dl_manager": _NothingDownloaded()}
+    if "pipeline" in inspect.signature(builder._split_generators).parameters:
+        arguments["pipeline"] = None
+    try:
+        made = builder._split_generators(**arguments)
+        names = list(made) if isinstance(made, dict) else [generator.name for generator in made]
+    except Exception:  # it looked into what it downloaded
+        return ()
+    return tuple(str(name) for name in names)
+
+
+class _NothingDownloaded:
+    """In the place of TFDS' download manager: gives a path for everything, and nothing is there."""
+
+    manual_dir = Path("/nonexistent")
+    download_dir = manual_dir
+
+    def download(self, urls: Any) -> Any:
+        """A path for each URL."""
+        if isinstance(urls, dict):
+            return {key: self.download(value) for key, value in urls.items()}
+        if isinstance(urls, list | tuple):
+            return [self.download(value) for value in urls]
+        return self.manual_dir
+
+    extract = download_and_extract = download_kaggle_data = download
+
+    def iter_archive(self, resource: Any) -> Sequence[Any]:
+        """Nothing."""
+        return ()

@@ -1,0 +1,66 @@
+"""SeqIO's vocabularies on made-up files where theirs cannot be reached.
+
+A vocabulary keeps the path that the user gave it: what it is compared by, and what reports and config.gin show.  Only
+where SeqIO opens that path, another file is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.standins.policy import Policy
+from t5x_harness.standins.vocabularies import model_of, size_of
+
+__all__ = ["VocabularyFiles"]
+
+
+class VocabularyFiles:
+    """Which file stands for which path, the same one each time.
+
+    Args:
+      folder: where the files are written.
+      policy: when a file is made up.
+      rows: rows of the model's embedding; None if they are not known.
+      note: called with a path and what took its place, once for each path.
+    """
+
+    def __init__(self, folder: Path, policy: Policy, rows: int | None, note: Callable[[str, str], None]) -> None:
+        self._folder = folder
+        self._policy = policy
+        self._rows = rows
+        self._note = note
+        self._files: dict[str, str] = {}
+
+    def install(self) -> None:
+        """Lets SeqIO open these files in this process.
+
+        SeqIO has one function that reads SentencePiece files, which is not public; a test says when it is gone.  Where
+        several runs share a process, the last one's files are opened.
+        """
+        from seqio import vocabularies
+
+        load = getattr(vocabularies._load_model, "in_place_of", vocabularies._load_model)
+
+        def load_model(sentencepiece_model_file: str, extra_ids: int, *args: Any, **options: Any) -> Any:
+            return load(self.file_for(sentencepiece_model_file, extra_ids), extra_ids, *args, **options)
+
+        load_model.in_place_of = load  # type: ignore[attr-defined]
+        vocabularies._load_model = load_model
+
+    def file_for(self, path: str, extra_ids: int) -> str:
+        """The file to open for ``path``: itself, or one that is made up for a vocabulary with ``extra_ids``."""
+        if path not in self._files:
+            self._files[path] = self._make(path, extra_ids) if self._policy.replaces(str(path)) else path
+        return self._files[path]
+
+    def _make(self, path: str, extra_ids: int) -> str:
+        size = size_of(path, rows=self._rows, extra_ids=extra_ids)
+        file = self._folder / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}.model"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(model_of(size))
+        sentinels = f", {size.sentinels} of them sentinels" if size.sentinels else ""
+        self._note(path, f"{size.total:,} made-up pieces{sentinels}")
+        return str(file)
