@@ -26,6 +26,7 @@ FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 _RUN_COMMANDS = ("lint", "plan", "run")
 _MODULES: Mapping[str, str] = {
     "exec": "t5x_harness.exec_command",
+    "serve": "t5x_harness.serve_command",
     "doctor": "t5x_harness.doctor",
     "explain": "t5x_harness.explain",
 }
@@ -34,6 +35,7 @@ _SUMMARIES: Mapping[str, str] = {
     "plan": "resolve configs and print shapes, mesh, memory and steps",
     "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
     "exec": "run any command with t5x importable and a slice's devices",
+    "serve": "serve a private Google (gs://, tokens, a proxy) to this machine's shells until ended",
     "doctor": "check this Python environment for clashes, each with its mend",
     "explain": "say what the code of a finding means, with a bad and a good example",
 }
@@ -89,6 +91,24 @@ exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 examples:
   t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin
   t5x-harness exec --slice=v3-32 -- python my_script.py
+  t5x-harness exec --google -- python -m t5x.main --run_mode=train --gin_file=gs://bucket/finetune.gin
+  t5x-harness exec --slice=none --google-root=cloud -- gcloud storage ls gs://bucket
+                                                  any Google client, and no slice; buckets lie in cloud/buckets
+
+The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no private Google
+could be started, 126 the command cannot be run, 127 it is not found.
+""",
+    "serve": """\
+examples:
+  t5x-harness serve --root=cloud --env-file=google.env &
+  . ./google.env                                  once the file is there: this shell's clients use it
+  t5x-harness serve                               prints the lines to paste into another shell
+  t5x-harness serve --port=9000 --proxy-port=9001 the same addresses every time
+
+Clients need no change: TensorFlow, tensorstore, orbax, gcsfs, google-cloud-storage, gcloud and gsutil follow the
+variables. The proxy answers for Google's hosts itself and refuses every other one; what it refuses is printed here.
+
+exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, 2 wrong usage
 """,
     "doctor": "",
     "explain": """\

@@ -3,6 +3,7 @@
 The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
 the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
 ``sitecustomize`` sets each interpreter up as it starts.
+With ``--google``, Google's clients find a private Google.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from t5x_harness.t5x_runtime import Runtime, RuntimeChoiceError, find_runtime
 __all__ = ["add_arguments", "exec_environment", "run"]
 
 _BOOTSTRAP = str(Path(__file__).parent / "bootstrap")
-_USAGE_ERROR, _NOT_EXECUTABLE, _NOT_FOUND = 2, 126, 127
+_USAGE_ERROR, _GOOGLE_FAILED, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``exec`` to a parser."""
     parser.add_argument(
-        "--slice", default="v3-8", metavar="NAME", help="TPU slice to emulate, by name or topology (default: v3-8)"
+        "--slice",
+        default="v3-8",
+        metavar="NAME",
+        help="TPU slice to emulate, by name or topology; none leaves the devices as they are (default: v3-8)",
     )
     parser.add_argument(
         "--t5x-runtime",
@@ -36,17 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which T5X the command imports: auto takes an installed one, else the embedded one (default: auto)",
     )
     parser.add_argument(
+        "--google",
+        action="store_true",
+        help="lead the command's Google clients to a private Google: gs:// is a temporary folder, every token is good, "
+        "and no other host is reached; it ends with the command",
+    )
+    parser.add_argument(
+        "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
+    )
+    parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments, after --"
     )
 
 
 def exec_environment(
-    slice: Slice, runtime: Runtime, preference: str = "auto", environment: Mapping[str, str] | None = None
+    slice: Slice | None, runtime: Runtime, preference: str = "auto", environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The whole environment that a command runs in.
 
     Args:
-      slice: the slice to emulate.
+      slice: the slice to emulate; None leaves devices and meshes as they are.
       runtime: the T5X that was found here.
       preference: ``auto`` lets each process look again, as its import path may be another one.
       environment: what to start from; the process's own by default.
@@ -55,8 +68,7 @@ def exec_environment(
     kept = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != _BOOTSTRAP]
     return {
         **base,
-        **device_environment(slice, base),
-        SLICE_VARIABLE: slice.name,
+        **({**device_environment(slice, base), SLICE_VARIABLE: slice.name} if slice else {}),
         RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
         "PYTHONPATH": os.pathsep.join([_BOOTSTRAP, *kept]),
     }
@@ -66,17 +78,24 @@ def run(args: argparse.Namespace) -> int:
     """Replaces this process by the command; returns only where that fails.
 
     Returns:
-      2 for a wrong option, 126 where the command is there but cannot be run, 127 where it is not found: as a shell.
+      2 for a wrong option, 125 where there could be no private Google, 126 where the command is there but cannot be run, 127 where it is not found: as a shell.
     """
     command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         return _failed("no command: give one after --, such as t5x-harness exec -- python -m t5x.main …", _USAGE_ERROR)
     try:
-        slice_ = get_slice(args.slice)
+        slice_ = get_slice(args.slice) if args.slice != "none" else None
         runtime = find_runtime(args.t5x_runtime)
     except (SliceError, RuntimeChoiceError) as error:
         return _failed(str(error), _USAGE_ERROR)
     environment = exec_environment(slice_, runtime, args.t5x_runtime)
+    if args.google or args.google_root:
+        from t5x_harness.google.serving.settings import ServerError
+
+        try:
+            environment |= _start_google(args.google_root)
+        except ServerError as error:
+            return _failed(str(error), _GOOGLE_FAILED)
     # What is still in Python's buffers would be lost with the process.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -86,6 +105,21 @@ def run(args: argparse.Namespace) -> int:
         return _failed(f"{command[0]}: command not found", _NOT_FOUND)
     except OSError as error:
         return _failed(f"{command[0]}: cannot be run: {error.strerror or error}", _NOT_EXECUTABLE)
+
+
+def _start_google(root: str | None) -> Mapping[str, str]:
+    """Starts a private Google that ends with this process, and so with the command that this process becomes.
+
+    Returns:
+      The variables that lead clients there.
+    """
+    from t5x_harness.google.environment import google_environment
+    from t5x_harness.google.serving.launch import launch
+    from t5x_harness.google.serving.settings import Settings
+
+    launched = launch(Settings(Path(root).absolute() if root else None, owner=os.getpid()))
+    launched.detach()
+    return google_environment(launched.endpoints)
 
 
 def _failed(message: str, status: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import select
 import shutil
@@ -18,8 +19,9 @@ from t5x_harness.google.serving.settings import ServerError, Settings
 from t5x_harness.workers.diagnosis import read_tail
 from t5x_harness.workers.processes import kill_quietly
 
-__all__ = ["Launched", "launch"]
+__all__ = ["Launched", "launch", "require_extra"]
 
+_NEEDED = {"uvicorn": "uvicorn", "h11": "h11", "cryptography": "cryptography", "grpc": "grpcio"}
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 
@@ -71,6 +73,7 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
     Raises:
       ServerError: it did not get ready; the message holds what it said.
     """
+    require_extra()
     reading, writing = os.pipe()
     boot = _BOOT.format(origin=str(Path(t5x_harness.__file__).resolve()))
     try:
@@ -91,6 +94,20 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
     except BaseException:
         os.close(reading)  # a server that has nobody to tell that it is ready ends
         raise
+
+
+def require_extra() -> None:
+    """Refuses to begin without the libraries of the extra ``google``.
+
+    Raises:
+      ServerError: the message names those that are missing.
+    """
+    missing = [package for module, package in _NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ServerError(
+            f"the private Google needs {', '.join(missing)}, not installed here: "
+            "python -m pip install 't5x-harness[google]'"
+        )
 
 
 def _ready_line(descriptor: int, output: IO[bytes] | None) -> bytes:

@@ -18,13 +18,15 @@ from t5x_harness.google.serving.asgi import App
 from t5x_harness.google.serving.by_protocol import ByProtocol
 from t5x_harness.google.serving.certificates import make_service_key
 from t5x_harness.google.serving.endpoints import Endpoints
-from t5x_harness.google.serving.folder import SessionFolder, fill_folder, write_clients_files
+from t5x_harness.google.serving.filling import fill_folder, write_clients_files
+from t5x_harness.google.serving.folder import SessionFolder
 from t5x_harness.google.serving.front import front
 from t5x_harness.google.serving.grpc_service import GrpcService
 from t5x_harness.google.serving.http_server import HttpServer
 from t5x_harness.google.serving.proxy import Proxy, Refusals, with_whole_urls
 from t5x_harness.google.serving.relay import Relay
 from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.google.storage.errors import StorageError
 
 __all__ = ["serve"]
 
@@ -33,7 +35,7 @@ _LOOK_SECONDS = 0.5
 
 
 async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
-    """Serves until SIGTERM or SIGINT, or until the process that it is for has ended.
+    """Serves until SIGTERM, SIGINT or SIGHUP, or until the process that it is for has ended.
 
     Args:
       settings: what to serve, and how long.
@@ -44,8 +46,9 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background have it
+            loop.add_signal_handler(number, stopped.set)
     path = Path(tempfile.mkdtemp(prefix="t5x-harness-google-"))
     try:
         async with _running(settings, SessionFolder(path)) as endpoints:
@@ -59,11 +62,10 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
 @contextlib.asynccontextmanager
 async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
     root = settings.root or folder.buckets
-    root.mkdir(parents=True, exist_ok=True)
     service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # meanwhile, as it needs no lock of Python's
     refusals, grpc = Refusals(), GrpcService()
     context = fill_folder(folder)
-    app = front(_application(settings.app)(root), refusals)
+    app = front(_storage(settings.app, root), refusals)
     http = HttpServer(with_whole_urls(app, refusals))
     through_grpc = functools.partial(Relay, grpc.port)
     by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
@@ -93,10 +95,16 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         yield endpoints
 
 
-def _application(name: str) -> Callable[[Path], App]:
+def _storage(name: str, root: Path) -> App:
     module, _, attribute = name.partition(":")
     factory: Callable[[Path], App] = getattr(importlib.import_module(module), attribute)
-    return factory
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return factory(root)
+    except OSError as error:
+        raise ServerError(f"{root} cannot keep buckets: {error.strerror or error}") from error
+    except StorageError as error:
+        raise ServerError(error.message) from error
 
 
 async def _listening(
