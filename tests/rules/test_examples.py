@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Examined
 
 from t5x_harness.rule import Example, Rule, all_rules
 from t5x_harness.spec import Finding, Outcome, Severity, Stage
+
+if TYPE_CHECKING:
+    from conftest import Examined
 
 RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
 
