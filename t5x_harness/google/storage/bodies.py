@@ -95,13 +95,13 @@ class Bodies:
         self._move(self._layout.aside_path(record.body), moved)
         return moved
 
-    def recover(self, uploads: set[str]) -> None:
+    def recover(self, unfinished: set[str]) -> None:
         """Ends what a killed process began: bodies with a record go to their place, those without one go away.
 
         Args:
-          uploads: the unfinished ones, whose bodies stay incoming.
+          unfinished: those that stay incoming.
         """
-        incoming = set(os.listdir(self._layout.incoming)) - uploads
+        incoming = set(os.listdir(self._layout.incoming)) - unfinished
         aside = set(os.listdir(self._layout.aside))
         records = self._database.records_of_bodies(incoming | aside)
         for body in incoming:

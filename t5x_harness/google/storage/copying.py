@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Sequence
 
 from t5x_harness.google.storage.core import Core
@@ -41,9 +40,7 @@ def compose(
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open_object(core, source)) for source in sources]
         components = sum(reader.object.component_count or 1 for reader in readers)
-        if fields.content_type is None:
-            fields = dataclasses.replace(fields, content_type=readers[0].object.fields.content_type)
-        with ObjectWriter(core, bucket, name, fields, preconditions, component_count=components) as writer:
+        with ObjectWriter(core, bucket, name, fields, preconditions, md5=False, component_count=components) as writer:
             _pour(readers, writer)
             return writer.commit()
 
@@ -73,7 +70,11 @@ def copy(
     with open_object(core, source) as reader:
         it = reader.object
         fields = it.fields if fields is None else fields
-        with ObjectWriter(core, bucket, name, fields, preconditions, component_count=it.component_count) as writer:
+        with ObjectWriter(
+            *(core, bucket, name, fields, preconditions),
+            md5=it.md5 is not None,
+            component_count=it.component_count,
+        ) as writer:
             _pour([reader], writer)
             return writer.commit(Checksums(crc32c=it.crc32c))
 

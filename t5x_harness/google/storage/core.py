@@ -76,7 +76,7 @@ class Core:
         preconditions: Preconditions,
         *,
         component_count: int | None = None,
-        upload: str | None = None,
+        also: Callable[[StoredObject], None] | None = None,
     ) -> StoredObject:
         """Makes an incoming file the body of an object.
 
@@ -91,7 +91,7 @@ class Core:
           fields: what the client says of it.
           preconditions: on what the name has now.
           component_count: for a composed object.
-          upload: the resumable upload that ends with this.
+          also: what else to record at the same moment.
 
         Raises:
           NotFound: there is no such bucket.
@@ -124,8 +124,8 @@ class Core:
             record = Record(written, self.bodies.choose(bucket, name, identity.size), body, identity)
             with self.database.transaction():
                 self.database.put(record)
-                if upload is not None:
-                    self.database.finish_upload(upload, written)
+                if also is not None:
+                    also(written)
             self.bodies.install(record, old)
             return written
 

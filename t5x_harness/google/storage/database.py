@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from t5x_harness.google.storage.errors import CannotOpen
-from t5x_harness.google.storage.values import Bucket, Checksums, ObjectFields, Preconditions, StoredObject, Upload
+from t5x_harness.google.storage.values import (
+    Bucket,
+    Checksums,
+    MultipartUpload,
+    ObjectFields,
+    Part,
+    Preconditions,
+    StoredObject,
+    Upload,
+)
 
 __all__ = ["Database", "Identity", "Place", "Record"]
 
@@ -35,6 +44,13 @@ CREATE TABLE objects (
 CREATE TABLE uploads (
     id TEXT PRIMARY KEY, started INTEGER, bucket TEXT, name BLOB, fields TEXT, preconditions TEXT, expected TEXT,
     finished TEXT
+) WITHOUT ROWID;
+CREATE TABLE multiparts (
+    id TEXT PRIMARY KEY, started INTEGER, bucket TEXT, name BLOB, fields TEXT
+) WITHOUT ROWID;
+CREATE TABLE parts (
+    upload TEXT, number INTEGER, size INTEGER, updated INTEGER, md5 TEXT, crc32c TEXT, body TEXT,
+    PRIMARY KEY (upload, number)
 ) WITHOUT ROWID;
 CREATE TABLE clock (last INTEGER);
 INSERT INTO clock VALUES (0);
@@ -201,6 +217,46 @@ class Database:
     def forget_upload(self, upload_id: str) -> None:
         """Forgets an upload."""
         self._execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
+
+    def put_multipart(self, upload: MultipartUpload) -> None:
+        """Records a new multipart upload."""
+        row = (upload.id, upload.started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields))
+        self._execute("INSERT INTO multiparts VALUES (?, ?, ?, ?, ?)", row)
+
+    def multiparts(self, bucket: str) -> list[MultipartUpload]:
+        """The multipart uploads to a bucket, without their parts, by name and then by start."""
+        query = "SELECT id, bucket, name, fields, started FROM multiparts WHERE bucket = ? ORDER BY name, started"
+        return [
+            MultipartUpload(upload, bucket, name.decode(), _fields_of(fields), started)
+            for upload, bucket, name, fields, started in self._execute(query, (bucket,))
+        ]
+
+    def multipart(self, upload_id: str) -> tuple[MultipartUpload, list[str]] | None:
+        """What is recorded of a multipart upload, and the bodies of its parts."""
+        query = "SELECT bucket, name, fields, started FROM multiparts WHERE id = ?"
+        row = self._execute(query, (upload_id,)).fetchone()
+        if row is None:
+            return None
+        query = "SELECT number, size, updated, md5, crc32c, body FROM parts WHERE upload = ? ORDER BY number"
+        parts = self._execute(query, (upload_id,)).fetchall()
+        bucket, name, fields, started = row
+        found = tuple(Part(number, size, updated, Checksums(*sums)) for number, size, updated, *sums, _ in parts)
+        upload = MultipartUpload(upload_id, bucket, name.decode(), _fields_of(fields), started, found)
+        return upload, [part[-1] for part in parts]
+
+    def part_bodies(self) -> set[str]:
+        """The bodies of all parts."""
+        return {row[0] for row in self._execute("SELECT body FROM parts")}
+
+    def put_part(self, upload_id: str, part: Part, body: str) -> None:
+        """Records a part in place of what its number had."""
+        row = (upload_id, part.number, part.size, part.updated, part.checksums.md5, part.checksums.crc32c, body)
+        self._execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def forget_multipart(self, upload_id: str) -> None:
+        """Forgets a multipart upload and its parts; in a transaction."""
+        self._execute("DELETE FROM multiparts WHERE id = ?", (upload_id,))
+        self._execute("DELETE FROM parts WHERE upload = ?", (upload_id,))
 
 
 def _record(row: tuple[object, ...]) -> Record:

@@ -13,6 +13,7 @@ from t5x_harness.google.storage.core import Core, Look
 from t5x_harness.google.storage.errors import Conflict
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.locking import FolderLock
+from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.uploads import Uploads
@@ -50,6 +51,7 @@ class ObjectStore:
 
     Attributes:
       uploads: the resumable uploads.
+      multiparts: the multipart uploads of the XML API.
 
     Raises:
       CannotOpen: another process has the folder open, or another release wrote it.
@@ -61,7 +63,8 @@ class ObjectStore:
         try:
             self._core = Core(layout)
             self.uploads = Uploads(self._core)
-            self._core.bodies.recover(self.uploads.expire())
+            self.multiparts = Multiparts(self._core)
+            self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
         except BaseException:
             self._lock.release()
             raise
@@ -132,6 +135,7 @@ class ObjectStore:
                 raise Conflict("The bucket you tried to delete is not empty.")
             self._core.buckets.delete(name)
             self.uploads.cancel_all(name)
+            self.multiparts.abort_all(name)
 
         self._core.act(action)
 

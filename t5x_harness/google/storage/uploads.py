@@ -148,7 +148,7 @@ class Uploads:
                 verify(expected, found)
                 return self._core.commit(
                     *(upload.bucket, upload.name, upload_id, found, upload.fields, upload.preconditions),
-                    upload=upload_id,
+                    also=lambda written: self._core.database.finish_upload(upload_id, written),
                 )
             except StorageError:
                 self._drop(upload_id)

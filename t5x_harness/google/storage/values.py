@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Mapping
 
@@ -13,7 +14,9 @@ __all__ = [
     "Checksums",
     "Listing",
     "ListingQuery",
+    "MultipartUpload",
     "ObjectFields",
+    "Part",
     "Preconditions",
     "SourceObject",
     "StoredObject",
@@ -222,3 +225,46 @@ class Upload:
     expected: Checksums
     received: int
     finished: StoredObject | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a multipart upload.
+
+    Attributes:
+      number: 1 to 10000; the parts are put together in this order.
+      size: in bytes.
+      updated: microseconds since 1970.
+      checksums: of its bytes.
+    """
+
+    number: int
+    size: int
+    updated: int
+    checksums: Checksums
+
+    @property
+    def etag(self) -> str:
+        """What the client has to name when it completes the upload: the MD5 in hexadecimal, without quotes."""
+        return base64.b64decode(self.checksums.md5 or "").hex()
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipartUpload:
+    """A multipart upload of the XML API as it stands.
+
+    Attributes:
+      id: what its client calls it by.
+      bucket: where it goes.
+      name: of the object to be.
+      fields: of the object to be.
+      started: microseconds since 1970.
+      parts: by number.
+    """
+
+    id: str
+    bucket: str
+    name: str
+    fields: ObjectFields
+    started: int
+    parts: tuple[Part, ...] = ()

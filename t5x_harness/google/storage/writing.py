@@ -4,13 +4,58 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from types import TracebackType
 
 from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import Core
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 
-__all__ = ["ObjectWriter", "write_all"]
+__all__ = ["IncomingBody", "ObjectWriter", "write_all"]
+
+
+class IncomingBody:
+    """The file of a body on its way in, with its checksums; for one thread at a time.
+
+    Args:
+      core: of the store.
+      md5: False leaves MD5 out.
+    """
+
+    def __init__(self, core: Core, *, md5: bool = True) -> None:
+        self.name = core.new_body()
+        self._digest = Digest(md5=md5)
+        self._path = core.layout.incoming_path(self.name)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._open = True
+
+    def write(self, data: bytes) -> None:
+        """Takes in the next bytes."""
+        write_all(self._fd, data)
+        self._digest.update(data)
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return os.fstat(self._fd).st_size
+
+    @property
+    def checksums(self) -> Checksums:
+        """Of the bytes so far."""
+        return self._digest.checksums
+
+    def keep(self) -> None:
+        """Says that the file belongs to somebody now."""
+        if self._open:
+            self._open = False
+            os.close(self._fd)
+
+    def drop(self) -> None:
+        """Removes the file, unless it was kept."""
+        if self._open:
+            self.keep()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
 
 
 class ObjectWriter:
@@ -27,23 +72,21 @@ class ObjectWriter:
         fields: ObjectFields,
         preconditions: Preconditions,
         *,
+        md5: bool = True,
         component_count: int | None = None,
+        also: Callable[[StoredObject], None] | None = None,
     ) -> None:
         self._core = core
         self._target = (bucket, name)
         self._fields = fields
         self._preconditions = preconditions
         self._components = component_count
-        self._digest = Digest(md5=component_count is None)
-        self._body = core.new_body()
-        self._path = core.layout.incoming_path(self._body)
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._open = True
+        self._also = also
+        self._body = IncomingBody(core, md5=md5)
 
     def write(self, data: bytes) -> None:
         """Takes in the next bytes."""
-        write_all(self._fd, data)
-        self._digest.update(data)
+        self._body.write(data)
 
     def commit(self, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
         """Makes the bytes so far an object.
@@ -60,22 +103,19 @@ class ObjectWriter:
           PreconditionFailed, NotModified: a condition does not hold.
         """
         with self:
-            found = self._digest.checksums
+            found = self._body.checksums
             verify(expected, found)
             written = self._core.commit(
-                *self._target, self._body, found, self._fields, self._preconditions, component_count=self._components
+                *(*self._target, self._body.name, found, self._fields, self._preconditions),
+                component_count=self._components,
+                also=self._also,
             )
-            self._open = False
-            os.close(self._fd)
+            self._body.keep()
             return written
 
     def abort(self) -> None:
         """Drops the bytes; does nothing after a commit."""
-        if self._open:
-            self._open = False
-            os.close(self._fd)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
+        self._body.drop()
 
     def __enter__(self) -> ObjectWriter:
         return self

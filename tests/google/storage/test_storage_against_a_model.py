@@ -105,7 +105,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.see_everything()
         body = b"".join(self.model[name].body for name in sources)
         composed = self.store.compose("data", to, [SourceObject("data", name) for name in sources])
-        self.wrote(composed, body, ObjectFields(content_type=self.model[sources[0]].fields.content_type))
+        self.wrote(composed, body, ObjectFields())
 
     @rule(target=uploads, name=names, body=bodies)
     def start_upload(self, name: str, body: bytes) -> tuple[str, str, bytes]:

@@ -1,0 +1,210 @@
+"""Multipart uploads of the XML API: parts come in any order and at the same time, and are put together at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from t5x_harness.google.storage.checksums import verify
+from t5x_harness.google.storage.core import CHUNK, Core
+from t5x_harness.google.storage.errors import Invalid, NotFound
+from t5x_harness.google.storage.names import check_object_name
+from t5x_harness.google.storage.values import ANY, Checksums, MultipartUpload, ObjectFields, Part, StoredObject
+from t5x_harness.google.storage.writing import IncomingBody, ObjectWriter
+
+__all__ = ["Multiparts", "PartWriter"]
+
+_MOST_PARTS = 10_000
+_SMALLEST_PART = 5 << 20  # bytes; the last one may have fewer
+
+
+class PartWriter:
+    """A part on its way in, for one thread at a time.
+
+    As a context manager it is aborted at the end unless it was committed.
+    """
+
+    def __init__(self, core: Core, upload_id: str, number: int) -> None:
+        self._core = core
+        self._upload_id = upload_id
+        self._number = number
+        self._body = IncomingBody(core)
+
+    def write(self, data: bytes) -> None:
+        """Takes in the next bytes."""
+        self._body.write(data)
+
+    def commit(self, expected: Checksums = Checksums()) -> Part:  # noqa: B008 (it is frozen)
+        """Makes the bytes so far the part, in place of one that was sent before under its number.
+
+        Args:
+          expected: what the client says they add up to.
+
+        Raises:
+          Invalid: they add up to something else.
+          NotFound: the upload was completed or aborted meanwhile.
+        """
+        with self:
+            found = self._body.checksums
+            verify(expected, found)
+            part = Part(self._number, self._body.size, time.time_ns() // 1000, found)
+            with self._core.lock:
+                upload, bodies = _recorded(self._core, self._upload_id)
+                before = [body for old, body in zip(upload.parts, bodies, strict=True) if old.number == part.number]
+                self._core.database.put_part(self._upload_id, part, self._body.name)
+            self._body.keep()
+            _remove(self._core, before)
+            return part
+
+    def abort(self) -> None:
+        """Drops the bytes; does nothing after a commit."""
+        self._body.drop()
+
+    def __enter__(self) -> PartWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+class Multiparts:
+    """The multipart uploads of a store; they never expire, and survive the end of the process."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def start(self, bucket: str, name: str, fields: ObjectFields = ObjectFields()) -> MultipartUpload:  # noqa: B008
+        """Begins an upload; Google knows no conditions here.
+
+        Raises:
+          Invalid: Google would refuse the name.
+          NotFound: there is no such bucket.
+        """
+        check_object_name(name)
+        upload = MultipartUpload(self._core.new_body(), bucket, name, fields, time.time_ns() // 1000)
+        with self._core.lock:
+            self._core.buckets.get(bucket)
+            self._core.database.put_multipart(upload)
+        return upload
+
+    def get(self, upload_id: str) -> MultipartUpload:
+        """An upload with its parts.
+
+        Raises:
+          NotFound: there is none, or it was completed or aborted.
+        """
+        with self._core.lock:
+            return _recorded(self._core, upload_id)[0]
+
+    def all(self, bucket: str) -> list[MultipartUpload]:
+        """The uploads to a bucket, without their parts, by name and then by start.
+
+        Raises:
+          NotFound: there is no such bucket.
+        """
+        with self._core.lock:
+            self._core.buckets.get(bucket)
+            return self._core.database.multiparts(bucket)
+
+    def open_part(self, upload_id: str, number: int) -> PartWriter:
+        """Begins to write a part; several may be written at the same time.
+
+        Raises:
+          Invalid: the number is not one of 1 to 10000.
+          NotFound: there is no such upload.
+        """
+        if not 1 <= number <= _MOST_PARTS:
+            raise Invalid(f"Invalid part number {number}: it must be 1 to {_MOST_PARTS}", reason="InvalidArgument")
+        self.get(upload_id)
+        return PartWriter(self._core, upload_id, number)
+
+    def complete(self, upload_id: str, parts: Sequence[tuple[int, str]]) -> StoredObject:
+        """Puts parts together and drops those that are not named. The object has no MD5, as with Google.
+
+        Args:
+          upload_id: of the upload.
+          parts: the number and ETag (without quotes) of each.
+
+        Raises:
+          NotFound: there is no such upload, or the bucket is gone.
+          Invalid: there are none, they are not in order, one was not sent or has another ETag, or one but the last is
+            too small.
+        """
+        with self._core.lock:
+            upload, bodies = _recorded(self._core, upload_id)
+        body_of = dict(zip((part.number for part in upload.parts), bodies, strict=True))
+        _check(upload, parts)
+        with ObjectWriter(
+            *(self._core, upload.bucket, upload.name, upload.fields, ANY),
+            md5=False,
+            also=lambda _: self._core.database.forget_multipart(upload_id),
+        ) as writer:
+            for number, _ in parts:
+                self._pour(body_of[number], writer)
+            written = writer.commit()
+        _remove(self._core, bodies)
+        return written
+
+    def abort(self, upload_id: str) -> None:
+        """Ends an upload without an object.
+
+        Raises:
+          NotFound: there is no such upload.
+        """
+        with self._core.lock:
+            _, bodies = _recorded(self._core, upload_id)
+            with self._core.database.transaction():
+                self._core.database.forget_multipart(upload_id)
+            _remove(self._core, bodies)
+
+    def abort_all(self, bucket: str) -> None:
+        """Ends the uploads to a bucket."""
+        with self._core.lock:
+            for upload in self._core.database.multiparts(bucket):
+                self.abort(upload.id)
+
+    def _pour(self, body: str, writer: ObjectWriter) -> None:
+        try:
+            with open(self._core.layout.incoming_path(body), "rb", buffering=0) as file:
+                while data := file.read(CHUNK):
+                    writer.write(data)
+        except FileNotFoundError:
+            raise NotFound("The upload was changed while it was completed.", reason="NoSuchUpload") from None
+
+
+def _recorded(core: Core, upload_id: str) -> tuple[MultipartUpload, list[str]]:
+    found = core.database.multipart(upload_id)
+    if found is None:
+        raise NotFound("The requested upload was not found.", reason="NoSuchUpload")
+    return found
+
+
+def _check(upload: MultipartUpload, wanted: Sequence[tuple[int, str]]) -> None:
+    """Refuses to complete an upload with parts that it does not have."""
+    numbers = [number for number, _ in wanted]
+    if not numbers:
+        raise Invalid("An upload is completed with at least one part.", reason="MalformedXML")
+    if numbers != sorted(set(numbers)):
+        raise Invalid("The parts are not in ascending order.", reason="InvalidPartOrder")
+    sent = {part.number: part for part in upload.parts}
+    for number, etag in wanted:
+        part = sent.get(number)
+        if part is None or part.etag != etag:
+            has = "was not uploaded" if part is None else f"has the ETag {part.etag}, not {etag}"
+            raise Invalid(f"Part {number} {has}.", reason="InvalidPart")
+        if part.size < _SMALLEST_PART and number != numbers[-1]:
+            raise Invalid(
+                f"Part {number} has {part.size} bytes: all but the last must have at least {_SMALLEST_PART}.",
+                reason="EntityTooSmall",
+            )
+
+
+def _remove(core: Core, bodies: Sequence[str]) -> None:
+    for body in bodies:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(core.layout.incoming_path(body))
