@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
     """Replaces this process by the command; returns only where that fails.
 
     Returns:
-      2 for a wrong option, 125 where there could be no private Google, 126 where the command is there but cannot be run, 127 where it is not found: as a shell.
+      2 for a wrong option, 125 where there could be no private Google, and as a shell 126 where the command is there
+      but cannot be run, 127 where it is not found.
     """
     command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
