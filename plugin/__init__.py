@@ -12,13 +12,25 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.fixtures.runs import t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
+from t5x_harness.fixtures.samples import fake_hf_dataset, sample_rows, t5x_samples
 from t5x_harness.fixtures.storage_s3 import fake_s3, fake_s3_server
 from t5x_harness.fixtures.tasks import tiny_task
 
 from . import collection, junit, marks, options, summary
 from .session import SESSION, HarnessSession
 
-__all__ = ["fake_s3", "fake_s3_server", "t5x_bindings", "t5x_run", "t5x_search_paths", "t5x_slice", "tiny_task"]
+__all__ = [
+    "fake_hf_dataset",
+    "fake_s3",
+    "fake_s3_server",
+    "sample_rows",
+    "t5x_bindings",
+    "t5x_run",
+    "t5x_samples",
+    "t5x_search_paths",
+    "t5x_slice",
+    "tiny_task",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

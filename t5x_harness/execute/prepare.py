@@ -21,6 +21,7 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Change, Mode, RunSpec
+from t5x_harness.standins.policy import Policy, is_remote
 
 __all__ = ["Prepared", "prepare"]
 
@@ -124,7 +125,7 @@ def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, repor
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
     if start.path:
-        _start_from(start, first, config, shapes, partitioner, workspace, report)
+        _start_from(start, first, config, shapes, partitioner, workspace, Policy(spec.standins), report)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
         report.changes.append(Change("examples of each task that eval and infer read", "all", str(examples), "shrink"))
@@ -153,11 +154,15 @@ def _start_from(
     shapes: StateShapes,
     partitioner: Any,
     workspace: Path,
+    policy: Policy,
     report: StageReport,
 ) -> None:
     """Binds a stand-in for a checkpoint that cannot be read here or that the shrunken model does not fit."""
     assert start.path
-    if start.reachable and (start.transforms or _is_of_this_size(start, shapes)):
+    if policy is Policy.OFF and not start.reachable:
+        return
+    read = start.reachable and not (policy is Policy.ALL and is_remote(start.path))
+    if read and (start.transforms or _is_of_this_size(start, shapes)):
         report.fact("starts from", start.path)
         return
     legacy = config.value(BindingKey("", config.entry, "use_orbax")) is False

@@ -165,6 +165,7 @@ class Session:
         from t5x_harness.resolve import gin_config
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
+        from t5x_harness.standins.policy import Policy
         from t5x_harness.standins.run import StandIns, embedding_rows
 
         if self._resolved is not None:
@@ -177,7 +178,7 @@ class Session:
         registrations = Registrations.record()
         config = gin_config.parse(self._spec, self._t5x_parent)
         self._config = config
-        self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace)
+        self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace, Policy(self._spec.standins))
         self._resolved = resolve(config, self._slice, registrations, self._standins, report)
 
     def _set_up_seqio(self) -> None:

@@ -11,7 +11,7 @@ import seqio
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.gin_config import BindingKey
-from t5x_harness.resolve.resolved import lengths_of
+from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Mode
 from t5x_harness.tables import columns
@@ -39,9 +39,9 @@ def num_microbatches(plan: Planned) -> int:
     return parts if isinstance(parts, int) and parts > 1 else 1
 
 
-def num_examples(role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
+def num_examples(run: Resolved, role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
     """Examples in the sources of tasks, of a dataset's split and before preprocessing; None where one does not say."""
-    numbers = [_of_source(task, role.dataset.split) for task in tasks]
+    numbers = [_of_source(run, task, role.dataset.split) for task in tasks]
     return sum(n for n in numbers if n) if numbers and all(numbers) else None
 
 
@@ -87,7 +87,7 @@ def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageRep
     lengths = lengths_of(role, plan.run.samples, tasks)
     shown = " + ".join(f"{length} {name}" for name, length in lengths.items())
     report.fact("tokens in a train step", f"{size * sum(lengths.values()):,}, padding included: {size} rows of {shown}")
-    examples, steps = num_examples(role, tasks), plan.steps.to_train if plan.steps else None
+    examples, steps = num_examples(plan.run, role, tasks), plan.steps.to_train if plan.steps else None
     where = f"{role.source} {role.dataset.split}"
     if examples is None:
         report.not_checked.append(
@@ -110,7 +110,7 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
     if role.parameter == "train_eval_dataset_cfg":
         return f"{config.value(config.owner_of('eval_steps'))} batches of {each}{of}"
     limit = _most_examples(plan)
-    numbers = [_of_source(task, role.dataset.split) for task in tasks]
+    numbers = [_of_source(plan.run, task, role.dataset.split) for task in tasks]
     if all(numbers):
         read = [min(n, limit or n) for n in numbers if n]
         batches = sum(math.ceil(n / size) for n in read)
@@ -142,7 +142,9 @@ def _most_examples(plan: Planned) -> int | None:
     return limit if isinstance(limit, int) and limit > 0 else None
 
 
-def _of_source(task: seqio.Task, split: str) -> int | None:
+def _of_source(run: Resolved, task: seqio.Task, split: str) -> int | None:
+    if run.standin_source(task):  # the number is none of the job's
+        return None
     try:
         return task.num_input_examples(split)
     except Exception:  # a source of the user's may not be able to tell, and need not

@@ -126,15 +126,17 @@ def _sources(run: Resolved, slice_: Slice, report: StageReport) -> None:
     rows: dict[tuple[object, ...], None] = {}
     for role in run.roles:
         for task in run.tasks[role.parameter]:
-            rows[(task.name, role.dataset.split, *_source(role, task))] = None
+            rows[(task.name, role.dataset.split, *_source(run, role, task))] = None
     if rows:
         head = ("task", "split", "source", "files", "examples", "cache", "read from")
         report.fact("sources", columns(list(rows), head))
     report.fact("hosts that read", slice_.hosts)
 
 
-def _source(role: DataRole, task: seqio.Task) -> tuple[object, ...]:
+def _source(run: Resolved, role: DataRole, task: seqio.Task) -> tuple[object, ...]:
     """A source's kind, files, declared examples, cache and origin."""
+    if standin := run.standin_source(task):
+        return type(task.source).__name__, "-", "?", "-", standin
     split, cached = role.dataset.split, cache_of(task) if task.supports_caching else None
     files, declared = files_of(task, split), declared_size(task, split)
     if cached:

@@ -15,6 +15,7 @@ from t5x_harness.resolve.metric_faults import MetricFault
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Mode
+from t5x_harness.standins.run import StandIns
 
 __all__ = ["Resolved", "embedding_rows", "lengths_of"]
 
@@ -31,6 +32,7 @@ class Resolved:
       samples: what was read, by role's parameter and task name.
       endings: where the end of a source was looked for, by task name and split: what is read to its end.
       registrations: the lines that registered the tasks.
+      standins: what was made up of the data.
       metric_faults: why metrics cannot be computed, of those that were called early.
     """
 
@@ -41,7 +43,16 @@ class Resolved:
     samples: dict[tuple[str, str], Sample] = dataclasses.field(default_factory=dict)
     endings: dict[tuple[str, str], Ending] = dataclasses.field(default_factory=dict)
     registrations: Registrations = dataclasses.field(default_factory=Registrations)
+    standins: StandIns | None = None
     metric_faults: list[MetricFault] = dataclasses.field(default_factory=list)
+
+    def standin_source(self, task: seqio.Task) -> str | None:
+        """What a task reads here instead of its own source, in words: how many examples that has says nothing."""
+        return self.standins.source_of(task) if self.standins else None
+
+    def has_made_up_tokens(self, task: seqio.Task) -> bool:
+        """Whether the number of tokens in a task's examples says nothing of the job."""
+        return self.standins is not None and self.standins.are_tokens_made_up(task)
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
         """Every sample with the role that it was read for."""

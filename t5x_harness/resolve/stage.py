@@ -49,7 +49,7 @@ def resolve(
     if not _complete(config, report):
         return Resolved(config, None)
     config.finalize()
-    run = Resolved(config, config.build("model"), roles_of(config), registrations=registrations)
+    run = Resolved(config, config.build("model"), roles_of(config), registrations=registrations, standins=standins)
     report.fact("model", f"{type(run.model).__name__}, {type(run.model.module).__name__}" if run.model else "none")
     for role in run.roles:
         if not _import(role, config, report):

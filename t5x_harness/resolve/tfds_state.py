@@ -52,6 +52,10 @@ def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
     if builder.version.tfds_version_to_prepare:
         detail = f"only TFDS {builder.version.tfds_version_to_prepare} could prepare it"
         return TfdsProblem(TfdsState.NO_SUCH_VERSION, str(dataset), detail)
+    generated = sorted({str(builder.canonical_version), str(max(builder.versions))})
+    if str(builder.version) not in generated:
+        detail = f"it generates only {' and '.join(generated)}"
+        return TfdsProblem(TfdsState.NO_SUCH_VERSION, str(dataset), detail)
     return TfdsProblem(TfdsState.NOT_PREPARED, str(dataset), str(builder.data_path))
 
 

@@ -39,7 +39,8 @@ def install(samples: Sequence[Samples], policy: Policy, note: Callable[[str, str
       policy: when rows take a dataset's place.
       note: called with a dataset and what took its place.
     """
-    rows = {each.name.removeprefix(HUGGING_FACE): each for each in samples if each.name.startswith(HUGGING_FACE)}
+    declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # of one name, the first wins
+    rows = {each.name.removeprefix(HUGGING_FACE): each for each in declared}
     after_import("datasets", lambda module: _put_in(module, _Loader(module, rows, policy, note)))
 
 

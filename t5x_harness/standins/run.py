@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["StandIns", "embedding_rows"]
 
 
+_MADE_UP = "examples made up from its features"
+
+
 class StandIns:
     """What is made up for a run.
 
@@ -34,16 +37,16 @@ class StandIns:
     def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
         self._policy = Policy(spec.standins)
         self._folder = folder
-        self._rows = rows
         self._samples = [Samples.from_text(text) for text in spec.samples]
         self._changes: list[Change] = []
         self._not_checked: list[str] = []
         self._seen: set[str] = set()
+        self._sources: dict[str, str] = {}
+        self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
     def install(self) -> None:
         """Puts stand-ins where vocabularies are read and datasets are loaded, before the user's modules do either."""
-        files = VocabularyFiles(self._folder / "vocabularies", self._policy, self._rows, self._note_vocabulary)
-        files.install()
+        self._vocabularies.install()
         hugging_face.install(self._samples, self._policy, self._note_hugging_face)
 
     def take_places(self, role: DataRole, tasks: Iterable[seqio.Task]) -> None:
@@ -66,13 +69,27 @@ class StandIns:
             self._seen.add(task.name)
             if samples := next((s for s in self._samples if s.name == task.name), None):
                 sources.put_rows(task, samples)
-                self._add(f"source of task {task.name}", "its own", f"{_number(samples)} declared rows")
+                self._sources[task.name] = f"{_number(samples)} declared rows"
+                self._add("source of task", task.name, self._sources[task.name])
             elif isinstance(task.source, seqio.TfdsDataSource):
                 made = sources.make_up_tfds(
                     task.source, self._folder / "tfds", self._policy, role.dataset.batch_size or 0
                 )
                 for dataset in made:
                     self._note_tfds(task.name, dataset)
+
+    def source_of(self, task: seqio.Task) -> str | None:
+        """What a task reads here instead of its own source, in words; None if it reads that."""
+        return self._sources.get(task.name)
+
+    def are_tokens_made_up(self, task: seqio.Task) -> bool:
+        """Whether a task's examples are made up, or the pieces that they are cut into."""
+        from t5x_harness.resolve.vocabularies import vocabulary_file
+
+        files = {vocabulary_file(feature.vocabulary) for feature in task.output_features.values()}
+        return self._sources.get(task.name) == _MADE_UP or any(
+            file and self._vocabularies.replaces(file) for file in files
+        )
 
     def take_changes(self) -> Sequence[Change]:
         """What was made up since the last call."""
@@ -86,10 +103,11 @@ class StandIns:
 
     def _note_tfds(self, task: str, dataset: MadeUpTfds) -> None:
         if dataset.problem:
-            self._doubt(f"the data of {task}: nothing can be made up for {dataset.name}: {dataset.problem}")
+            self._doubt(f"the data of {task}: no examples of {dataset.name} can be made up: {dataset.problem}")
             return
+        self._sources[task] = _MADE_UP
         where = f" in {dataset.folder}" if dataset.folder else ""
-        self._add(f"TFDS data of task {task}", f"{dataset.name}{where}", "examples made from its features")
+        self._add(f"TFDS data of task {task}", f"{dataset.name}{where}", _MADE_UP)
         self._doubt(
             f"whether {dataset.name} is prepared{where or ' where the job runs'}, and what its examples are like"
         )

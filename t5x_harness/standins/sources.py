@@ -41,13 +41,13 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
     every = own.pop(EVERY_SPLIT, None)
     splits = dict.fromkeys((*own, *_splits_of(before, everything=every is not None)))
 
-    def read(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+    def declared_rows(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
         rows = own.get(split, every)
         return rows.dataset() if rows else before.get_dataset(split, shuffle=shuffle_files, seed=seed)
 
     counts = {split: len(rows) for split in splits if (rows := own.get(split, every))}
     task._source = seqio.FunctionDataSource(
-        read,
+        declared_rows,
         splits=tuple(splits),
         num_input_examples=counts if len(counts) == len(splits) else None,
         caching_permitted=before.caching_permitted,
@@ -132,7 +132,7 @@ class MadeUpTfds:
     Attributes:
       name: as the task names it.
       folder: where it is read from; None for TFDS' own choice.
-      problem: why nothing could be made up; None if it was.
+      problem: the feature that nothing can be made up for; None if all could.
     """
 
     name: str
@@ -162,8 +162,9 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, bat
         name, data_dir = loader.get_split_params(split)
         if name is None or (name, data_dir) in done or not _is_missing(loader, name, data_dir, policy):
             continue
-        done[name, data_dir] = made = _make_up(loader, name, data_dir, folder, instructions, number)
-        yield made
+        if made := _make_up(loader, name, data_dir, folder, instructions, number):
+            done[name, data_dir] = made
+            yield made
     made_up = {where for where, made in done.items() if made.problem is None}
     if loader.tfds_splits:
         loader._split_map = {
@@ -178,7 +179,7 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, bat
 
 def _make_up(
     loader: Any, name: str, data_dir: str | None, folder: Path, instructions: Sequence[str], number: int
-) -> MadeUpTfds:
+) -> MadeUpTfds | None:
     splits = [text.split("[")[0] for instruction in instructions for text in instruction.split("+")]
     try:
         tfds.prepare(
@@ -189,8 +190,10 @@ def _make_up(
             number=number,
             any_version=data_dir is not None,
         )
-    except (ValueError, AssertionError, CannotMakeUp, ImportError) as error:
-        return MadeUpTfds(name, data_dir, str(error).splitlines()[0])
+    except CannotMakeUp as error:
+        return MadeUpTfds(name, data_dir, str(error))
+    except (ValueError, AssertionError, ImportError):  # of the name or version: for the rules on TFDS to tell
+        return None
     return MadeUpTfds(name, data_dir)
 
 

@@ -56,6 +56,10 @@ class VocabularyFiles:
             self._files[path] = self._make(path, extra_ids) if self._policy.replaces(str(path)) else path
         return self._files[path]
 
+    def replaces(self, path: str) -> bool:
+        """Whether another file was opened for ``path``."""
+        return self._files.get(path, path) != path
+
     def _make(self, path: str, extra_ids: int) -> str:
         size = size_of(path, rows=self._rows, extra_ids=extra_ids)
         file = self._folder / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}.model"
