@@ -100,7 +100,8 @@ class _Look:
             same = name == task.name and other.split == split and other.whole
             if same and bool(self._role(parameter).dataset.use_cached) is bool(role.dataset.use_cached):
                 return other
-        count = min(role.dataset.batch_size, _MOST_COUNTED) if role.name == "train" else 0
+        batch = role.dataset.batch_size  # plan tells of one that is no number (GIN08)
+        count = min(batch, _MOST_COUNTED) if role.name == "train" and isinstance(batch, int) else 0
         seconds = self._seconds()
         sample = sample_of(role, task, use_cached=cached, count=count, seconds=seconds)
         self._report.exercised += len(sample.examples)

@@ -113,7 +113,7 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
             Severity.WARNING,
         )
     batch = role.dataset.batch_size
-    if role.name == "train" and sample.ended and count < batch:
+    if role.name == "train" and sample.ended and isinstance(batch, int) and count < batch:
         return (
             f"split {split!r} of task {task.name} has {count} example{'s' if count > 1 else ''} in all, less than one "
             f"batch of {batch}: every step trains on the same ones",
