@@ -17,6 +17,7 @@ __all__ = [
     "answer_json",
     "body_of",
     "header_of",
+    "raw_headers",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -53,9 +54,13 @@ async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
 async def answer(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
     """Sends a whole answer."""
     named = {"content-length": str(len(body)), **headers}
-    raw = [(name.encode(), value.encode()) for name, value in named.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.start", "status": status, "headers": raw_headers(named)})
     await send({"type": "http.response.body", "body": body})
+
+
+def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as ASGI sends them, their names capitalised: TensorFlow looks for ``Location`` in just this case."""
+    return [(name.title().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
 async def answer_json(send: Send, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:

@@ -28,7 +28,7 @@ def is_served(host: str) -> bool:
     """
     host = host.lower().removesuffix(".")
     first, _, rest = host.partition(".")
-    return host in SERVED_NAMES or (bool(first) and first != "*" and f"*.{rest}" in SERVED_NAMES)
+    return "*" not in host and (host in SERVED_NAMES or (bool(first) and f"*.{rest}" in SERVED_NAMES))
 
 
 def would_bypass(entry: str) -> bool:
@@ -43,7 +43,9 @@ def would_bypass(entry: str) -> bool:
     entry = entry.strip().lower()
     if not entry or entry == "*":
         return bool(entry)
-    name = entry.removeprefix("*").lstrip(".").partition(":")[0]
+    name = entry.removeprefix("*").lstrip(".")
+    if name.count(":") == 1:  # a port; more of them are in an IPv6 address
+        name = name.partition(":")[0]
     if is_served(name):
         return True
     suffix = any(served.removeprefix("*").endswith(name) for served in SERVED_NAMES)

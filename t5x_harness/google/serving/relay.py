@@ -19,6 +19,7 @@ class Relay(asyncio.Protocol):
     def __init__(self, port: Callable[[], Awaitable[int]]) -> None:
         self._port = port
         self._other: _End | None = None
+        self._early = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the transport."""
@@ -39,12 +40,16 @@ class Relay(asyncio.Protocol):
             other.transport.close()
             return
         self._other = other
+        other.transport.write(bytes(self._early))
+        self._early.clear()
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport, with what goes on to the port."""
         if self._other:
             self._other.transport.write(data)
+        else:  # TLS had it decrypted before reading was paused
+            self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""

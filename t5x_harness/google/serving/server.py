@@ -26,7 +26,7 @@ from t5x_harness.google.serving.http_server import HttpServer
 from t5x_harness.google.serving.proxy import Proxy, Refusals, with_whole_urls
 from t5x_harness.google.serving.relay import Relay
 from t5x_harness.google.serving.settings import ServerError, Settings
-from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.errors import CannotOpen, StorageError
 
 __all__ = ["serve"]
 
@@ -103,8 +103,8 @@ def _storage(name: str, root: Path) -> App:
         return factory(root)
     except OSError as error:
         raise ServerError(f"{root} cannot keep buckets: {error.strerror or error}") from error
-    except StorageError as error:
-        raise ServerError(error.message) from error
+    except (CannotOpen, StorageError) as error:
+        raise ServerError(str(error)) from error
 
 
 async def _listening(

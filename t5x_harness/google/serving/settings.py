@@ -9,7 +9,7 @@ from typing import Self
 
 __all__ = ["APP", "ServerError", "Settings"]
 
-APP = "t5x_harness.google.serving.unserved:make_app"
+APP = "t5x_harness.google.http.app:make_app"
 """The application that answers for Cloud Storage, as ``module:factory``."""
 
 

@@ -1,0 +1,63 @@
+"""An ASGI application that says what it was asked. Imported by the server's process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+
+def make_app(root: Path):
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            return await lifespan(root, receive, send)
+        if scope["path"].startswith("/zeros/"):
+            return await zeros(int(scope["path"].removeprefix("/zeros/")), send)
+        digest, size = hashlib.sha256(), 0
+        while True:
+            message = await receive()
+            digest.update(message.get("body", b""))
+            size += len(message.get("body", b""))
+            if not message.get("more_body"):
+                break
+        body = json.dumps(
+            {
+                "method": scope["method"],
+                "scheme": scope["scheme"],
+                "path": scope["path"],
+                "raw_path": scope["raw_path"].decode(),
+                "query": scope["query_string"].decode(),
+                "headers": [[k.decode(), v.decode()] for k, v in scope["headers"]],
+                "size": size,
+                "sha256": digest.hexdigest(),
+            }
+        ).encode()
+        headers = [(b"content-length", str(len(body)).encode()), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    return app
+
+
+async def zeros(count, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(count).encode())]})
+    while count:
+        piece = bytes(min(count, 1 << 20))
+        count -= len(piece)
+        await send({"type": "http.response.body", "body": piece, "more_body": bool(count)})
+
+
+async def lifespan(root, receive, send):
+    while True:
+        phase = (await receive())["type"]
+        (root / phase).write_text(str(os.getpid()))
+        await send({"type": f"{phase}.complete"})
+        if phase == "lifespan.shutdown":
+            return
+
+
+def refuse(root: Path):
+    from t5x_harness.google.storage.errors import InUse
+
+    raise InUse(f"{root} is being served by process 1")

@@ -1,0 +1,136 @@
+"""Everybody gets a token; the metadata server knows the session's project; what is not emulated says so."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import urllib.parse
+
+import pytest
+
+from t5x_harness.google.session import GoogleSession
+
+JWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+TOKEN = {"access_token": "fake", "expires_in": 3600, "token_type": "Bearer"}
+
+
+def _ask(google: GoogleSession, method: str, host: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", google.endpoints.http, timeout=60)
+    sent = {"Host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    connection.request(method, path, body, sent)
+    answer = connection.getresponse()
+    status, text = answer.status, answer.read().decode()
+    connection.close()
+    return status, text
+
+
+@pytest.mark.parametrize(
+    ("host", "path"),
+    [
+        ("oauth2.googleapis.com", "/token"),
+        ("oauth2.googleapis.com:443", "/token"),
+        ("www.googleapis.com", "/oauth2/v4/token"),
+        ("accounts.google.com", "/o/oauth2/token"),
+        ("127.0.0.1", "/_t5x_harness/token"),
+    ],
+)
+@pytest.mark.parametrize("grant", [JWT, "refresh_token"])
+def test_a_token_for_everybody(google: GoogleSession, host: str, path: str, grant: str) -> None:
+    status, text = _ask(google, "POST", host, path, urllib.parse.urlencode({"grant_type": grant, "assertion": "x"}))
+    assert (status, json.loads(text)) == (200, TOKEN)
+
+
+@pytest.mark.parametrize("body", ["grant_type=password", "", "grant_type=%E9"])
+def test_a_request_that_is_none_for_a_token(google: GoogleSession, body: str) -> None:
+    status, text = _ask(google, "POST", "oauth2.googleapis.com", "/token", body)
+    assert status == 400
+    assert json.loads(text)["error"] == "unsupported_grant_type"
+
+
+@pytest.mark.parametrize("body", ["x" * (2 << 20), "grant_type=\u00e9"], ids=["2 MB", "no UTF-8"])
+def test_a_body_that_cannot_be_a_form_is_refused(google: GoogleSession, body: str) -> None:
+    status, text = _ask(google, "POST", "oauth2.googleapis.com", "/token", body)
+    assert (status, json.loads(text)["error"]) == (400, "invalid_request")
+
+
+def test_the_path_of_a_token_is_a_bucket_elsewhere(google: GoogleSession) -> None:
+    for host in ("storage.googleapis.com", "127.0.0.1"):
+        status, text = _ask(google, "POST", host, "/token", f"grant_type={JWT}")
+        assert (status, json.loads(text)["path"]) == (200, "/token")
+
+
+def _metadata(google: GoogleSession, path: str, host: str = "metadata.google.internal") -> tuple[int, str]:
+    return _ask(google, "GET", host, f"/computeMetadata/v1/{path}", Metadata_Flavor="Google")
+
+
+@pytest.mark.parametrize("host", ["metadata.google.internal", "169.254.169.254", "127.0.0.1:8000"])
+def test_the_metadata_server(google: GoogleSession, host: str) -> None:
+    assert _metadata(google, "project/project-id", host) == (200, "t5x-harness")
+    status, text = _metadata(google, "instance/service-accounts/default/token?scopes=a", host)
+    assert (status, json.loads(text)) == (200, TOKEN)
+    status, text = _metadata(google, "instance/service-accounts/default/?recursive=true", host)
+    assert json.loads(text)["email"] == "t5x-harness@t5x-harness.iam.gserviceaccount.com"
+    assert _metadata(google, "project", host) == (200, "numeric-project-id\nproject-id\n")
+    assert _metadata(google, "instance/attributes/tpu-env", host)[0] == 404
+
+
+def test_the_metadata_server_wants_its_header(google: GoogleSession) -> None:
+    status, text = _ask(google, "GET", "metadata.google.internal", "/computeMetadata/v1/project/project-id")
+    assert status == 403
+    assert json.loads(text)["error"]["message"] == "Missing Metadata-Flavor:Google header."
+
+
+def test_trust_boundaries_are_not_there(google: GoogleSession) -> None:
+    path = "/v1/projects/-/serviceAccounts/a@b.iam.gserviceaccount.com/allowedLocations"
+    assert _ask(google, "GET", "iamcredentials.googleapis.com", path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("host", "path"), [("pubsub.googleapis.com", "/v1/projects/p/topics"), ("www.googleapis.com", "/drive/v3/files")]
+)
+def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: str, path: str) -> None:
+    status, text = _ask(google, "GET", host, path)
+    assert status == 501
+    error = json.loads(text)["error"]
+    assert error["status"] == "UNIMPLEMENTED"
+    assert error["message"] == (f"t5x-harness does not emulate GET {host}{path}; Cloud Storage and tokens are emulated")
+
+
+@pytest.mark.parametrize(
+    ("host", "path"),
+    [
+        ("storage.googleapis.com", "/storage/v1/b"),
+        ("bucket.storage.googleapis.com", "/object"),
+        ("commondatastorage.googleapis.com", "/bucket/object"),
+        ("www.googleapis.com", "/storage/v1/b/bucket"),
+        ("www.googleapis.com", "/upload/storage/v1/b/bucket/o"),
+        ("www.googleapis.com", "/batch/storage/v1"),
+        ("localhost:8000", "/storage/v1/b"),
+        ("some-host", "/bucket/object"),
+    ],
+)
+def test_what_is_of_storage_goes_there(google: GoogleSession, host: str, path: str) -> None:
+    status, text = _ask(google, "GET", host, path)
+    assert (status, json.loads(text)["path"]) == (200, path)
+
+
+def test_google_auth_gets_tokens_by_key_and_by_metadata(client) -> None:
+    pytest.importorskip("google.auth", reason="google-auth is not installed")
+    program = """
+import google.auth, google.auth.compute_engine
+from google.auth.transport.requests import Request
+credentials, project = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+machine = google.auth.compute_engine.Credentials()
+for each in (credentials, machine):
+    each.refresh(Request())
+    print(type(each).__module__, each.token, each.service_account_email)
+print(project)
+"""
+    done = client(sys.executable, "-c", program)
+    email = "t5x-harness@t5x-harness.iam.gserviceaccount.com"
+    assert done.stdout.splitlines() == [
+        f"google.oauth2.service_account fake {email}",
+        f"google.auth.compute_engine.credentials fake {email}",
+        "t5x-harness",
+    ], done.stderr

@@ -1,0 +1,115 @@
+"""TensorFlow's `Transfer-Encoding: identity` is taken out of heads, however they are cut up; nothing else is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t5x_harness.google.serving.heads import LONGEST_HEAD, HeadFilter, drop_identity
+from t5x_harness.google.session import GoogleSession
+
+HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
+CLEAN = b"POST /upload?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+BODY = b"\r\n\r\n\n"  # a body may look like the end of a head
+
+
+@pytest.mark.parametrize("line", [b"transfer-encoding:identity", b"TRANSFER-ENCODING: \tIdentity  "])
+def test_however_it_is_written(line: bytes) -> None:
+    assert drop_identity(b"PUT /x HTTP/1.1\r\n" + line + b"\r\n\r\n") == b"PUT /x HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: identity, chunked",
+        b"X-Transfer-Encoding: identity",
+        b"X-Note: Transfer-Encoding: identity",
+        b"Transfer-Encoding: identityx",
+    ],
+)
+def test_no_other_line_is_touched(line: bytes) -> None:
+    head = b"PUT /x HTTP/1.1\r\n" + line + b"\r\n\r\n"
+    assert drop_identity(head) == head
+
+
+@pytest.mark.parametrize("ends", [b"\r\n", b"\n"])
+@pytest.mark.parametrize("cut", range(1, len(HEAD + BODY)))
+def test_a_head_cut_at_any_byte(cut: int, ends: bytes) -> None:
+    data, clean = (part.replace(b"\r\n", ends) for part in (HEAD, CLEAN))
+    cut = min(cut, len(data + BODY) - 1)
+    heads = HeadFilter()
+    first = heads.feed((data + BODY)[:cut])
+    assert first == b"" or cut >= len(data)
+    whole = first + ((data + BODY)[cut:] if first else heads.feed((data + BODY)[cut:]))
+    assert whole == clean + BODY
+
+
+@given(cuts=st.lists(st.integers(0, len(HEAD)), max_size=8), body=st.binary(max_size=40))
+def test_a_head_in_many_pieces(cuts: list[int], body: bytes) -> None:
+    heads, out = HeadFilter(), b""
+    places = [0, *sorted(cuts), len(HEAD)]
+    for start, end in itertools.pairwise(places):
+        out += heads.feed(HEAD[start:end] + (body if end == len(HEAD) and not out and start != end else b""))
+    assert out == CLEAN + body
+
+
+def test_the_next_request_is_filtered_as_the_first() -> None:
+    heads = HeadFilter()
+    assert [heads.feed(HEAD), heads.feed(HEAD[:9]), heads.feed(HEAD[9:])] == [CLEAN, b"", CLEAN]
+
+
+def test_a_head_without_an_end_is_let_through_for_it_to_be_refused() -> None:
+    heads = HeadFilter()
+    data = b"GET /" + b"x" * LONGEST_HEAD
+    assert heads.feed(data) == data
+
+
+def _receive_answers(connection: socket.socket, count: int) -> list[dict[str, object]]:
+    with connection.makefile("rb") as file:
+        answers = []
+        for _ in range(count):
+            status = file.readline()
+            assert status == b"HTTP/1.1 200 \r\n" or status.startswith(b"HTTP/1.1 200 OK"), status
+            length = 0
+            while (line := file.readline()) != b"\r\n":
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            answers.append(json.loads(file.read(length)))
+        return answers
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_the_server_takes_it_in_small_pieces(google: GoogleSession, size: int) -> None:
+    data = HEAD + b"12345"
+    with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(data), size):
+            connection.sendall(data[start : start + size])
+        (answer,) = _receive_answers(connection, 1)
+    assert answer["size"] == 5
+    assert answer["headers"] == [["host", "a"], ["content-length", "5"]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(1, 3 * len(HEAD) + 14), max_size=6))
+def test_requests_that_do_not_wait_for_answers(google: GoogleSession, cuts: list[int]) -> None:
+    """Three at once, cut anywhere: each is answered, in order, and none is refused for the header."""
+    requests = [(b"first", b"/1"), (b"", b"/2"), (b"thirdbody", b"/3")]
+    data = b"".join(
+        b"PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n%s"
+        % (path, len(body), body)
+        for body, path in requests
+    )
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start, end in itertools.pairwise(places):
+            connection.sendall(data[start:end])
+        answers = _receive_answers(connection, 3)
+    assert [(a["path"], a["size"]) for a in answers] == [("/1", 5), ("/2", 0), ("/3", 9)]
