@@ -56,12 +56,14 @@ _LOGGED = Kind("INF12", "return numbers, or the seqio.metrics value that is mean
 _POSTPROCESS = Kind("SEQ24", "make the postprocess function accept any text that an untrained model may produce")
 _ARGUMENTS = Kind("SEQ24", "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=...")
 _RETURNED = Kind("SEQ20", "return a dict of names and values from the metric function")
+_OUTPUT = Kind("SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs")
 _METRIC = Kind("SEQ20", "correct the metric function")
 
 
 def kind_of(error: BaseException) -> Kind:
     """Which part of a task failed, of an exception that SeqIO's evaluator raised."""
-    text = str(root_cause(error))
+    cause = root_cause(error)
+    text = str(cause)
     if re.match(r"Duplicate metric key ", text):
         return _DUPLICATE
     if text.startswith("Metric functions must have positional arguments"):
@@ -71,6 +73,8 @@ def kind_of(error: BaseException) -> Kind:
         return _LOGGED
     if any(file == "metrics.py" and name in _POSTPROCESSING for file, name in frames):
         return _ARGUMENTS if re.search(r"unexpected keyword argument '(?:example|is_target)'", text) else _POSTPROCESS
+    if isinstance(cause, KeyError) and isinstance(cause.args[0], seqio.metrics.ModelOutputType):
+        return _OUTPUT
     if re.search(r"object has no attribute 'items'", text) and frames[-1][0] == "evaluation.py":
         return _RETURNED
     return _METRIC

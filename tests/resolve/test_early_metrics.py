@@ -148,7 +148,7 @@ import flax
 
 @flax.struct.dataclass
 class Count(seqio.metrics.Metric):
-    model_output_type: seqio.metrics.ModelOutputType = seqio.metrics.ModelOutputType.PREDICTION
+    model_output_type: seqio.metrics.ModelOutputType = seqio.metrics.ModelOutputType.OUTPUT
     number: int = 0
 
     @classmethod
@@ -161,14 +161,19 @@ class Count(seqio.metrics.Metric):
     files = {
         "counting.py": examples.TASK.replace("FEATURE =", f"{count}\n\nFEATURE =").replace(FNS, "metric_objs=[Count()]")
     }
-    good = {"counting.py": files["counting.py"].replace("BODY", "self.number")}
+    text = files["counting.py"].replace("ModelOutputType.OUTPUT", "ModelOutputType.PREDICTION")
+    good = {"counting.py": text.replace("BODY", "self.number")}
     result = resolve(EVALUATED, good)
     assert result.outcome is Outcome.PASSED
     assert fact(result, "counting metrics") == "count 2 with the targets as predictions"
-    bad = {"counting.py": files["counting.py"].replace("BODY", "self.nothing")}
+    bad = {"counting.py": text.replace("BODY", "self.nothing")}
     error = the_error(resolve(EVALUATED, bad))
     assert error.code == "SEQ20"
     assert f"compute in counting.py:{line_of(bad, 'self.nothing')} raised AttributeError" in error.message
+    other = files["counting.py"].replace("ModelOutputType.OUTPUT", "ModelOutputType.SCORE_WITH_INTERMEDIATES")
+    error = the_error(resolve(EVALUATED, {"counting.py": other.replace("BODY", "0")}))
+    assert error.code == "SEQ20"
+    assert error.fix == "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs"
 
 
 def test_a_metric_that_gives_no_dict(resolve: Resolve) -> None:
