@@ -1,0 +1,1 @@
+"""Cloud Storage over HTTP: the JSON and XML APIs as an ASGI application over the store."""

@@ -1,0 +1,143 @@
+"""Answers: JSON, errors as the two APIs give them, and media that stream."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping
+from xml.sax.saxutils import escape
+
+from t5x_harness.google.http.parameters import hash_header
+from t5x_harness.google.http.resources import etag_of, http_time
+from t5x_harness.google.serving.asgi import Send, answer, raw_headers
+from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.values import Checksums, StoredObject
+
+__all__ = ["Answer", "error_json", "error_xml", "json_answer", "media_headers", "send_media"]
+
+_XML_CODES = {
+    400: "InvalidArgument",
+    404: "NoSuchKey",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    412: "PreconditionFailed",
+    501: "NotImplemented",
+}
+_PIECE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    async def send(self, send: Send, *, head: bool = False) -> None:
+        """Sends it; for HEAD without its body."""
+        headers = {"content-length": str(len(self.body)), **self.headers}
+        await answer(send, self.status, b"" if head else self.body, headers)
+
+
+def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """A value as JSON."""
+    body = json.dumps(value, ensure_ascii=False).encode()
+    return Answer(status, body, {"content-type": "application/json; charset=UTF-8", **(headers or {})})
+
+
+def error_json(error: StorageError) -> Answer:
+    """What the JSON API answers; 304 has no body."""
+    if error.status == 304:
+        return Answer(304)
+    details = [{"message": error.message, "domain": "global", "reason": error.reason}]
+    body = {"error": {"code": error.status, "message": error.message, "errors": details}}
+    return json_answer(body, error.status)
+
+
+def error_xml(error: StorageError) -> Answer:
+    """What the XML API answers."""
+    if error.status == 304:
+        return Answer(304)
+    code = _XML_CODES.get(error.status, "InternalError")
+    text = f"<Code>{code}</Code><Message>{escape(error.message)}</Message>"
+    body = f"<?xml version='1.0' encoding='UTF-8'?><Error>{text}</Error>"
+    return Answer(error.status, body.encode(), {"content-type": "application/xml; charset=UTF-8"})
+
+
+def media_headers(found: StoredObject) -> dict[str, str]:
+    """The headers that go with an object's bytes."""
+    fields = found.fields
+    optional = {
+        "content-encoding": fields.content_encoding,
+        "content-disposition": fields.content_disposition,
+        "content-language": fields.content_language,
+        "cache-control": fields.cache_control,
+        "x-goog-stored-content-encoding": fields.content_encoding or "identity",
+        "x-goog-component-count": str(found.component_count) if found.component_count else None,
+        **{f"x-goog-meta-{name}": value for name, value in (fields.metadata or {}).items()},
+    }
+    return {
+        "content-type": fields.content_type or "application/octet-stream",
+        "etag": f'"{etag_of(found)}"',
+        "last-modified": http_time(found.updated),
+        "accept-ranges": "bytes",
+        "x-goog-generation": str(found.generation),
+        "x-goog-metageneration": str(found.metageneration),
+        "x-goog-hash": hash_header(Checksums(found.md5, found.crc32c)),
+        "x-goog-storage-class": fields.storage_class or "STANDARD",
+        "x-goog-stored-content-length": str(found.size),
+        **{name: value.encode("utf-8").decode("latin-1") for name, value in optional.items() if value is not None},
+    }
+
+
+async def send_media(reader: ObjectReader, wanted: str, send: Send, *, head: bool = False) -> None:
+    """Sends an object's bytes, or the range of them that is wanted.
+
+    Args:
+      reader: of the object; closed at the end.
+      wanted: the header ``Range``; empty for all. One that makes no sense is passed over, as Google does.
+      send: ASGI's.
+      head: whether only the headers are asked for.
+    """
+    found = reader.object
+    try:
+        span = _span(wanted, found.size)
+        if span is None:
+            text = f"The requested range cannot be satisfied: {wanted} of {found.size} bytes"
+            await Answer(416, text.encode(), {"content-range": f"bytes */{found.size}"}).send(send, head=head)
+            return
+        start, end = span
+        headers = {"content-length": str(end - start), **media_headers(found)}
+        partial = (bool(wanted) and (start, end) != (0, found.size)) or (bool(wanted) and found.size > 0)
+        if partial:
+            headers["content-range"] = f"bytes {start}-{end - 1}/{found.size}"
+        await send({"type": "http.response.start", "status": 206 if partial else 200, "headers": raw_headers(headers)})
+        if not head:
+            at = start
+            while at < end:
+                piece = await asyncio.to_thread(reader.read, at, min(end, at + _PIECE))
+                at += len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": at < end})
+                if not piece:
+                    raise ConnectionResetError("the object was cut short while it was read")
+        if head or start == end:
+            await send({"type": "http.response.body", "body": b""})
+    finally:
+        reader.close()
+
+
+def _span(wanted: str, size: int) -> tuple[int, int] | None:
+    """First byte and end of what ``Range`` asks for; None if there is no such byte."""
+    unit, _, text = wanted.partition("=")
+    first, dash, last = text.strip().partition("-")
+    if unit.strip() != "bytes" or not dash or "," in text or not (first + last).isdecimal():
+        return 0, size
+    if not first:
+        return (max(0, size - int(last)), size) if size and int(last) else None
+    start, end = int(first), min(size, int(last) + 1) if last else size
+    if last and int(last) < start:
+        return 0, size
+    return (start, end) if start < size else None

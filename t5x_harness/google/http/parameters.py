@@ -1,0 +1,123 @@
+"""What parameters and JSON say, as values of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from t5x_harness.google.storage.errors import Invalid
+from t5x_harness.google.storage.values import Checksums, ListingQuery, ObjectFields, Preconditions
+
+__all__ = ["checksums_of", "fields_of", "generation_of", "hash_header", "listing_of", "preconditions_of"]
+
+_FIELDS: Mapping[str, str] = {
+    "contentType": "content_type",
+    "contentEncoding": "content_encoding",
+    "contentDisposition": "content_disposition",
+    "contentLanguage": "content_language",
+    "cacheControl": "cache_control",
+    "customTime": "custom_time",
+    "storageClass": "storage_class",
+    "metadata": "metadata",
+}
+
+
+def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Preconditions:
+    """The conditions of a request.
+
+    Args:
+      parameters: of the query.
+      source: take those on the source of a copy, ``ifSource…``.
+
+    Raises:
+      Invalid: one is no number.
+    """
+    prefix = "ifSource" if source else "if"
+    return Preconditions(
+        *(
+            _number(parameters, f"{prefix}{name}")
+            for name in ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
+        )
+    )
+
+
+def generation_of(parameters: Mapping[str, str], name: str = "generation") -> int | None:
+    """The generation that is asked for.
+
+    Raises:
+      Invalid: it is no number.
+    """
+    return _number(parameters, name)
+
+
+def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
+    """What to list.
+
+    Raises:
+      Invalid: a number is none.
+    """
+    wanted = _number(parameters, "maxResults")
+    return ListingQuery(
+        prefix=parameters.get("prefix", ""),
+        delimiter=parameters.get("delimiter", ""),
+        match_glob=parameters.get("matchGlob"),
+        start_offset=parameters.get("startOffset", ""),
+        end_offset=parameters.get("endOffset") or None,
+        include_trailing_delimiter=parameters.get("includeTrailingDelimiter") == "true",
+        page_token=parameters.get("pageToken") or None,
+        max_results=1000 if wanted is None else min(wanted, 1000),
+    )
+
+
+def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> ObjectFields:
+    """The fields of an object's JSON resource.
+
+    Args:
+      resource: what the client sent.
+      content_type: of the media, where the resource names none.
+
+    Raises:
+      Invalid: metadata are no texts.
+    """
+    known = {ours: resource[theirs] for theirs, ours in _FIELDS.items() if resource.get(theirs) is not None}
+    metadata = known.get("metadata")
+    if metadata is not None and not (
+        isinstance(metadata, dict) and all(isinstance(v, str | None) for v in metadata.values())
+    ):
+        raise Invalid("metadata has to be an object of texts")
+    if content_type and "content_type" not in known:
+        known["content_type"] = content_type
+    return ObjectFields(**known)
+
+
+def cleared_by(resource: Mapping[str, Any]) -> list[str]:
+    """The fields that a patch sets to null."""
+    return [ours for theirs, ours in _FIELDS.items() if theirs in resource and resource[theirs] is None]
+
+
+def every_field() -> list[str]:
+    """All fields, which an update in place of a patch sets anew."""
+    return list(_FIELDS.values())
+
+
+def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
+    """What the client says that the bytes add up to: in the resource, or in the headers."""
+    given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
+    md5 = resource.get("md5Hash") or given.get("md5") or headers.get("content-md5")
+    return Checksums(md5 or None, resource.get("crc32c") or given.get("crc32c") or None)
+
+
+def hash_header(found: Checksums) -> str:
+    """The value of ``x-goog-hash``."""
+    parts = (("crc32c", found.crc32c), ("md5", found.md5))
+    return ",".join(f"{name}={value}" for name, value in parts if value)
+
+
+def _number(parameters: Mapping[str, str], name: str) -> int | None:
+    text = parameters.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise Invalid(f"Invalid value for {name}: {text!r} is no number") from None

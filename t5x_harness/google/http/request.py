@@ -1,0 +1,122 @@
+"""A request as the APIs read it: decoded path, parameters, headers, and a body that streams."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from t5x_harness.google.serving.asgi import Receive, Scope
+from t5x_harness.google.storage.errors import Invalid
+
+__all__ = ["Request"]
+
+_CHUNK = 1 << 20
+_LARGEST_JSON = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request.
+
+    Attributes:
+      method: in capitals.
+      host: as the client named it, with its port.
+      scheme: ``http`` or ``https``.
+      segments: the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name.
+      parameters: of the query; the last one of a name counts.
+      headers: names in lower case.
+      receive: ASGI's.
+    """
+
+    method: str
+    host: str
+    scheme: str
+    segments: tuple[str, ...]
+    parameters: Mapping[str, str]
+    headers: Mapping[str, str]
+    receive: Receive
+
+    @classmethod
+    def of(cls, scope: Scope, receive: Receive) -> Request:
+        """Reads an ASGI scope.
+
+        Raises:
+          Invalid: path or parameters are no UTF-8.
+        """
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        path = scope["raw_path"].decode("latin-1").partition("?")[0]
+        try:
+            segments = tuple(unquote(part, errors="strict") for part in path.removeprefix("/").split("/"))
+            query = scope["query_string"].decode("latin-1")
+            parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
+        except UnicodeDecodeError:
+            raise Invalid("The path and the parameters have to be UTF-8") from None
+        host = headers.get("host", "storage.googleapis.com")
+        return cls(scope["method"], host, scope["scheme"], segments, parameters, headers, receive)
+
+    @property
+    def origin(self) -> str:
+        """What links in answers begin with: the server as this client reaches it."""
+        return f"{self.scheme}://{self.host}"
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body in pieces of about a megabyte.
+
+        Raises:
+          ConnectionResetError: the client went away before its end.
+        """
+        held = bytearray()
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                if held:  # what has arrived counts: a resumable upload goes on from there
+                    yield bytes(held)
+                raise ConnectionResetError("the client went away")
+            held += message.get("body", b"")
+            last = not message.get("more_body", False)
+            if held and (last or len(held) >= _CHUNK):
+                yield bytes(held)
+                held.clear()
+            if last:
+                return
+
+    async def body(self) -> bytes:
+        """The whole body, where it is short by its nature.
+
+        Raises:
+          Invalid: it is too long for that.
+        """
+        whole = bytearray()
+        async for chunk in self.chunks():
+            whole += chunk
+            if len(whole) > _LARGEST_JSON:
+                raise Invalid("The body of the request is too long")
+        return bytes(whole)
+
+    async def json(self) -> dict[str, Any]:
+        """The body as a JSON object; empty if there is none.
+
+        Raises:
+          Invalid: it is something else.
+        """
+        return parse_json(await self.body())
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """A JSON object; empty for no text.
+
+    Raises:
+      Invalid: it is something else.
+    """
+    if not body.strip():
+        return {}
+    try:
+        value = json.loads(body)
+    except ValueError:
+        raise Invalid("Parse Error", reason="parseError") from None
+    if not isinstance(value, dict):
+        raise Invalid("The body has to be a JSON object")
+    return value

@@ -1,0 +1,86 @@
+"""Buckets and objects as the JSON API shows them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from t5x_harness.google.storage.values import Bucket, StoredObject
+
+__all__ = ["bucket_resource", "etag_of", "http_time", "object_resource", "rfc3339"]
+
+
+def rfc3339(microseconds: int) -> str:
+    """A time as Google writes it, to the millisecond."""
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def http_time(microseconds: int) -> str:
+    """A time as in HTTP's headers."""
+    return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%a, %d %b %Y %H:%M:%S} GMT"
+
+
+def etag_of(found: StoredObject | Bucket) -> str:
+    """Changes with every generation and metageneration."""
+    version = f"{getattr(found, 'generation', 0)}/{found.metageneration}"
+    return base64.b64encode(version.encode()).decode()
+
+
+def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
+    """A bucket's resource; what the client set wins over the defaults."""
+    time = rfc3339(bucket.created)
+    return {
+        "location": "US",
+        "locationType": "multi-region",
+        "storageClass": "STANDARD",
+        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "inherited"},
+        **bucket.fields,
+        "kind": "storage#bucket",
+        "id": bucket.name,
+        "name": bucket.name,
+        "selfLink": f"{origin}/storage/v1/b/{quote(bucket.name, safe='')}",
+        "projectNumber": "1",
+        "metageneration": str(bucket.metageneration),
+        "etag": etag_of(bucket),
+        "timeCreated": time,
+        "updated": time,
+    }
+
+
+def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
+    """An object's resource."""
+    path = f"storage/v1/b/{quote(found.bucket, safe='')}/o/{quote(found.name, safe='')}"
+    fields = found.fields
+    optional: Mapping[str, Any] = {
+        "md5Hash": found.md5,
+        "contentEncoding": fields.content_encoding,
+        "contentDisposition": fields.content_disposition,
+        "contentLanguage": fields.content_language,
+        "cacheControl": fields.cache_control,
+        "customTime": fields.custom_time,
+        "metadata": dict(fields.metadata) if fields.metadata else None,
+        "componentCount": found.component_count,
+    }
+    return {
+        "kind": "storage#object",
+        "id": f"{found.bucket}/{found.name}/{found.generation}",
+        "selfLink": f"{origin}/{path}",
+        "mediaLink": f"{origin}/download/{path}?generation={found.generation}&alt=media",
+        "name": found.name,
+        "bucket": found.bucket,
+        "generation": str(found.generation),
+        "metageneration": str(found.metageneration),
+        "contentType": fields.content_type or "application/octet-stream",
+        "storageClass": fields.storage_class or "STANDARD",
+        "size": str(found.size),
+        "crc32c": found.crc32c,
+        "etag": etag_of(found),
+        "timeCreated": rfc3339(found.created),
+        "updated": rfc3339(found.updated),
+        "timeStorageClassUpdated": rfc3339(found.created),
+        **{name: value for name, value in optional.items() if value is not None},
+    }
