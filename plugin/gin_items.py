@@ -122,7 +122,7 @@ class StageItem(pytest.Item):
           StageFailed: it failed, or an earlier stage that no selected item stands for.
         """
         session = self.config.stash[SESSION]
-        result = session.stage(self.spec, self.stage)
+        result = session.stage(self.spec, self.stage, network=marks.network_allowed(self))
         marks.count_exercise(self, result.exercised)
         self.user_properties.append(("t5x.stage", self.stage.value))
         self._record(result)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
+
+from .options import network_policy
 
 SMOKE = "smoke"
 
 MARKERS = (
     "smoke: runs T5X here, on CPU devices laid out like a TPU slice; fails if it exercised nothing",
     "slice(name='v3-8'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this test",
+    "network(): lets this test and its runs reach beyond this machine; smoke tests and runs without it reach loopback "
+    "only, unless --t5x-network=allow",
 )
 
 # How many units of real work (train steps, examples, predictions) a test did through the harness.
@@ -44,6 +51,32 @@ def selects_only(expression: str, mark: str) -> bool:
 
     compiled = Expression.compile(expression)
     return compiled.evaluate(lambda name, **_: name == mark) and not compiled.evaluate(lambda name, **_: False)
+
+
+def network_allowed(item: pytest.Item) -> bool:
+    """Whether a test, and the runs that it makes, may reach beyond this machine.
+
+    Fails the test, without a traceback, if its ``network`` marker has arguments.
+    """
+    mark = item.get_closest_marker("network")
+    if mark is None:
+        return network_policy(item.config) == "allow"
+    if mark.args or mark.kwargs:
+        given = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
+        pytest.fail(f"use @pytest.mark.network, which takes no arguments; not network({given})", pytrace=False)
+    return True
+
+
+@contextlib.contextmanager
+def network_guarded(item: pytest.Item) -> Iterator[None]:
+    """Around a smoke test: Python's sockets in this process refuse whatever is beyond this machine."""
+    if item.get_closest_marker(SMOKE) is None or network_allowed(item):
+        yield
+        return
+    from t5x_harness.network import forbidden
+
+    with forbidden():
+        yield
 
 
 def check_slice(item: pytest.Item) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 _WHEN = ("auto", "always", "never")
+_NETWORK = ("forbid", "allow")
 
 # House rules for help texts: start with a capital, no period at the end, name the default.
 
@@ -114,6 +115,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="Run configs in pytest's own process, for a debugger; one device count for all of them",
     )
     group.addoption(
+        "--t5x-network",
+        choices=_NETWORK,
+        help="Whether smoke tests and runs may reach beyond this machine; a test marked network may (default: forbid)",
+    )
+    group.addoption(
         "--t5x-timeout",
         type=positive_seconds,
         default=600.0,
@@ -131,6 +137,10 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("t5x_search_paths", "Folders where Gin files and includes are looked up", "paths", [])
     parser.addini("t5x_slice", "TPU slice whose mesh is emulated (default: v3-8)", "string", "")
     parser.addini(
+        "t5x_network", "Whether smoke tests and runs may reach beyond this machine: forbid or allow (default: forbid)",
+        "string", "forbid",
+    )  # fmt: skip
+    parser.addini(
         "t5x_github_annotations",
         "Print findings as GitHub's workflow commands: auto, always or never (default: auto)",
         "string",
@@ -138,10 +148,23 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
 
+def network_policy(config: pytest.Config) -> str:
+    """``forbid`` or ``allow``: what holds for tests without the ``network`` marker.
+
+    Raises:
+      pytest.UsageError: the ini value is neither.
+    """
+    return config.getoption("t5x_network") or _one_of(_NETWORK, config, "t5x_network")
+
+
 def _when(config: pytest.Config, name: str) -> str:
+    return _one_of(_WHEN, config, name)
+
+
+def _one_of(values: Sequence[str], config: pytest.Config, name: str) -> str:
     value: str = config.getini(name)
-    if value not in _WHEN:
-        raise pytest.UsageError(f"{name} must be {', '.join(_WHEN[:-1])} or {_WHEN[-1]}, not {value!r}")
+    if value not in values:
+        raise pytest.UsageError(f"{name} must be {', '.join(values[:-1])} or {values[-1]}, not {value!r}")
     return value
 
 

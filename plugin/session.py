@@ -15,7 +15,7 @@ import pytest
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 from . import marks
-from .options import Options
+from .options import Options, network_policy
 from .progress import TerminalProgress
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class HarnessSession:
         Raises:
           pytest.UsageError: something is wrong with it.
         """
+        network_policy(self.config)
         if self.options.slice or self.project.slice:
             _ = self.slice_name
         if self.options.runtime == "installed":
@@ -151,9 +152,15 @@ class HarnessSession:
             if problem := shared_golden(sorted(specs, key=lambda spec: spec.gin_files)):
                 raise pytest.UsageError(problem)
 
-    def pipeline(self, spec: RunSpec) -> Pipeline:
-        """The one pipeline of a run; its stages run once however many items ask for them."""
+    def pipeline(self, spec: RunSpec, *, network: bool = False) -> Pipeline:
+        """The one pipeline of a run; its stages run once however many items ask for them.
+
+        Args:
+          spec: what to run.
+          network: whether the run may reach beyond this machine, if this call is the first for it.
+        """
         if spec not in self._pipelines:
+            from t5x_harness.network import run_environment
             from t5x_harness.pipeline import Pipeline
 
             self._workspaces[spec] = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder()))
@@ -164,24 +171,26 @@ class HarnessSession:
                 timeout=self.options.timeout,
                 on_progress=self._progress,
                 t5x_parent=self.runtime.location,
+                env=run_environment(allowed=network),
             )
         return self._pipelines[spec]
 
-    def stage(self, spec: RunSpec, stage: Stage) -> StageResult:
-        """The result of one stage of a run, with its progress on the terminal while it works."""
+    def stage(self, spec: RunSpec, stage: Stage, *, network: bool = False) -> StageResult:
+        """The result of one stage of a run, with its progress on the terminal while it works; see :meth:`pipeline`."""
         try:
-            return self.pipeline(spec).stage(stage)
+            return self.pipeline(spec, network=network).stage(stage)
         finally:
             self._progress.clear()
 
-    def run(self, spec: RunSpec, *, may_fail: bool = False) -> RunResult:
+    def run(self, spec: RunSpec, *, may_fail: bool = False, network: bool = False) -> RunResult:
         """Runs all stages of a run and ends its process.
 
         Args:
           spec: what to run.
           may_fail: whether the caller judges a failure; it then is no failure of the session.
+          network: whether the run may reach beyond this machine.
         """
-        for stage in self.pipeline(spec).stages:
+        for stage in self.pipeline(spec, network=network).stages:
             self.stage(spec, stage)
         return self.end(spec, may_fail=may_fail)
 

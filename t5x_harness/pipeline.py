@@ -51,6 +51,7 @@ class Pipeline:
       on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``.
       t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
       run_if: when lint judges the files as a run, and not as a fragment.
+      env: variables for the run's process; None takes one out.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Pipeline:
         on_progress: OnProgress | None = None,
         t5x_parent: str | Path | None = None,
         run_if: RunIf = RunIf.ALWAYS,
+        env: Mapping[str, str | None] | None = None,
     ) -> None:
         self._spec = spec
         self._zygote = zygote
@@ -71,6 +73,7 @@ class Pipeline:
         self._on_progress = on_progress
         self._t5x_parent = t5x_parent
         self._run_if = run_if
+        self._env = env
         self._program: GinProgram | None = None
         self._backend: LocalBackend | None = None
         self._results: dict[Stage, StageResult] = {}
@@ -176,6 +179,7 @@ class Pipeline:
                 workspace=self._workspace,
                 timeout=self._timeout,
                 on_progress=self._on_progress,
+                env=self._env,
             )
         return self._backend
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from t5x_harness import network
 from t5x_harness.workers.jax_options import apply_jax_environment
 from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
 from t5x_harness.workers.run_process import check_reply, load_factory
@@ -23,7 +24,8 @@ class InProcess:
     """The interface of :class:`Zygote`, with every run in this process; a context manager.
 
     Folder, environment and import path of a run are in force during its factory and its calls. What cannot be undone
-    stays: imported modules, JAX's options and its devices, so that one process can serve one slice only. Limits of
+    stays: imported modules, JAX's options and its devices, so that one process can serve one slice only, and ``/gcs``.
+    The network is forbidden to Python's sockets alone. Limits of
     time are not enforced, because whoever debugs takes time.
     """
 
@@ -98,12 +100,23 @@ class _RunHere(Run):
             _put(self._env)
             if not self._made:
                 apply_jax_environment(before, os.environ)
-            yield
+                _see_gcs()
+            with network.forbidden() if network.is_told_to_forbid(os.environ) else contextlib.nullcontext():
+                yield
         finally:
             # Only what was put there: variables that imported modules set must stay with the modules.
             _put({name: before.get(name) for name in self._env})
             sys.path[:] = path
             os.chdir(folder)
+
+
+def _see_gcs() -> None:
+    """Finds what the environment names at ``/gcs`` by patching: this process has threads, and lives on."""
+    from t5x_harness.google.fuse import ROOT_VARIABLE
+    from t5x_harness.google.fuse.patching import patch
+
+    if root := os.environ.get(ROOT_VARIABLE):
+        patch(root)
 
 
 def _put(variables: Environment) -> None:

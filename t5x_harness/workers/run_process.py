@@ -132,13 +132,17 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
 
 
 def _confine() -> None:
-    """Sets up what the environment says about ``/gcs``.
+    """Sets up what the environment says about ``/gcs`` and the network.
 
-    It has to happen now, while this fork has a single thread: the kernel moves no other into a namespace.
+    It has to happen now, while this fork has a single thread: the kernel moves no other into a namespace, and filters
+    no others.
     """
+    from t5x_harness import network
     from t5x_harness.google.fuse.mount import enter_from_environment
 
     enter_from_environment(os.environ)
+    if network.is_told_to_forbid(os.environ):
+        network.confine()
 
 
 def load_factory(name: str) -> Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], None]], Any]:

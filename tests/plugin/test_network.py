@@ -1,0 +1,273 @@
+"""Smoke tests and runs reach loopback only, are told so, and can be allowed more; nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from network_objects import Client
+
+from t5x_harness.network import NETWORK_VARIABLE, NetworkForbidden, forbidden, is_here, run_environment
+from t5x_harness.workers import InProcess, Run, RunRaised, Zygote
+
+# TEST-NET-1 and the documentation's prefix: addresses that no machine has.
+OUTSIDE = "192.0.2.1"
+OUTSIDE_6 = "2001:db8::1"
+ADVICE = "mark the test with @pytest.mark.network, or call pytest with --t5x-network=allow"
+
+
+@pytest.fixture
+def loopback() -> Iterator[tuple[str, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()
+
+
+# In this process: Python's sockets.
+
+
+@pytest.mark.parametrize(
+    ("attempt", "where"),
+    [
+        (lambda: socket.create_connection((OUTSIDE, 443)), f"{OUTSIDE}, port 443"),
+        (lambda: socket.create_connection(("storage.googleapis.com", 443)), "storage.googleapis.com, port 443"),
+        (lambda: socket.socket().connect((OUTSIDE, 80)), f"{OUTSIDE}, port 80"),
+        (lambda: socket.socket().connect_ex((OUTSIDE, 80)), f"{OUTSIDE}, port 80"),
+        (lambda: socket.socket(socket.AF_INET6).connect((OUTSIDE_6, 80, 0, 0)), f"{OUTSIDE_6}, port 80"),
+        (lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", (OUTSIDE, 53)), f"{OUTSIDE}, port 53"),
+        (lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", 0, (OUTSIDE, 53)), f"{OUTSIDE}, port 53"),
+        (lambda: socket.socket(type=socket.SOCK_DGRAM).sendmsg([b"x"], [], 0, (OUTSIDE, 53)), f"{OUTSIDE}, port 53"),
+        (lambda: socket.getaddrinfo("example.com", 80), "example.com, port 80"),
+        (lambda: socket.getaddrinfo("example.com", port="https"), "example.com, port https"),
+        (lambda: socket.gethostbyname("example.com"), "example.com"),
+    ],
+)
+def test_what_is_beyond_this_machine_is_refused_by_name(attempt: Callable[[], Any], where: str) -> None:
+    with forbidden(), pytest.raises(NetworkForbidden) as refused:
+        attempt()
+    assert refused.value.strerror == f"smoke runs and tests reach loopback only, not {where}; {ADVICE}"
+
+
+def test_loopback_and_unix_sockets_are_reached(loopback: tuple[str, int], tmp_path: Path) -> None:
+    with forbidden():
+        for host in ("127.0.0.1", "localhost", "::ffff:127.0.0.1"):
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with socket.socket(family) as client:
+                client.connect((host, loopback[1]))
+        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+            server.bind(str(tmp_path / "s"))
+            server.listen()
+            client.connect(str(tmp_path / "s"))
+        assert socket.getaddrinfo("127.0.0.1", loopback[1])
+        assert socket.getaddrinfo(None, 0)
+
+
+def test_libraries_take_it_for_being_offline() -> None:
+    import urllib.error
+    import urllib.request
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with forbidden(), pytest.raises(urllib.error.URLError, match=r"loopback only, not example\.com, port 80"):
+        opener.open("http://example.com/")
+
+
+def test_sockets_are_afterwards_as_they_were() -> None:
+    before = {name: value for name, value in vars(socket.socket).items() if callable(value)}, socket.getaddrinfo
+    with forbidden(), forbidden():
+        assert socket.getaddrinfo is not before[1]
+    assert ({name: value for name, value in vars(socket.socket).items() if callable(value)}, socket.getaddrinfo) == (
+        before
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "here"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("0.0.0.0", True), ("::ffff:127.0.0.1", True),
+        (OUTSIDE, False), (OUTSIDE_6, False), ("::ffff:192.0.2.1", False), ("224.0.0.1", False), ("fe80::1%x", False),
+        ("example.com", False), ("", False),
+    ],
+)  # fmt: skip
+def test_which_addresses_are_here(address: str, here: bool) -> None:
+    assert is_here(address) is here
+
+
+def test_proxies_elsewhere_are_taken_from_runs_and_those_here_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:3128")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.com:3128")
+    monkeypatch.setenv("grpc_proxy", "192.0.2.7:3128")
+    assert run_environment(allowed=False) == {NETWORK_VARIABLE: "forbid", "HTTP_PROXY": None, "grpc_proxy": None}
+    assert run_environment(allowed=True) == {NETWORK_VARIABLE: "allow"}
+
+
+# In runs.
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as shared:
+        yield shared
+
+
+def start(zygote: Zygote | InProcess, folder: Path, policy: str) -> Run:
+    here = str(Path(__file__).parent)
+    env = {NETWORK_VARIABLE: policy}
+    return zygote.start("network_objects:Client", {}, log=folder / "run.log", env=env, python_path=[here])
+
+
+def test_a_run_is_refused_by_python_with_the_advice(zygote: Zygote, tmp_path: Path) -> None:
+    with start(zygote, tmp_path, "forbid") as run, pytest.raises(RunRaised) as refused:
+        run.call("connect", host="storage.googleapis.com", port=443)
+    assert refused.value.type_name == "t5x_harness.network.NetworkForbidden"
+    assert f"loopback only, not storage.googleapis.com, port 443; {ADVICE}" in str(refused.value)
+
+
+@pytest.fixture
+def needs_filter() -> None:
+    """Skips a test where the kernel does not ask before it connects."""
+    code = f"""
+import ctypes, socket, sys
+from t5x_harness.network_filter import install
+if not install():
+    sys.exit("the kernel takes no filter")
+try:
+    socket.socket().connect(({OUTSIDE!r}, 80))
+except PermissionError:
+    sys.exit(0)
+except OSError as error:
+    sys.exit(f"the memory of a process cannot be read: {{error}}")
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        pytest.skip(f"connections of native code are not refused here: {done.stderr.strip()}")
+
+
+@pytest.mark.parametrize("method", ["connect_natively", "connect_in_child", "send_natively"])
+@pytest.mark.usefixtures("needs_filter")
+def test_native_code_and_programs_are_refused_by_the_kernel(zygote: Zygote, tmp_path: Path, method: str) -> None:
+    with start(zygote, tmp_path, "forbid") as run:
+        assert run.call(method, host=OUTSIDE, port=4711) == "Permission denied"
+    program = "python3" if method == "connect_in_child" else "t5x-run"
+    refused = [line for line in (tmp_path / "run.log").read_text().splitlines() if line.startswith("t5x-harness: ")]
+    assert len(refused) == 1
+    assert refused[0].startswith(f"t5x-harness: refused {program}"), refused
+    assert refused[0].endswith(f" {OUTSIDE}, port 4711: runs reach loopback only; {ADVICE}")
+
+
+@pytest.mark.parametrize("method", ["connect", "connect_natively", "connect_in_child", "send_natively"])
+def test_loopback_is_reached_from_runs(zygote: Zygote, tmp_path: Path, method: str, loopback: tuple[str, int]) -> None:
+    with start(zygote, tmp_path, "forbid") as run:
+        assert run.call(method, host=loopback[0], port=loopback[1]) == "done"
+        assert run.call("talk") == "through a pair of sockets"
+    assert "refused" not in (tmp_path / "run.log").read_text()
+
+
+def test_a_run_that_is_allowed_has_neither(zygote: Zygote, tmp_path: Path) -> None:
+    with start(zygote, tmp_path, "allow") as run:
+        assert run.call("guards") == {"python": False, "kernel": Client.guards(Client({}, None))["kernel"]}
+    with start(zygote, tmp_path, "forbid") as run:
+        assert run.call("guards")["python"] is True
+
+
+def test_a_run_in_this_process_is_guarded_by_python_while_it_works(tmp_path: Path) -> None:
+    with InProcess() as workers:
+        with start(workers, tmp_path, "forbid") as run, pytest.raises(NetworkForbidden, match="reach loopback only"):
+            run.call("connect", host=OUTSIDE, port=443)
+        assert socket.getaddrinfo.__name__ == "getaddrinfo"
+
+
+# In pytest.
+
+
+def test_a_config_whose_code_reaches_out_is_told(run: Callable[..., pytest.RunResult], folder: Path) -> None:
+    (folder / "reaching.py").write_text("import urllib.request as r\n\nr.urlopen('http://tasks.example.com/list')\n")
+    with (folder / "train.gin").open("a") as config:
+        config.write("\nimport reaching\n")
+    result = run("train.gin::resolve")
+    result.assert_outcomes(failed=1)
+    shown = " ".join(result.stdout.str().split())
+    assert f"loopback only, not tasks.example.com, port 80; {ADVICE}" in shown
+
+
+def test_the_marker_and_the_option_are_documented(pytester: pytest.Pytester) -> None:
+    pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.network(): lets this test *"])
+    pytester.runpytest_subprocess("--help").stdout.fnmatch_lines(["*--t5x-network=*", "*t5x_network (string):*"])
+
+
+TEST = """
+import socket
+
+import pytest
+from t5x_harness.plugin import marks
+
+
+@pytest.fixture(autouse=True)
+def exercised(request):
+    marks.count_exercise(request.node, 1)
+
+
+def reach():
+    with socket.socket() as client:
+        client.settimeout(0.01)
+        return client.connect_ex(("192.0.2.1", 9))
+
+
+@pytest.mark.smoke
+def test_smoke():
+    reach()
+
+
+@pytest.mark.smoke
+@pytest.mark.network
+def test_marked():
+    reach()
+
+
+def test_other():
+    reach()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ini", "failed"),
+    [
+        ((), "", 1),
+        (("--t5x-network=forbid",), "", 1),
+        (("--t5x-network=allow",), "", 0),
+        ((), "t5x_network = allow", 0),
+        (("--t5x-network=forbid",), "t5x_network = allow", 1),
+    ],
+)
+def test_smoke_tests_reach_loopback_only(
+    pytester: pytest.Pytester, arguments: tuple[str, ...], ini: str, failed: int
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}")
+    pytester.makepyfile(TEST)
+    result = pytester.runpytest_subprocess(*arguments)
+    result.assert_outcomes(passed=3 - failed, failed=failed)
+    if failed:
+        result.stdout.fnmatch_lines(
+            [f"*NetworkForbidden: ?Errno 13? smoke runs and tests reach loopback only, not {OUTSIDE}, port 9; {ADVICE}"]
+        )
+
+
+def test_a_marker_with_arguments_fails_its_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n\n@pytest.mark.smoke\n@pytest.mark.network('gs')\ndef test_it():\n    pass\n")
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["use @pytest.mark.network, which takes no arguments; not network('gs')"])
+
+
+def test_an_ini_value_that_is_neither_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nt5x_network = maybe")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: t5x_network must be forbid or allow, not 'maybe'"])
