@@ -24,6 +24,7 @@ OTHER_CODES: Mapping[str, str] = {
     "RUN03": "the last checkpoint is not of the step that training ended at",
     "RUN04": "a loss is not finite",
     "RUN05": "a restored checkpoint differs from the state that was saved",
+    "RUN09": "a dataset of the hub is out of reach, and no rows are declared to stand for it",
     "USR01": "a function of yours raised: file, line and error are named",
 }
 """Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""
@@ -112,6 +113,9 @@ def _bad(example: Example) -> Iterator[str]:
         if text.strip():
             language = {".py": "python", ".gin": "gin", ".json": "json"}.get(Path(name).suffix, "text")
             yield from (f"`{name}`", "", f"```{language}", text.rstrip("\n"), "```", "")
+    empty = [f"`{name}`" for name, text in _files(example).items() if not text.strip()]
+    if empty:
+        yield from (f"There is also {' and '.join(empty)}, whose content does not matter.", "")
     if example.at:
         yield from (f"The finding points to the line that begins with `{example.at.strip()}`.", "")
 
@@ -122,7 +126,9 @@ def _good(bad: Example, good: Example) -> Iterator[str]:
     yield from ("## Good example", "", "The same with this change:", "", "```diff")
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name, ""), after.get(name, "")
-        if old != new:
+        if not old and not new and (name in before) != (name in after):
+            yield f"{'-' if name in before else '+'}there is {name}"
+        elif old != new:
             changes = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, n=1, lineterm="")
             yield from (line for line in changes if not line.startswith("@@"))
     yield from ("```", "")

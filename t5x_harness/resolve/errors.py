@@ -28,6 +28,7 @@ from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, kind_of
 from t5x_harness.spec import Finding, Location, Severity, Stage
+from t5x_harness.standins.hugging_face import request_in
 
 __all__ = ["explain", "log_traceback"]
 
@@ -53,6 +54,8 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     where = _gin_location(texts, program or (config.program if config else None))
     frame = user_frame(error)
     location = where or (frame.location if frame else None)
+    if asked := next(filter(None, map(request_in, texts)), None):
+        return Finding("RUN09", Severity.ERROR, stage, asked.message, location, asked.fix)
     if known := reword(texts):
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
     if frame and raised_by_user_code(error):

@@ -7,8 +7,10 @@ ones.  Whether the library is installed is the user's matter: without it their i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
+import re
 import socket
 import sys
 import urllib.parse
@@ -20,15 +22,33 @@ from t5x_harness.import_hooks import after_import
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
 
-__all__ = ["MissingRows", "install"]
+__all__ = ["MissingRows", "Request", "install", "request_in"]
 
 _USUAL_SPLIT = "train"
 _FROM_FILES = ("json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset")
 """Names of loaders that read files that the user names."""
 
 
+_OUT_OF_REACH = "cannot reach its dataset here, and no rows are declared for it"
+_REQUEST = re.compile(rf"(load_dataset\([^\n]*?\) {_OUT_OF_REACH}): (.+)")
+
+
 class MissingRows(LookupError):
     """A dataset of the hub that cannot be reached, and for which nobody declared rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is missing, and how to give it."""
+
+    message: str
+    fix: str
+
+
+def request_in(text: str) -> Request | None:
+    """The request of a :class:`MissingRows` in an exception's text, TensorFlow's too; None if there is none."""
+    found = _REQUEST.search(text)
+    return Request(*found.groups()) if found else None
 
 
 def install(samples: Sequence[Samples], policy: Policy, note: Callable[[str, str], None]) -> None:
@@ -75,9 +95,9 @@ class _Loader:
                 return self._load_within_reach(path, name, *args, **options)
         except ConnectionError:
             pass
+        call = f"load_dataset({', '.join(map(repr, filter(None, (path, name))))})"
         raise MissingRows(
-            f"{_caller()}: load_dataset({', '.join(map(repr, filter(None, (path, name))))}) cannot reach its dataset "
-            f"here, and no rows are declared for it: give a few in [tool.t5x_harness.samples] of pyproject.toml, "
+            f"{_caller()}: {call} {_OUT_OF_REACH}: give a few in [tool.t5x_harness.samples] of pyproject.toml, "
             f'"{HUGGING_FACE}{full_name}" = "rows.jsonl", or in a test with the fixture fake_hf_dataset'
         )
 

@@ -23,6 +23,7 @@ __all__ = ["StandIns", "embedding_rows"]
 
 
 _MADE_UP = "examples made up from its features"
+_LOADED = "rows declared for load_dataset"
 
 
 class StandIns:
@@ -41,6 +42,8 @@ class StandIns:
         self._changes: list[Change] = []
         self._not_checked: list[str] = []
         self._seen: set[str] = set()
+        self._noted: set[Change] = set()
+        self._loads_rows = False
         self._sources: dict[str, str] = {}
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
@@ -72,15 +75,24 @@ class StandIns:
                 self._sources[task.name] = f"{_number(samples)} declared rows"
                 self._add("source of task", task.name, self._sources[task.name])
             elif isinstance(task.source, seqio.TfdsDataSource):
+                batch = role.dataset.batch_size
                 made = sources.make_up_tfds(
-                    task.source, self._folder / "tfds", self._policy, role.dataset.batch_size or 0
+                    task.source, self._folder / "tfds", self._policy, batch if isinstance(batch, int) else 0
                 )
                 for dataset in made:
                     self._note_tfds(task.name, dataset)
+            elif isinstance(task.source, seqio.FileDataSource):
+                self._ask_for_rows(task, role.dataset.split)
 
     def source_of(self, task: seqio.Task) -> str | None:
-        """What a task reads here instead of its own source, in words; None if it reads that."""
-        return self._sources.get(task.name)
+        """What a task reads here instead of its own source, in words; None if it reads that.
+
+        Whether a function of the user's reads declared rows through ``load_dataset`` is known once it has been called.
+        """
+        import seqio
+
+        loaded = _LOADED if self._loads_rows and isinstance(task.source, seqio.FunctionDataSource) else None
+        return self._sources.get(task.name, loaded)
 
     def are_tokens_made_up(self, task: seqio.Task) -> bool:
         """Whether a task's examples are made up, or the pieces that they are cut into."""
@@ -101,6 +113,13 @@ class StandIns:
         doubts, self._not_checked = self._not_checked, []
         return doubts
 
+    def _ask_for_rows(self, task: seqio.Task, split: str) -> None:
+        from t5x_harness.resolve.sources import out_of_reach
+
+        if self._policy is not Policy.OFF and (remote := out_of_reach(task, split)):
+            rows = f"rows for {task.name} in [tool.t5x_harness.samples] would take its place"
+            self._doubt(f"{task.name} on examples: {remote[0]} cannot be read here; {rows}")
+
     def _note_tfds(self, task: str, dataset: MadeUpTfds) -> None:
         if dataset.problem:
             self._doubt(f"the data of {task}: no examples of {dataset.name} can be made up: {dataset.problem}")
@@ -117,6 +136,7 @@ class StandIns:
         self._doubt(f"the pieces of {path}: how many tokens a text has, and so what is cut off")
 
     def _note_hugging_face(self, dataset: str, what: str) -> None:
+        self._loads_rows = True
         self._add("load_dataset", repr(dataset), what)
 
     def _doubt(self, what: str) -> None:
@@ -125,7 +145,8 @@ class StandIns:
 
     def _add(self, name: str, before: str, after: str) -> None:
         change = Change(name, before, after, "standin")
-        if change not in self._changes:
+        if change not in self._noted:
+            self._noted.add(change)
             self._changes.append(change)
 
 
