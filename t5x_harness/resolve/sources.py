@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import seqio
 import tensorflow as tf
 
-from t5x_harness.lint.files import GCS_MOUNT
+from t5x_harness.standins.policy import is_remote, is_unreachable
 
 __all__ = ["cache_of", "declared_size", "files_of", "is_generated", "out_of_reach", "patterns_of", "splits_of"]
 
@@ -55,15 +54,7 @@ def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
 
 
 def _is_remote(path: str) -> bool:
-    """Whether a path is in a bucket, by its address or where Vertex AI mounts it, and nothing of it is here."""
-    if path.startswith(f"{GCS_MOUNT}{os.sep}"):
-        return not GCS_MOUNT.is_dir()
-    if "://" not in path:
-        return False
-    try:
-        return not tf.io.gfile.glob(path)
-    except (tf.errors.OpError, OSError):
-        return True
+    return is_remote(path) and is_unreachable(path)
 
 
 def splits_of(task: seqio.Task) -> Sequence[str]:
