@@ -83,9 +83,7 @@ def _checked(rows: Any, what: str) -> list[Row]:
       SampleError: they have not, or are no rows.
     """
     if not isinstance(rows, Sequence) or isinstance(rows, str) or not all(isinstance(row, Mapping) for row in rows):
-        raise SampleError(
-            f"{what}: give a list of rows (tables of column and value), or the name of a file, not {rows!r}"
-        )
+        raise SampleError(f"{what}: give a list of rows (tables of columns), or the name of a file, not {rows!r}")
     if not rows:
         raise SampleError(f"{what} has no rows")
     for number, row in enumerate(rows):

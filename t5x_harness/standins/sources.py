@@ -192,7 +192,7 @@ def _make_up(
         )
     except CannotMakeUp as error:
         return MadeUpTfds(name, data_dir, str(error))
-    except (ValueError, AssertionError, ImportError):  # of the name or version: for the rules on TFDS to tell
+    except Exception:  # of its name, its version or the user's builder: for the rules on TFDS, or the read, to tell
         return None
     return MadeUpTfds(name, data_dir)
 
@@ -205,6 +205,6 @@ def _is_missing(loader: Any, name: str, data_dir: str | None, policy: Policy) ->
         return is_remote(data_dir) and policy.replaces(data_dir)
     try:
         builder = tensorflow_datasets.builder(name, **(loader._builder_kwargs or {}))
-    except (ValueError, AssertionError, ImportError):  # no such dataset, config or version, or it needs other packages
+    except Exception:  # no such dataset, config or version, or the user's builder raises
         return False
     return not builder.is_prepared()

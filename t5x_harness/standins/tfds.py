@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["examples_needed", "prepare", "splits_of"]
 
 _USUAL_SPLITS = ("train", "validation", "test")
-_LEAST = 256
-"""Examples of a split: a percent of them is still some."""
+_LEAST = 128
+"""Examples of a split: a percent of them is still one."""
+
+_BEYOND = 64
+"""Examples after the last one that an instruction counts to, for what reads on from there."""
 
 _MOST = 4096
 
@@ -68,9 +71,9 @@ def prepare(
         }
         builder._log_download_bytes = builder._log_download_done = lambda: None  # they speak of a download
         config = tfds.download.DownloadConfig(try_download_gcs=False, num_shards=1)
-        version = builder.version if any_version else builder.canonical_version
-        with tfds.core.utils.temporary_assignment(type(builder), "canonical_version", version):
-            builder.download_and_prepare(download_config=config, file_format="tfrecord")
+        if any_version:
+            builder.canonical_version = builder.version
+        builder.download_and_prepare(download_config=config, file_format="tfrecord")
     return builder
 
 
@@ -82,7 +85,7 @@ def examples_needed(instructions: Iterable[str], batch: int = 0) -> int:
       batch: examples of a batch.
     """
     ends = [int(end) for text in instructions for end in re.findall(r"(?<!\w)(\d+)(?![\d%])", text.replace("_", ""))]
-    return max(_LEAST, min(batch, _MOST), *(end + _LEAST for end in ends), 0)
+    return max(_LEAST, min(batch, _MOST), *(end + _BEYOND for end in ends))
 
 
 def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:

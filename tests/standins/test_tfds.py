@@ -1,0 +1,172 @@
+"""Made-up TFDS data: the builder's own features, splits and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+tfds = pytest.importorskip("tensorflow_datasets")
+seqio = pytest.importorskip("seqio")
+
+from builders import EveryFeature  # noqa: E402
+
+from t5x_harness.standins.policy import Policy  # noqa: E402
+from t5x_harness.standins.sources import make_up_tfds  # noqa: E402
+from t5x_harness.standins.tfds import examples_needed, prepare, splits_of  # noqa: E402
+from t5x_harness.standins.tfds_examples import CannotMakeUp  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_prepared(monkeypatch, tmp_path: Path) -> None:
+    """Whatever lies in the home folder."""
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "home"))
+    monkeypatch.setattr(seqio.LazyTfdsLoader, "_MEMOIZED_BUILDERS", {})
+
+
+def test_examples_are_of_the_builders_features(tmp_path: Path):
+    builder = prepare("every_feature:1.0.0", tmp_path)
+    examples = list(tfds.load("every_feature:1.0.0", split="train", data_dir=tmp_path))
+    assert len(examples) == builder.info.splits["train"].num_examples == 128
+    labels = {int(example["label"]) for example in examples}
+    assert labels == {0, 1, 2}
+    one = examples[0]
+    assert one["id"].numpy().startswith(b"made-up-")
+    assert set(one["pair"]) == {"de", "en"}
+    assert one["answers"]["text"].shape == one["answers"]["start"].shape
+    assert one["three"].shape == (3,)
+    assert one["table"].shape == (8, 2)
+    assert len(list(one["turns"])) in (1, 2, 3)
+    assert one["seen"].dtype.is_bool
+
+
+def test_texts_read_like_texts(tmp_path: Path):
+    prepare("every_feature:1.0.0", tmp_path)
+    for example in tfds.load("every_feature:1.0.0", split="train[:20]", data_dir=tmp_path):
+        question, context = (example[key].numpy().decode() for key in ("question", "context"))
+        assert 2 <= len(question.split()) <= 10
+        assert 60 <= len(context.split()) <= 180
+        for text in (question, context):
+            assert text[0].isupper()
+            assert text.endswith(".")
+
+
+def test_the_same_everywhere_and_other_in_each_split(tmp_path: Path):
+    found = []
+    for folder in ("a", "b"):
+        prepare("every_feature:1.0.0", tmp_path / folder)
+        for split in ("train", "test"):
+            data = tfds.load("every_feature:1.0.0", split=split, data_dir=tmp_path / folder)
+            found.append([example["context"].numpy() for example in data.take(8)])
+    assert found[0] == found[2]
+    assert found[1] == found[3]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "splits"),
+    [
+        ("every_feature", ("train", "test")),
+        ("splits_by_language", ("train_de", "train_en")),
+        ("splits_in_the_data", ()),
+        ("glue/mnli", ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")),
+        ("wmt19_translate/de-en", ("train", "validation")),
+    ],
+)
+def test_splits_are_those_of_the_builders_code(tmp_path: Path, name: str, splits: tuple[str, ...]):
+    assert splits_of(tfds.builder(name, data_dir=tmp_path)) == splits
+
+
+def test_splits_that_only_the_data_could_tell_are_the_usual_and_the_tasks_own(tmp_path: Path):
+    builder = prepare("splits_in_the_data:1.0.0", tmp_path, splits=["dev"])
+    assert set(builder.info.splits) == {"train", "validation", "test", "dev"}
+
+
+def test_a_split_has_what_tasks_cut_out_of_it():
+    assert examples_needed(["train", "validation[:10%]", "test[:10]"]) == 128
+    assert examples_needed(["train"], batch=1000) == 1000
+    assert examples_needed(["train[50_000:60000]", "train[-5:]"]) == 60_064
+
+
+def source(name: str, **options) -> object:
+    return seqio.TfdsDataSource(name, **options)
+
+
+def made_up(data, folder: Path, policy: Policy = Policy.MISSING) -> list[str]:
+    return [made.name for made in make_up_tfds(data, folder, policy, batch=8)]
+
+
+def test_a_source_reads_made_up_data_as_its_own(tmp_path: Path):
+    data = source("every_feature:1.0.0", splits={"train": "train", "few": "test[:10]"})
+    assert made_up(data, tmp_path) == ["every_feature:1.0.0"]
+    assert list(data.splits) == ["train", "few"]
+    assert data.num_input_examples("train") == 128
+    assert len(data.list_shards("train")) == 1
+    assert len(list(data.get_dataset("few", shuffle=False))) == 10
+    assert made_up(data, tmp_path) == [], "it is there now"
+
+
+def test_splits_come_from_the_builder_where_the_source_names_none(tmp_path: Path):
+    data = source("every_feature:1.0.0")
+    made_up(data, tmp_path)
+    assert set(data.splits) == {"train", "test"}
+    with pytest.raises(ValueError, match="Unknown split 'dev'"):
+        data.get_dataset("dev")
+
+
+def test_splits_of_several_datasets(tmp_path: Path):
+    data = source(
+        None,
+        splits={
+            "train": seqio.TfdsSplit("every_feature:1.0.0", "train"),
+            "other": seqio.TfdsSplit("splits_by_language:1.0.0", "train_de", data_dir="gs://my-bucket/tfds"),
+        },
+    )
+    assert made_up(data, tmp_path) == ["every_feature:1.0.0", "splits_by_language:1.0.0"]
+    for split in ("train", "other"):
+        assert next(iter(data.get_dataset(split)))["three"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("no_such_dataset:1.0.0", None),
+        ("glue/no_such_config:2.0.0", None),
+        ("every_feature:0.1.0", None),
+        ("two_versions:1.0.0", None),
+        ("every_feature:1.0.0", "local"),
+    ],
+    ids=["dataset", "config", "version", "version too old", "missing from a local folder"],
+)
+def test_errors_of_the_users_stay(tmp_path: Path, name: str, folder: str | None):
+    data = source(name, splits=["train"], tfds_data_dir=str(tmp_path / folder) if folder else None)
+    assert made_up(data, tmp_path / "standin") == []
+    assert data.tfds_dataset.get_split_params("train") == (name, str(tmp_path / folder) if folder else None)
+
+
+def test_an_old_version_may_lie_prepared_in_a_bucket(tmp_path: Path):
+    data = source("two_versions:1.0.0", splits=["train"], tfds_data_dir="gs://my-bucket/tfds")
+    assert made_up(data, tmp_path) == ["two_versions:1.0.0"]
+    assert len(list(data.get_dataset("train"))) == 128
+
+
+def test_prepared_data_is_read_itself(tmp_path: Path):
+    prepare("every_feature:1.0.0", tmp_path / "home")
+    for policy in Policy:
+        assert made_up(source("every_feature:1.0.0"), tmp_path / "standin", policy) == []
+
+
+def test_nothing_is_made_up_if_nothing_shall_be(tmp_path: Path):
+    assert made_up(source("every_feature:1.0.0"), tmp_path, Policy.OFF) == []
+
+
+def test_a_feature_that_cannot_be_made_up_is_named(tmp_path: Path):
+    with pytest.raises(CannotMakeUp, match="the classes of '/label' are known only once the dataset is prepared"):
+        prepare("classes_in_the_data:1.0.0", tmp_path)
+    (made,) = make_up_tfds(source("classes_in_the_data:1.0.0"), tmp_path, Policy.MISSING, batch=8)
+    assert made.problem == "the classes of '/label' are known only once the dataset is prepared"
+
+
+def test_the_builders_code_is_left_alone(tmp_path: Path):
+    prepare("every_feature:1.0.0", tmp_path)
+    assert "download_and_extract" in EveryFeature._split_generators.__code__.co_names
