@@ -57,6 +57,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder.token),
             "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": str(folder.authority),
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_CORE_PASS_CREDENTIALS_TO_GSUTIL": "0",  # it has its own, in the file below
             "CLOUDSDK_CORE_PROJECT": PROJECT,
             "BOTO_CONFIG": str(folder.boto),
         }

@@ -264,13 +264,6 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_without_a_storage_it_says_so() -> None:
-    with GoogleSession(app="t5x_harness.google.serving.unserved:make_app") as session:
-        error = ask(session.endpoints, "/storage/v1/b")["error"]
-    assert isinstance(error, dict)
-    assert (error["code"], error["message"]) == (501, "t5x-harness serves no storage here: GET /storage/v1/b")
-
-
 def test_start_loads_neither_grpc_nor_anything_of_training() -> None:
     program = (
         "import sys; import t5x_harness.google.serving.server;"
