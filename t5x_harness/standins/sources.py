@@ -68,7 +68,7 @@ def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
     if not isinstance(source, seqio.TfdsDataSource):
         return {}
     try:
-        return source.tfds_dataset.info.features.dtype
+        return source.tfds_dataset.info.features.np_dtype
     except Exception:  # of a dataset or version that TFDS does not have
         return {}
 
@@ -121,8 +121,11 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
     if len({value.ndim for value in values}) > 1:
         raise ValueError("a column has lists in some rows and single values in others")
     shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(v.shape for v in values), strict=True)]
-    dtype = tf.string if values[0].dtype.kind == "O" else tf.as_dtype(np.result_type(*values))
-    return tf.TensorSpec(shape, dtype)
+    dtypes = [value.dtype for value in values]
+    if dtypes[0].kind == "O":
+        return tf.TensorSpec(shape, tf.string)
+    floats = [dtype for dtype in dtypes if dtype.kind == "f"]  # a whole number among them does not make them doubles
+    return tf.TensorSpec(shape, tf.as_dtype(np.result_type(*(floats or dtypes))))
 
 
 @dataclasses.dataclass(frozen=True)

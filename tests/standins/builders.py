@@ -56,7 +56,7 @@ class TwoVersions(EveryFeature):
     """Reads version 1.0.0, and generates 2.0.0 only."""
 
     VERSION = tfds.core.Version("2.0.0")
-    SUPPORTED_VERSIONS = (tfds.core.Version("1.0.0"),)
+    SUPPORTED_VERSIONS = [tfds.core.Version("1.0.0")]  # noqa: RUF012 (TFDS adds it to a list)
 
 
 class ClassesInTheData(EveryFeature):

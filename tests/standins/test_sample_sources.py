@@ -1,0 +1,105 @@
+"""A task's source replaced by rows of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+seqio = pytest.importorskip("seqio")
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+import tensorflow_datasets as tfds  # noqa: E402
+
+from t5x_harness.standins.rows import Samples  # noqa: E402
+from t5x_harness.standins.sources import put_rows  # noqa: E402
+
+
+def read(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices({"text": [f"the task's own {split}"]})
+
+
+@pytest.fixture
+def task() -> Iterator[seqio.Task]:
+    """A task that reads ``read`` and upper-cases it."""
+    source = seqio.FunctionDataSource(read, splits=("train", "test"), num_input_examples={"train": 1, "test": 1})
+    upper = seqio.map_over_dataset(lambda example: {"targets": tf.strings.upper(example["text"])})
+    yield seqio.TaskRegistry.add(
+        "sample_sources_task",
+        source=source,
+        preprocessors=[upper],
+        output_features={"targets": seqio.Feature(seqio.PassThroughVocabulary(1), dtype=tf.string, rank=0)},
+    )
+    seqio.TaskRegistry.remove("sample_sources_task")
+
+
+def texts(task: seqio.Task, split: str) -> list[str]:
+    return [example["targets"].numpy().decode() for example in task.get_dataset(None, split, shuffle=False)]
+
+
+def test_rows_go_through_the_tasks_preprocessors(task):
+    put_rows(task, Samples(task.name, {"*": [{"text": "mine"}, {"text": "größer"}]}))
+    assert texts(task, "train") == texts(task, "test") == ["MINE", "GRößER"]
+    assert task.num_input_examples("test") == 2
+    assert list(task.splits) == ["train", "test"]
+    assert not task.supports_caching
+
+
+def test_a_split_without_rows_reads_what_it_did(task):
+    put_rows(task, Samples(task.name, {"test": [{"text": "mine"}], "new": [{"text": "also"}]}))
+    assert texts(task, "train") == ["THE TASK'S OWN TRAIN"]
+    assert texts(task, "test") == ["MINE"]
+    assert texts(task, "new") == ["ALSO"]
+
+
+def elements(rows: Sequence[Mapping[str, Any]], source: Any) -> list[Any]:
+    class Task:
+        pass
+
+    task = Task()
+    task.source = task._source = source
+    put_rows(task, Samples("task", {"*": rows}))
+    return list(task._source.get_dataset("train", shuffle=False).as_numpy_iterator())
+
+
+def test_values_have_the_types_that_tensorflow_gives_them():
+    (one, two) = elements(
+        [
+            {"n": 1, "big": 2**40, "x": 0.5, "is": True, "ids": [1, 2, 3], "answers": [{"text": "a"}, {"text": "b"}]},
+            {"n": 2, "big": 1, "x": 1, "is": False, "ids": [4], "answers": [{"text": "c"}]},
+        ],
+        seqio.FunctionDataSource(read, splits=("train",)),
+    )
+    assert (one["n"].dtype, one["big"].dtype, one["x"].dtype, one["is"].dtype) == (np.int32, np.int64, np.float32, bool)
+    assert two["big"].dtype == np.int64
+    assert two["x"].dtype == np.float32
+    assert [row["ids"].tolist() for row in (one, two)] == [[1, 2, 3], [4]]
+    assert one["answers"]["text"].tolist() == [b"a", b"b"]
+
+
+def test_values_have_the_types_of_the_tfds_dataset_that_they_replace(tmp_path, monkeypatch):
+    import builders  # noqa: F401 (registers the dataset)
+
+    monkeypatch.setattr(seqio.LazyTfdsLoader, "_MEMOIZED_BUILDERS", {})
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+    (row,) = elements(
+        [{"label": 1, "answers": {"text": ["a"], "start": [3]}, "three": [1, 2, 3]}],
+        seqio.TfdsDataSource("every_feature:1.0.0"),
+    )
+    assert row["label"].dtype == np.int64
+    assert row["answers"]["start"].dtype == np.int32
+    assert row["three"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"a": None}], "None is no text, number or list of either"),
+        ([{"a": [1]}, {"a": 1}], "a column has lists in some rows and single values in others"),
+    ],
+)
+def test_values_that_make_no_tensor_are_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        elements(rows, seqio.FunctionDataSource(read, splits=("train",)))
