@@ -162,9 +162,7 @@ class ResumedInference(ResolveRule):
         for folder, tasks in _left(run, "unfinished"):
             different = _different(run.config.program, folder)
             if different:
-                changes = "; ".join(
-                    f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items()
-                )
+                changes = "; ".join(f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items())
                 yield self.finding(
                     run.config,
                     f"{folder.path} holds an interrupted inference of {', '.join(tasks)}, which T5X goes on with, "
