@@ -36,6 +36,10 @@ def set_up_harness():
         from t5x_harness import import_hooks
 
     import_hooks.install_from_environment()
+    if root := os.environ.get("T5X_HARNESS_GCS_PATCH"):
+        from t5x_harness.google.fuse.patching import patch
+
+        patch(root)
 
 
 def load_own_package():

@@ -11,6 +11,7 @@ from t5x_harness.google.fuse.rewriting import buckets_folder
 
 __all__ = [
     "MODE_VARIABLE",
+    "PATCH_VARIABLE",
     "ROOT_VARIABLE",
     "Mode",
     "Way",
@@ -25,6 +26,9 @@ ROOT_VARIABLE = "T5X_HARNESS_GCS_ROOT"
 
 MODE_VARIABLE = "T5X_HARNESS_GCS_MODE"
 """A :class:`Mode`; ``folder`` where it is unset."""
+
+PATCH_VARIABLE = "T5X_HARNESS_GCS_PATCH"
+"""Names the root of the store that Python processes with the harness's ``sitecustomize`` are patched for."""
 
 
 class Way(enum.StrEnum):
@@ -68,6 +72,7 @@ def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
         from t5x_harness.google.fuse.patching import patch
 
         patch(root)
+        os.environ[PATCH_VARIABLE] = os.path.abspath(root)  # for the Python processes that this one starts
         return Way.REWRITING
     return Way.NAMESPACE
 

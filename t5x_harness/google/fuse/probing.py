@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import t5x_harness
-from t5x_harness.google.fuse.mount import ROOT_VARIABLE, Mode, Way, is_mounted
+from t5x_harness.google.fuse.mount import PATCH_VARIABLE, Mode, Way, is_mounted
 from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused
 from t5x_harness.google.fuse.rewriting import buckets_folder, rewrite
 
@@ -114,7 +114,7 @@ def launched(
     if Mode(mode) is Mode.FUSE and found.fuse_refused is not None:
         raise NamespaceRefused(found.fuse_refused)
     if found.way is Way.REWRITING:
-        return rewrite(list(command), root), {**rewrite(environment, root), ROOT_VARIABLE: os.path.abspath(root)}
+        return rewrite(list(command), root), {**rewrite(environment, root), PATCH_VARIABLE: os.path.abspath(root)}
     if found.way is Way.EXISTING and Mode(mode) is Mode.FOLDER:
         return list(command), dict(environment)
     return [*command_prefix(root, mode), *command], dict(environment)

@@ -164,7 +164,7 @@ def test_where_nothing_is_mounted_words_and_variables_are_rewritten(
     monkeypatch.setattr(probing, "_probe", lambda: Mount(Way.REWRITING, "no", "no"))
     words, environment = launched(["cat", "/gcs/my-bucket/data/hello.txt"], {"A": "/gcs/x"}, root)
     assert words == ["cat", f"{root}/buckets/my-bucket/data/hello.txt"]
-    assert environment == {"A": f"{root}/buckets/x", "T5X_HARNESS_GCS_ROOT": str(root)}
+    assert environment == {"A": f"{root}/buckets/x", "T5X_HARNESS_GCS_PATCH": str(root)}
     with pytest.raises(NamespaceRefused, match="no"):
         launched(["true"], {}, root, Mode.FUSE)
 

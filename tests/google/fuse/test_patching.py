@@ -50,6 +50,17 @@ result += [sorted(os.listdir(gcs)), open(file=gcs / "moved").read(), open("/etc/
     assert (bucket / "moved").read_text() == "hello"
 
 
+def test_python_programs_that_a_patched_process_starts_find_it_too(root: Path) -> None:
+    code = """
+import pathlib, subprocess, sys
+import t5x_harness
+program = "print(open('/gcs/my-bucket/data/hello.txt').read())"
+env = {**os.environ, "PYTHONPATH": str(pathlib.Path(t5x_harness.__file__).parent / "bootstrap")}
+result = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True).stdout
+"""
+    assert patched(code, root) == "hello\n"
+
+
 def test_a_later_call_names_another_store(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "buckets" / "b").mkdir(parents=True)
     code = f"from t5x_harness.google.fuse.patching import patch; patch({str(tmp_path / 'other')!r}); " + (

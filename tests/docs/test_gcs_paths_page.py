@@ -1,0 +1,25 @@
+"""The examples in docs/gcs-paths.md do what they say."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def blocks(repository: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (repository / "docs" / "gcs-paths.md").read_text(), re.DOTALL)
+
+
+def test_a_command_sees_the_store(blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    exec(compile(blocks[0], "docs/gcs-paths.md", "exec"), {})
+
+
+def test_a_test_has_an_s3(blocks: list[str], pytester: pytest.Pytester) -> None:
+    pytest.importorskip("boto3", reason="the extra s3 is not installed")
+    pytester.makepyfile(test_on_s3=blocks[1])
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
