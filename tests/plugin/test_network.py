@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from network_objects import Client
 
 from t5x_harness.network import NETWORK_VARIABLE, NetworkForbidden, forbidden, is_here, run_environment
-from t5x_harness.workers import InProcess, Run, RunRaised, Zygote
+from t5x_harness.workers import InProcess, Run, RunRaised, Zygote, processes
 
 # TEST-NET-1 and the documentation's prefix: addresses that no machine has.
 OUTSIDE = "192.0.2.1"
@@ -175,6 +176,16 @@ def test_a_run_that_is_allowed_has_neither(zygote: Zygote, tmp_path: Path) -> No
         assert run.call("guards") == {"python": False, "kernel": Client.guards(Client({}, None))["kernel"]}
     with start(zygote, tmp_path, "forbid") as run:
         assert run.call("guards")["python"] is True
+
+
+def test_who_answers_the_kernel_ends_with_the_run(zygote: Zygote, tmp_path: Path) -> None:
+    with start(zygote, tmp_path, "forbid") as run:
+        run.call("talk")
+    assert zygote.pid
+    deadline = time.monotonic() + 20
+    while left := processes.descendants(zygote.pid):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
 
 
 def test_a_run_in_this_process_is_guarded_by_python_while_it_works(tmp_path: Path) -> None:
