@@ -40,6 +40,8 @@ def files_of(task: seqio.Task, split: str) -> Sequence[str] | None:
         files: Sequence[str] = task.source.list_shards(split)
     except (tf.errors.OpError, OSError, LookupError):
         return None
+    except (ValueError, AssertionError):  # TFDS, of a dataset or version that it does not have
+        return None
     return files
 
 

@@ -73,7 +73,7 @@ class StandIns:
             if samples := next((s for s in self._samples if s.name == task.name), None):
                 sources.put_rows(task, samples)
                 self._sources[task.name] = f"{_number(samples)} declared rows"
-                self._add("source of task", task.name, self._sources[task.name])
+                self._add("source of task", repr(task.name), self._sources[task.name])
             elif isinstance(task.source, seqio.TfdsDataSource):
                 batch = role.dataset.batch_size
                 made = sources.make_up_tfds(
