@@ -22,7 +22,7 @@ ERRORS = [
     (
         "unknown_configurable.gin",
         "lint",
-        19,  # Gin numbers the statements of a block, not its first line
+        18,  # the block's own line
         "error GIN14: t5x.utils has no DatasetConfg; did you mean DatasetConfig?",
         "check its spelling",
     ),
@@ -105,8 +105,8 @@ def test_a_fragment_on_the_command_line_is_a_collection_error(run_pytest: Run) -
     )
 
 
-def test_a_fragment_given_to_the_command_ends_with_1(run_command: Run) -> None:
-    result = run_command("lint", "models/tiny_pieces.gin")
+def test_a_fragment_that_shall_run_ends_with_1(run_command: Run) -> None:
+    result = run_command("plan", "models/tiny_pieces.gin")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         ["models/tiny_pieces.gin:1: error GIN31: this is no run config: it binds none of T5X's functions *"]
