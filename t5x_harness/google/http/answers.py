@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
 from t5x_harness.google.http.parameters import hash_header
 from t5x_harness.google.http.resources import etag_of, http_time
+from t5x_harness.google.http.unpacking import must_unpack, send_unpacked
 from t5x_harness.google.serving.asgi import Send, answer, raw_headers
 from t5x_harness.google.storage.errors import StorageError
 from t5x_harness.google.storage.reading import ObjectReader
@@ -26,6 +28,7 @@ _XML_CODES = {
     501: "NotImplemented",
 }
 _PIECE = 1 << 20
+_RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,28 +96,32 @@ def media_headers(found: StoredObject) -> dict[str, str]:
     }
 
 
-async def send_media(reader: ObjectReader, wanted: str, send: Send, *, head: bool = False) -> None:
+async def send_media(reader: ObjectReader, asked: Mapping[str, str], send: Send, *, head: bool = False) -> None:
     """Sends an object's bytes, or the range of them that is wanted.
 
     Args:
       reader: of the object; closed at the end.
-      wanted: the header ``Range``; empty for all. One that makes no sense is passed over, as Google does.
+      asked: the request's headers. A ``Range`` that makes no sense is passed over, as Google does; so is any
+        for an object of gzip that the client does not take as it is, which is sent unpacked.
       send: ASGI's.
       head: whether only the headers are asked for.
     """
     found = reader.object
+    wanted = _understood(asked.get("range", ""))
     try:
+        if must_unpack(found, asked):
+            await send_unpacked(reader, media_headers(found), send, head=head)
+            return
         span = _span(wanted, found.size)
         if span is None:
-            text = f"The requested range cannot be satisfied: {wanted} of {found.size} bytes"
+            text = f"The requested range cannot be satisfied: bytes={wanted} of {found.size} bytes"
             await Answer(416, text.encode(), {"content-range": f"bytes */{found.size}"}).send(send, head=head)
             return
         start, end = span
         headers = {"content-length": str(end - start), **media_headers(found)}
-        partial = (bool(wanted) and (start, end) != (0, found.size)) or (bool(wanted) and found.size > 0)
-        if partial:
+        if wanted:
             headers["content-range"] = f"bytes {start}-{end - 1}/{found.size}"
-        await send({"type": "http.response.start", "status": 206 if partial else 200, "headers": raw_headers(headers)})
+        await send({"type": "http.response.start", "status": 206 if wanted else 200, "headers": raw_headers(headers)})
         if not head:
             at = start
             while at < end:
@@ -129,15 +136,21 @@ async def send_media(reader: ObjectReader, wanted: str, send: Send, *, head: boo
         reader.close()
 
 
+def _understood(wanted: str) -> str:
+    """What ``Range`` asks for as ``FIRST-LAST``; empty for all, and for what makes no sense."""
+    match = _RANGE.fullmatch(wanted.strip())
+    if match is None or not any(match.groups()):
+        return ""
+    first, last = match.groups()
+    return "" if first and last and int(last) < int(first) else f"{first}-{last}"
+
+
 def _span(wanted: str, size: int) -> tuple[int, int] | None:
-    """First byte and end of what ``Range`` asks for; None if there is no such byte."""
-    unit, _, text = wanted.partition("=")
-    first, dash, last = text.strip().partition("-")
-    if unit.strip() != "bytes" or not dash or "," in text or not (first + last).isdecimal():
+    """First byte and end of a range as :func:`_understood` gives it; None if there is no such byte."""
+    if not wanted:
         return 0, size
+    first, _, last = wanted.partition("-")
     if not first:
         return (max(0, size - int(last)), size) if size and int(last) else None
     start, end = int(first), min(size, int(last) + 1) if last else size
-    if last and int(last) < start:
-        return 0, size
     return (start, end) if start < size else None

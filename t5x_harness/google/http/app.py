@@ -8,11 +8,11 @@ from t5x_harness.google.http.answers import Answer, error_json, error_xml, send_
 from t5x_harness.google.http.batch_api import answer_batch
 from t5x_harness.google.http.bucket_api import answer_bucket, answer_buckets, not_emulated
 from t5x_harness.google.http.object_api import answer_listing, answer_object
-from t5x_harness.google.http.request import Request
+from t5x_harness.google.http.request import Body, Request
 from t5x_harness.google.http.upload_api import answer_upload
 from t5x_harness.google.http.xml_api import answer_xml
 from t5x_harness.google.serving.asgi import App, Receive, Scope, Send
-from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.errors import NotModified, PreconditionFailed, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 
@@ -45,17 +45,27 @@ def make_app(root: Path) -> App:
             raise NotImplementedError(scope["type"])  # uvicorn goes on without a lifespan
         json = _is_json(scope["raw_path"])
         head = scope["method"] == "HEAD"
+        body = Body(receive)
         try:
-            request = Request.of(scope, receive)
+            request = Request.of(scope, body.receive)
             answered = await (_json(store, request) if json else answer_xml(store, request))
         except StorageError as error:
-            answered = error_json(error) if json else error_xml(error)
+            await body.drop()  # else the client still sends when the connection is closed, and never sees why
+            refused = _as_answered(error, scope["method"])
+            answered = error_json(refused) if json else error_xml(refused)
         if isinstance(answered, ObjectReader):
-            await send_media(answered, request.headers.get("range", ""), send, head=head)
+            await send_media(answered, request.headers, send, head=head)
         else:
             await answered.send(send, head=head)
 
     return app
+
+
+def _as_answered(error: StorageError, method: str) -> StorageError:
+    """Only reads are answered with 304: a write whose condition does not hold has failed."""
+    if isinstance(error, NotModified) and method not in ("GET", "HEAD"):
+        return PreconditionFailed(error.message)
+    return error
 
 
 def _is_json(raw_path: bytes) -> bool:
@@ -110,7 +120,7 @@ async def _whole(store: ObjectStore, request: Request) -> Answer:
     try:
         answered = await _json(store, request)
     except StorageError as error:
-        return error_json(error)
+        return error_json(_as_answered(error, request.method))
     if isinstance(answered, ObjectReader):
         answered.close()
         return error_json(not_emulated("media in a batch"))

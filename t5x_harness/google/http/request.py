@@ -8,13 +8,36 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from t5x_harness.google.serving.asgi import Receive, Scope
+from t5x_harness.google.serving.asgi import Message, Receive, Scope
 from t5x_harness.google.storage.errors import Invalid
 
-__all__ = ["Request"]
+__all__ = ["Body", "Request", "parse_json"]
 
 _CHUNK = 1 << 20
 _LARGEST_JSON = 16 << 20
+
+
+class Body:
+    """A request's body as ASGI gives it, which knows when it is over: asking once more would wait for the client.
+
+    Args:
+      receive: ASGI's.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._over = False
+
+    async def receive(self) -> Message:
+        """The next message, as ASGI's own."""
+        message = await self._receive()
+        self._over = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
+
+    async def drop(self) -> None:
+        """Reads what is left, for nothing."""
+        while not self._over:
+            await self.receive()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _parts(body: bytes) -> list[tuple[int, str]]:
 
 def _fields(request: Request) -> ObjectFields:
     headers = request.headers
-    meta = {k.removeprefix(_META): v for k, v in headers.items() if k.startswith(_META)}
+    meta = {k.removeprefix(_META): _utf8(v) for k, v in headers.items() if k.startswith(_META)}
     return ObjectFields(
         content_type=headers.get("content-type"),
         content_encoding=headers.get("content-encoding"),
@@ -169,6 +169,14 @@ def _fields(request: Request) -> ObjectFields:
         storage_class=headers.get("x-goog-storage-class"),
         metadata=dict(meta) or None,
     )
+
+
+def _utf8(value: str) -> str:
+    """A header's value, which came as Latin-1, as the UTF-8 that it is."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _conditions(request: Request) -> Preconditions:

@@ -1,0 +1,219 @@
+"""Conditions, ranges, errors, uploads and encodings, as plain HTTP sees them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+UPLOAD = "/upload/storage/v1/b/bucket/o"
+OBJECTS = "/storage/v1/b/bucket/o"
+
+
+def put(call: Any, name: str, data: bytes, query: str = "") -> Any:
+    return call("POST", f"{UPLOAD}?uploadType=media&name={quote(name, safe='')}{query}", data)
+
+
+def media(call: Any, name: str, headers: dict[str, str] | None = None) -> Any:
+    return call("GET", f"{OBJECTS}/{quote(name, safe='')}?alt=media", headers=headers)
+
+
+def test_a_condition_fails_with_412_on_writes_and_304_on_reads(call: Any) -> None:
+    generation = put(call, "a", b"one").json["generation"]
+    for method, target in (
+        ("POST", f"{UPLOAD}?uploadType=media&name=a&ifGenerationNotMatch={generation}"),
+        ("DELETE", f"{OBJECTS}/a?ifGenerationNotMatch={generation}"),
+        ("PATCH", f"{OBJECTS}/a?ifMetagenerationNotMatch=1"),
+    ):
+        refused = call(method, target, b"{}")
+        assert (refused.status, refused.json["error"]["errors"][0]["reason"]) == (412, "conditionNotMet")
+    unchanged = call("GET", f"{OBJECTS}/a?ifGenerationNotMatch={generation}")
+    assert (unchanged.status, unchanged.body) == (304, b"")
+    assert put(call, "a", b"two", "&ifGenerationMatch=0").status == 412
+    assert media(call, "a").body == b"one"
+
+
+def test_a_refused_upload_is_read_to_its_end(call: Any) -> None:
+    put(call, "a", b"one")
+    target = f"{UPLOAD}?uploadType=media&name=a&ifGenerationMatch=0"
+    assert call("POST", target, pieces=[b"x" * 1000] * 5).status == 412
+    assert call.unread == 0
+
+
+def test_patching_counts_metagenerations(call: Any) -> None:
+    put(call, "a", b"one")
+    patched = call("PATCH", f"{OBJECTS}/a", b'{"metadata": {"k": "v"}}').json
+    assert (patched["metageneration"], patched["metadata"]) == ("2", {"k": "v"})
+    assert call("PATCH", f"{OBJECTS}/a?ifMetagenerationMatch=1", b"{}").status == 412
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "body"),
+    [
+        ("bytes=0-2", 206, b"012"),
+        ("bytes=7-", 206, b"789"),
+        ("bytes=-4", 206, b"6789"),
+        ("bytes=-40", 206, b"0123456789"),
+        ("bytes=8-99", 206, b"89"),
+        ("lines=1-2", 200, b"0123456789"),
+        ("bytes=5-2", 200, b"0123456789"),
+    ],
+)
+def test_ranges(call: Any, wanted: str, status: int, body: bytes) -> None:
+    put(call, "a", b"0123456789")
+    answer = media(call, "a", {"range": wanted})
+    assert (answer.status, answer.body, answer.headers["content-length"]) == (status, body, str(len(body)))
+
+
+@pytest.mark.parametrize(("data", "wanted"), [(b"0123", "bytes=4-"), (b"", "bytes=0-"), (b"0123", "bytes=-0")])
+def test_ranges_without_a_byte_are_refused(call: Any, data: bytes, wanted: str) -> None:
+    put(call, "a", data)
+    answer = media(call, "a", {"range": wanted})
+    assert (answer.status, answer.headers["content-range"]) == (416, f"bytes */{len(data)}")
+
+
+def test_listing_by_pages_prefix_delimiter_and_glob(call: Any) -> None:
+    for name in ("a", "b/1", "b/2", "c.txt"):
+        put(call, name, b"")
+    seen, token = [], ""
+    while True:
+        page = call("GET", f"{OBJECTS}?maxResults=1&delimiter=/&pageToken={token}").json
+        seen += [it["name"] for it in page.get("items", [])] + page.get("prefixes", [])
+        if not (token := quote(page.get("nextPageToken", ""), safe="")):
+            break
+    assert seen == ["a", "b/", "c.txt"]
+    for query, names in (("prefix=b/", ["b/1", "b/2"]), ("matchGlob=**.txt", ["c.txt"]), ("startOffset=c", ["c.txt"])):
+        assert [it["name"] for it in call("GET", f"{OBJECTS}?{query}").json["items"]] == names
+
+
+def test_what_is_not_emulated_says_what_is(call: Any) -> None:
+    error = call("GET", "/storage/v1/b/bucket/notificationConfigs").json["error"]
+    assert error["code"] == 501
+    assert error["message"] == (
+        "t5x-harness does not emulate notifications; buckets, objects, listings, uploads, compose, copy and rewrite are"
+    )
+
+
+def test_a_missing_object_is_told_in_googles_json(call: Any) -> None:
+    error = call("GET", f"{OBJECTS}/none").json["error"]
+    assert error == {
+        "code": 404,
+        "message": "No such object: bucket/none",
+        "errors": [{"message": "No such object: bucket/none", "domain": "global", "reason": "notFound"}],
+    }
+
+
+@pytest.mark.parametrize("data", [b"", b"data\r\n--b", b"\r\n\r\n", b"\r\n--boundar"])
+def test_a_multipart_upload_cut_at_every_byte(call: Any, data: bytes) -> None:
+    head = b'--boundary\r\nContent-Type: application/json\r\n\r\n{"name": "m"}\r\n'
+    head += b"--boundary\r\nContent-Type: text/x\r\n\r\n"
+    body = head + data + b"\r\n--boundary--\r\n"
+    headers = {"content-type": "multipart/related; boundary=boundary"}
+    for cut in range(len(body) + 1):
+        done = call("POST", f"{UPLOAD}?uploadType=multipart", headers=headers, pieces=[body[:cut], body[cut:]])
+        assert (done.status, done.json["contentType"]) == (200, "text/x")
+        assert media(call, "m").body == data
+
+
+def start(call: Any, resource: dict[str, str]) -> str:
+    begun = call("POST", f"{UPLOAD}?uploadType=resumable", json.dumps(resource).encode())
+    assert begun.headers["location"].startswith("https://storage.googleapis.com/")
+    return str(begun.headers["location"].removeprefix("https://storage.googleapis.com"))
+
+
+def test_a_resumable_upload_broken_at_every_byte_goes_on(call: Any) -> None:
+    data = b"0123456789"
+    for cut in range(len(data) + 1):
+        at = start(call, {"name": "r"})
+        with pytest.raises(ConnectionResetError):
+            call("PUT", at, headers={"content-range": "bytes 0-9/10"}, pieces=[data[:cut]], breaks=True)
+        asked = call("PUT", at, headers={"content-range": "bytes */10"})
+        if cut == len(data):
+            assert asked.status == 200
+        else:
+            assert (asked.status, asked.headers.get("range")) == (308, f"bytes=0-{cut - 1}" if cut else None)
+            done = call("PUT", at, data[cut:], {"content-range": f"bytes {cut}-9/10"})
+            assert done.json["size"] == "10"
+        again = call("PUT", at, headers={"content-range": "bytes */10"})  # the answer was lost
+        assert (again.status, media(call, "r").body) == (200, data)
+
+
+def test_resumable_uploads_of_no_bytes_and_of_unknown_size(call: Any) -> None:
+    assert call("PUT", start(call, {"name": "none"}), headers={"content-range": "bytes */0"}).json["size"] == "0"
+    at = start(call, {"name": "r"})
+    assert call("PUT", at, b"abc", {"content-range": "bytes 0-2/*"}).status == 308
+    assert call("PUT", at, b"de", {"content-range": "bytes 3-4/5"}).json["size"] == "5"
+    assert media(call, "r").body == b"abcde"
+
+
+def test_a_wrong_checksum_leaves_nothing(call: Any) -> None:
+    wrong = base64.b64encode(bytes(16)).decode()
+    at = start(call, {"name": "r", "md5Hash": wrong})
+    assert call("PUT", at, b"abc", {"content-range": "bytes 0-2/3"}).status == 400
+    assert call("PUT", "/bucket/r", b"abc", {"content-md5": wrong}).status == 400
+    assert call("GET", f"{OBJECTS}/r").status == 404
+
+
+def test_a_cancelled_resumable_upload_is_gone(call: Any) -> None:
+    at = start(call, {"name": "r"})
+    assert call("DELETE", at).status == 499
+    assert call("PUT", at, b"abc").status in (404, 410)
+
+
+@pytest.mark.parametrize("name", ["a b+c%?#&=", "a//b", "a/", "ü/☃", "..x/.y", "x" * 1024, "a/o/b", "compose"])
+def test_names_through_both_apis(call: Any, name: str) -> None:
+    assert put(call, name, b"json").json["name"] == name
+    path = f"/bucket/{quote(name)}"
+    assert call("GET", path).body == b"json"
+    assert call("PUT", path, b"xml", {"x-goog-meta-k": "ü"}).status == 200
+    shown = call("GET", f"{OBJECTS}/{quote(name, safe='')}").json
+    assert (shown["name"], shown["metadata"], media(call, name).body) == (name, {"k": "ü"}, b"xml")
+    assert call("DELETE", path).status == 204
+    assert call("HEAD", path).status == 404
+
+
+def test_gzip_is_unpacked_for_who_does_not_take_it(call: Any) -> None:
+    packed = gzip.compress(b"text" * 1_000_000) + gzip.compress(b"more")
+    call("PUT", "/bucket/z", packed, {"content-encoding": "gzip"})
+    kept = media(call, "z", {"accept-encoding": "gzip, deflate"})
+    assert (kept.body, kept.headers["content-encoding"]) == (packed, "gzip")
+    plain = media(call, "z", {"range": "bytes=0-3"})
+    assert (plain.status, plain.body) == (200, b"text" * 1_000_000 + b"more")
+    assert not {"content-encoding", "content-length"} & set(plain.headers)
+
+
+def test_head_has_the_headers_and_no_body(call: Any) -> None:
+    put(call, "a", b"0123")
+    answer = call("HEAD", "/bucket/a")
+    assert (answer.status, answer.headers["content-length"], answer.body) == (200, "4", b"")
+    assert call("HEAD", "/bucket/none").body == b""
+
+
+def test_a_batch_answers_each_call_by_itself(call: Any) -> None:
+    put(call, "a", b"")
+    calls = [f"DELETE {OBJECTS}/a", f"GET {OBJECTS}/none"]
+    parts = [
+        f"--B\r\nContent-Type: application/http\r\nContent-ID: <{i}>\r\n\r\n{c} HTTP/1.1\r\n\r\n\r\n"
+        for i, c in enumerate(calls)
+    ]
+    body = ("".join(parts) + "--B--\r\n").encode()
+    answer = call("POST", "/batch/storage/v1", body, {"content-type": "multipart/mixed; boundary=B"})
+    assert answer.body.index(b"<response-0>") < answer.body.index(b"HTTP/1.1 204") < answer.body.index(b"HTTP/1.1 404")
+
+
+def test_an_xml_multipart_upload_and_listing(call: Any) -> None:
+    upload = call("POST", "/bucket/m?uploads").body.partition(b"<UploadId>")[2].partition(b"<")[0].decode()
+    first = call("PUT", f"/bucket/m?uploadId={upload}&partNumber=1", b"x" * (5 << 20))
+    last = call("PUT", f"/bucket/m?uploadId={upload}&partNumber=2", b"y")
+    assert first.headers["x-goog-hash"].startswith("crc32c=")
+    tags = [
+        f"<Part><PartNumber>{i}</PartNumber><ETag>{p.headers['etag']}</ETag></Part>" for i, p in ((1, first), (2, last))
+    ]
+    done = call("POST", f"/bucket/m?uploadId={upload}", f"<X>{''.join(tags)}</X>".encode())
+    assert done.status == 200
+    assert media(call, "m").body == b"x" * (5 << 20) + b"y"
+    assert b"<Key>m</Key>" in call("GET", "/bucket").body
