@@ -1,0 +1,127 @@
+"""A test's handle on a private Google: its buckets, faults and requests."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from t5x_harness.google.faults import Fault, Kind, RecordedRequest
+from t5x_harness.google.http.faulting import UNRECORDED
+from t5x_harness.google.serving.endpoints import PRIVATE
+from t5x_harness.google.session import GoogleSession
+
+__all__ = ["APP", "FakeGcs"]
+
+APP = "t5x_harness.google.http.faulting:make_app"
+"""The application of sessions that a handle can be made for."""
+
+
+class FakeGcs:
+    """Buckets, faults and requests of a session that runs :data:`APP`.
+
+    All of ``fail``, ``stall``, ``reset``, ``truncate`` and ``slow`` take ``on`` (an operation), ``match`` (a glob for
+    the object's name), ``times`` (None for always), ``after`` (so many requests pass first) and ``optional`` (it may
+    never be met), as :class:`Fault` has them, and raise ValueError for what it refuses.
+    """
+
+    def __init__(self, session: GoogleSession) -> None:
+        self._session = session
+        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    @property
+    def endpoint(self) -> str:
+        """``http://127.0.0.1:PORT``."""
+        return self._session.endpoints.url
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead a process here, if it is started with them."""
+        return self._session.environment()
+
+    def fail(self, status: int, **which: Any) -> None:
+        """Requests are answered with an error of this HTTP status."""
+        self._arm("fail", status, which)
+
+    def stall(self, seconds: float, **which: Any) -> None:
+        """Requests are taken up only after so many seconds."""
+        self._arm("stall", seconds, which)
+
+    def reset(self, **which: Any) -> None:
+        """Connections are reset (TCP RST) instead of an answer."""
+        self._arm("reset", 0, which)
+
+    def truncate(self, *, bytes: int, **which: Any) -> None:
+        """Connections end after so many bytes of an answer's body, if it is longer."""
+        self._arm("truncate", bytes, which)
+
+    def slow(self, *, bytes_per_second: float, **which: Any) -> None:
+        """Bodies pass in both directions at this pace, on average."""
+        self._arm("slow", bytes_per_second, which)
+
+    @property
+    def requests(self) -> list[RecordedRequest]:
+        """What clients asked, in the order in which it ended; the last 100000."""
+        return [RecordedRequest.from_json(value) for value in self._ask("GET", f"{PRIVATE}/faults")["requests"]]
+
+    def clear(self) -> None:
+        """Forgets all faults and requests."""
+        self._ask("DELETE", f"{PRIVATE}/faults")
+
+    def unmet(self) -> list[Fault]:
+        """The faults that no request has met, but for optional ones."""
+        told = self._ask("GET", f"{PRIVATE}/faults")["faults"]
+        faults = [Fault(**each["fault"]) for each in told if not each["met"]]
+        return [fault for fault in faults if not fault.optional]
+
+    def bucket(self, name: str) -> str:
+        """Makes a bucket; returns its name."""
+        self._ask("POST", "/storage/v1/b", json.dumps({"name": name}).encode())
+        return name
+
+    def put(self, bucket: str, tree: Mapping[str, str | bytes] | Path) -> None:
+        """Makes objects from a mapping of names to bodies, or from a folder's files."""
+        if isinstance(tree, Path):
+            tree = {p.relative_to(tree).as_posix(): p.read_bytes() for p in sorted(tree.rglob("*")) if p.is_file()}
+        for name, body in tree.items():
+            path = f"/upload/storage/v1/b/{quote(bucket, safe='')}/o?uploadType=media&name={quote(name, safe='')}"
+            self._ask("POST", path, body.encode() if isinstance(body, str) else body)
+
+    def remove_buckets(self) -> None:
+        """Removes all buckets with all that is in them."""
+        for bucket in self._items("/storage/v1/b?project=t5x-harness"):
+            path = f"/storage/v1/b/{bucket['name']}"
+            for item in self._items(f"{path}/o?versions=true"):
+                self._ask("DELETE", f"{path}/o/{quote(item['name'], safe='')}?generation={item['generation']}")
+            self._ask("DELETE", path)
+
+    def _items(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            page = self._ask("GET", path + (f"&pageToken={quote(token, safe='')}" if token else ""))
+            items += page.get("items", [])
+            token = page.get("nextPageToken", "")
+            if not token:
+                return items
+
+    def _arm(self, kind: Kind, value: float, which: Mapping[str, Any]) -> None:
+        fault = Fault(kind, value, **which)
+        self._ask("POST", f"{PRIVATE}/faults", json.dumps(dataclasses.asdict(fault)).encode())
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if not path.startswith(PRIVATE):
+            headers[UNRECORDED] = "1"
+        request = urllib.request.Request(self.endpoint + path, body, headers, method=method)
+        try:
+            with self._direct.open(request, timeout=60) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise ValueError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
+        return json.loads(text) if text else None
