@@ -66,12 +66,12 @@ def test_late_answers_are_whole(fake_gcs: FakeGcs, bucket: str, kind: str) -> No
 
 def test_the_real_client_tries_again(fake_gcs: FakeGcs, gcs_bucket: str) -> None:
     storage = pytest.importorskip("google.cloud.storage")
-    fake_gcs.fail(503, on="upload", match="ckpt/**", times=1)
+    fake_gcs.fail(503, on="upload", match="ckpt/**", times=2)
     blob = storage.Client().bucket(gcs_bucket).blob("ckpt/x")
     blob.upload_from_string(b"x", if_generation_match=0)
     uploads = [r for r in fake_gcs.requests if r.operation == "upload"]
-    assert [(r.object, r.status) for r in uploads] == [("ckpt/x", 503), ("ckpt/x", 200)]
-    assert uploads[1].conditions == {"ifGenerationMatch": "0"}
+    assert [(r.object, r.status) for r in uploads] == [("ckpt/x", 503), ("ckpt/x", 503), ("ckpt/x", 200)]
+    assert uploads[2].conditions == {"ifGenerationMatch": "0"}
 
 
 def test_wrong_arguments(fake_gcs: FakeGcs) -> None:

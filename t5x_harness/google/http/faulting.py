@@ -143,7 +143,8 @@ class _Link:
                 self._cut = True
                 self.sent += left
                 await self._send({"type": "http.response.body", "body": body[:left], "more_body": True})
-                return _transport(self._send).close()
+                _transport(self._send).close()
+                return
         if not self._cut:
             self.sent += len(body)
             await self._pace(len(body))
@@ -169,6 +170,8 @@ def _meant(scope: Scope, parameters: Mapping[str, str]) -> tuple[str, str, str]:
     if path.startswith("/batch"):
         return "batch", "", ""
     found = _JSON_PATH.match(path)
+    if not found and "/storage/v1/" in path:
+        return "other", "", ""
     if not found:
         return _meant_by_xml(scope, path, method)
     kind, bucket, name = found[1], unquote(found[2] or ""), found[3] or ""
