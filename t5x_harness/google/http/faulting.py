@@ -170,7 +170,7 @@ def _meant(scope: Scope, parameters: Mapping[str, str]) -> tuple[str, str, str]:
     if path.startswith("/batch"):
         return "batch", "", ""
     found = _JSON_PATH.match(path)
-    if not found and "/storage/v1/" in path:
+    if not found and path.startswith(("/storage/v1/", "/upload/storage/v1/", "/download/storage/v1/")):
         return "other", "", ""
     if not found:
         return _meant_by_xml(scope, path, method)
