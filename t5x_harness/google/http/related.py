@@ -26,6 +26,8 @@ def boundary_of(content_type: str) -> bytes:
     boundary = message.get_boundary()
     if not boundary:
         raise Invalid("A multipart body needs a boundary in its content type")
+    if len(boundary) > 2 and boundary[0] == boundary[-1] == "'":  # gcloud and gsutil quote it so
+        boundary = boundary[1:-1]
     return boundary.encode("latin-1")
 
 
@@ -38,30 +40,36 @@ async def read_related(request: Request) -> tuple[dict[str, Any], str | None, As
     Raises:
       Invalid: it is no such body.
     """
-    delimiter = b"\r\n--" + boundary_of(request.headers.get("content-type", ""))
+    dashed = b"--" + boundary_of(request.headers.get("content-type", ""))
     chunks = request.chunks()
-    held = bytearray(b"\r\n")  # so that the first delimiter looks like the others
+    held = bytearray()
     async for chunk in chunks:
         held += chunk
-        if (parts := _heads(held, delimiter)) is not None:
-            resource, content_type, media_at = parts
+        if (parts := _heads(held, dashed)) is not None:
+            resource, content_type, media_at, delimiter = parts
             return resource, content_type, _media(bytes(held[media_at:]), chunks, delimiter)
         if len(held) > _LONGEST_HEAD + (1 << 20):
             break
     raise Invalid("Multipart must have two parts: the resource and the media")
 
 
-def _heads(held: bytearray, delimiter: bytes) -> tuple[dict[str, Any], str | None, int] | None:
-    """Resource, content type of the media, and where these begin; None while they are not there."""
-    first = held.find(delimiter)
-    json_at = held.find(b"\r\n\r\n", first) if first >= 0 else -1
+def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, int, bytes] | None:
+    """Resource, content type of the media, where these begin and what ends them; None while they are not there."""
+    first = held.find(dashed)
+    end = held.find(b"\n", first) if first >= 0 else -1
+    if end < 0:
+        return None
+    newline = b"\r\n" if held[end - 1 : end] == b"\r" else b"\n"  # gsutil sends bare line feeds
+    delimiter = newline + dashed
+    json_at = held.find(newline * 2, first)
     second = held.find(delimiter, json_at) if json_at >= 0 else -1
-    media_at = held.find(b"\r\n\r\n", second + len(delimiter)) if second >= 0 else -1
+    media_at = held.find(newline * 2, second + len(delimiter)) if second >= 0 else -1
     if media_at < 0:
         return None
     head = bytes(held[second + len(delimiter) : media_at]).lstrip(b"\r\n")
-    headers = BytesHeaderParser().parsebytes(head)
-    return parse_json(bytes(held[json_at + 4 : second])), headers["content-type"], media_at + 4
+    content_type = BytesHeaderParser().parsebytes(head)["content-type"]
+    skip = 2 * len(newline)
+    return parse_json(bytes(held[json_at + skip : second])), content_type, media_at + skip, delimiter
 
 
 async def _media(held: bytes, chunks: AsyncIterator[bytes], delimiter: bytes) -> AsyncIterator[bytes]:

@@ -66,7 +66,11 @@ class Caller:
             "query_string": query.encode(),
             "headers": [(k.lower().encode(), v.encode("utf-8")) for k, v in named.items()],
         }
-        asyncio.run(self._app(scope, receive, send))
+
+        async def answered() -> None:
+            await self._app(scope, receive, send)
+
+        asyncio.run(answered())
         self.unread = len(messages)
         fields = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in sent[0]["headers"]}
         return Reply(sent[0]["status"], fields, b"".join(message.get("body", b"") for message in sent[1:]))

@@ -119,6 +119,15 @@ def test_a_multipart_upload_cut_at_every_byte(call: Any, data: bytes) -> None:
         assert media(call, "m").body == data
 
 
+def test_a_multipart_upload_with_bare_line_feeds(call: Any) -> None:
+    body = b'--b\nContent-Type: application/json\n\n{"name": "m"}\n--b\nContent-Type: text/x\n\nda\r\nta\r\n--b--'
+    headers = {"content-type": "multipart/related; boundary=b"}
+    for cut in range(len(body) + 1):
+        pieces = [body[:cut], body[cut:]]
+        assert call("POST", f"{UPLOAD}?uploadType=multipart", headers=headers, pieces=pieces).status == 200
+        assert media(call, "m").body == b"da\r\nta\r"
+
+
 def start(call: Any, resource: dict[str, str]) -> str:
     begun = call("POST", f"{UPLOAD}?uploadType=resumable", json.dumps(resource).encode())
     assert begun.headers["location"].startswith("https://storage.googleapis.com/")
