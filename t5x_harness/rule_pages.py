@@ -7,8 +7,8 @@ writes a page for each code and the index.
 
 from __future__ import annotations
 
+import argparse
 import difflib
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -156,4 +156,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/rules"))
+    arguments = argparse.ArgumentParser(description="Writes the pages of the rules into a folder.")
+    arguments.add_argument("folder", nargs="?", type=Path, default=Path("docs/rules"))
+    main(arguments.parse_args().folder)

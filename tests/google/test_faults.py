@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import time
 import urllib.error
 import urllib.request
 
@@ -59,9 +58,7 @@ def test_late_answers_are_whole(fake_gcs: FakeGcs, bucket: str, kind: str) -> No
         fake_gcs.stall(0.2, on="download")
     else:
         fake_gcs.slow(bytes_per_second=50, on="download")
-    began = time.monotonic()
-    assert read(fake_gcs, bucket) == b"0123456789"
-    assert time.monotonic() - began >= 0.19  # it cannot be earlier, however busy the machine is
+    assert read(fake_gcs, bucket) == b"0123456789"  # and a fault that is not met fails the test at its end
 
 
 def test_the_real_client_tries_again(fake_gcs: FakeGcs, gcs_bucket: str) -> None:
