@@ -13,7 +13,7 @@ CONFIG = Path(__file__).parents[2] / "sample_tasks" / "configs" / "finetune_clas
 def test_a_run_leaves_nothing_in_the_home_folder(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if k not in ("KERAS_HOME", "XDG_CACHE_HOME")}
     env |= {"HOME": str(tmp_path), "T5X_HARNESS_CACHE_DIR": "off"}
-    command = [sys.executable, "-m", "t5x_harness", "plan", str(CONFIG)]
+    command = [str(Path(sys.executable).with_name("t5x-harness")), "plan", str(CONFIG)]
     done = subprocess.run(command, env=env, cwd=CONFIG.parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
