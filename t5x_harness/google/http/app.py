@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
-from t5x_harness.google.http.answers import Answer, error_json, error_xml, send_media
+from t5x_harness.google.http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.http.batch_api import answer_batch
 from t5x_harness.google.http.bucket_api import answer_bucket, answer_buckets, not_emulated
 from t5x_harness.google.http.object_api import answer_listing, answer_object
@@ -106,10 +107,6 @@ async def _json(store: ObjectStore, request: Request) -> Answer | ObjectReader:
 
 async def _layout(store: ObjectStore, request: Request, bucket: str) -> Answer:
     """What clients ask to see whether a bucket has folders of its own: it has none."""
-    import asyncio
-
-    from t5x_harness.google.http.answers import json_answer
-
     found = await asyncio.to_thread(store.bucket, bucket)
     layout = {"kind": "storage#storageLayout", "bucket": found.name, "location": "US", "locationType": "multi-region"}
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})

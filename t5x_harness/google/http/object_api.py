@@ -121,12 +121,15 @@ def _source(bucket: str, given: Mapping[str, Any]) -> SourceObject:
         raise Invalid("Each of sourceObjects needs a name", reason="required")
     generation = given.get("generation")
     wanted = (given.get("objectPreconditions") or {}).get("ifGenerationMatch")
-    return SourceObject(
-        bucket,
-        name,
-        int(generation) if generation is not None else None,
-        Preconditions(generation_match=int(wanted)) if wanted is not None else Preconditions(),
-    )
+    try:
+        return SourceObject(
+            bucket,
+            name,
+            int(generation) if generation is not None else None,
+            Preconditions(generation_match=int(wanted)) if wanted is not None else Preconditions(),
+        )
+    except (TypeError, ValueError):
+        raise Invalid(f"The generation of the source object {name} is no number") from None
 
 
 async def _copy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -98,8 +99,6 @@ async def _put(store: ObjectStore, request: Request, bucket: str, name: str) -> 
 
 
 async def _copy(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
-    from urllib.parse import unquote
-
     of_bucket, _, of_name = unquote(request.headers["x-goog-copy-source"]).lstrip("/").partition("/")
     found = await asyncio.to_thread(
         store.copy, SourceObject(of_bucket, of_name), bucket, name, None, _conditions(request)
