@@ -15,10 +15,7 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
 
-__all__ = ["TASKS", "DataRole", "few_examples", "provider_of", "roles_of", "tasks_of", "vocabulary_ids"]
-
-TASKS = 6
-"""Tasks of a mixture that are sampled."""
+__all__ = ["DataRole", "few_examples", "provider_of", "roles_of", "tasks_of", "vocabulary_ids"]
 
 _PARAMETERS: dict[Mode, tuple[str, ...]] = {
     Mode.TRAIN: ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg"),
