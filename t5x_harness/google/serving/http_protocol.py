@@ -10,6 +10,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from t5x_harness.google.serving.connection import handing_over
 from t5x_harness.google.serving.heads import LONGEST_HEAD, HeadFilter
 
 __all__ = ["HttpProtocol"]
@@ -25,7 +26,7 @@ class HttpProtocol(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, handing_over(app_state, lambda: self.transport), _loop)
         self._filter = HeadFilter()
 
     def data_received(self, data: bytes) -> None:
