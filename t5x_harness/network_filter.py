@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import functools
 import os
 import select
 import socket
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from t5x_harness import network
+from t5x_harness.side_process import side_process
 
 __all__ = ["install"]
 
@@ -57,21 +59,14 @@ def install() -> bool:
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return False
-    mine, theirs = socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        _detach_and_answer(theirs, calls[1])
-    theirs.close()
-    os.waitpid(child, 0)
-    with mine:
+    machine, connect, sendto, seccomp = calls
+    with side_process("t5x-network", functools.partial(_answer_all, connect=connect)) as hand_over:
         # Where Yama keeps processes from reading each other, this one may be read.
         _libc.prctl(_SET_TRACER, _ANY_TRACER, 0, 0, 0)
-        listener = _install(*calls)
+        listener = _install(machine, connect, sendto, seccomp)
         if listener is None:
             return False
-        socket.send_fds(mine, [b"l"], [listener])
-        os.close(listener)
-        mine.recv(1)  # no connection before there is someone to answer
+        hand_over(listener)
     return True
 
 
@@ -94,32 +89,6 @@ def _install(machine: int, connect: int, sendto: int, seccomp: int) -> int | Non
     _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     listener = _libc.syscall(seccomp, _SET_MODE_FILTER, _NEW_LISTENER, program)
     return None if listener < 0 else listener
-
-
-def _detach_and_answer(connection: socket.socket, connect: int) -> None:
-    """Never returns."""
-    try:
-        os.setsid()
-        if os.fork() == 0:
-            _keep_only(connection)
-            Path("/proc/self/comm").write_text("t5x-network")
-            _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-            if descriptors:
-                connection.send(b"r")
-                connection.close()
-                _answer_all(descriptors[0], connect)
-    finally:
-        os._exit(0)
-
-
-def _keep_only(connection: socket.socket) -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1):
-        os.dup2(nothing, standard)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != connection.fileno():
-            with contextlib.suppress(OSError):  # the listing's own
-                os.close(int(name))
 
 
 class _Attempt(NamedTuple):

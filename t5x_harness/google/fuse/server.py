@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
-import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from t5x_harness.google.fuse import protocol
 from t5x_harness.google.fuse.filesystem import FileSystem, Handle
 from t5x_harness.google.fuse.namespace import NamespaceRefused, mount
 from t5x_harness.google.fuse.protocol import Operation, Request
 from t5x_harness.google.fuse.rewriting import buckets_folder
+from t5x_harness.side_process import side_process
 
 __all__ = ["FuseServer", "start_server"]
 
@@ -26,9 +24,9 @@ _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
 class FuseServer:
     """The mounting process's side of a server."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        """Takes the connection over which the server waits for its device."""
-        self._connection = connection
+    def __init__(self, hand_over: Callable[[int], None]) -> None:
+        """Takes what gives the server its device."""
+        self._hand_over = hand_over
 
     def mount_at(self, target: str) -> None:
         """Mounts the file system, for all processes that see this one's mounts.
@@ -42,16 +40,14 @@ class FuseServer:
             raise NamespaceRefused(f"opening {_DEVICE}: {error.strerror}") from None
         options = f"fd={device},rootmode=40755,user_id={os.getuid()},group_id={os.getgid()}"
         mount("gcsfuse", target, "fuse.gcsfuse", 0, f"{options},default_permissions,allow_other")
-        socket.send_fds(self._connection, [b"d"], [device])
-        os.close(device)
+        self._hand_over(device)
 
 
 @contextlib.contextmanager
 def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
-    """Forks the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
+    """Starts the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
 
-    For a process of one thread. The server is nobody's child, keeps none of this process's descriptors but stderr, and
-    ends at once if nothing is mounted.
+    For a process of one thread; see :func:`~t5x_harness.side_process.side_process`.
 
     Raises:
       NamespaceRefused: files that have no name yet cannot be made in the store's folder.
@@ -61,43 +57,12 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
         os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
     except OSError as error:
         raise NamespaceRefused(f"files without a name (O_TMPFILE) in {folder}: {error.strerror}") from None
-    mine, theirs = socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        mine.close()
-        _detach_and_serve(theirs, folder)
-    theirs.close()
-    os.waitpid(child, 0)
-    with mine:
-        yield FuseServer(mine)
 
+    def serve(device: int) -> None:
+        _Server(device, FileSystem(buckets_folder(folder), folder)).serve()
 
-def _detach_and_serve(connection: socket.socket, root: str) -> None:
-    """Never returns."""
-    try:
-        os.setsid()
-        if os.fork() == 0:
-            _keep_only(connection)
-            os.chdir("/")
-            Path("/proc/self/comm").write_text("t5x-gcsfuse")
-            _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-            connection.close()
-            if descriptors:
-                _Server(descriptors[0], FileSystem(buckets_folder(root), root)).serve()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
-
-
-def _keep_only(connection: socket.socket) -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1):
-        os.dup2(nothing, standard)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != connection.fileno():
-            with contextlib.suppress(OSError):  # the listing's own
-                os.close(int(name))
+    with side_process("t5x-gcsfuse", serve) as hand_over:
+        yield FuseServer(hand_over)
 
 
 class _Server:
