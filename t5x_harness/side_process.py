@@ -1,0 +1,76 @@
+"""A small process beside this one that serves a descriptor of the kernel's: a file system's, or a filter's.
+
+Only the standard library is used: commands wait for this before they begin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+__all__ = ["side_process"]
+
+
+@contextlib.contextmanager
+def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
+    """Forks a process that waits for a descriptor and serves it; for a process of one thread.
+
+    It is nobody's child and in no terminal's reach, stays outside of what this process enters inside the block, keeps
+    none of this process's descriptors but stderr, and ends at once if it is handed nothing.
+
+    Args:
+      name: what it is called, in at most 15 bytes.
+      serve: called there with the descriptor; the process ends when it returns.
+
+    Inside:
+      The function that hands the descriptor over, for good; when it returns there is someone to answer.
+    """
+    mine, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        _detach_and_serve(theirs, name, serve)
+    theirs.close()
+    os.waitpid(child, 0)
+    with mine:
+        yield functools.partial(_hand_over, mine)
+
+
+def _hand_over(connection: socket.socket, descriptor: int) -> None:
+    socket.send_fds(connection, [b"d"], [descriptor])
+    os.close(descriptor)
+    connection.recv(1)
+
+
+def _detach_and_serve(connection: socket.socket, name: str, serve: Callable[[int], None]) -> None:
+    """Never returns."""
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _keep_only(connection)
+            os.chdir("/")
+            Path("/proc/self/comm").write_text(name)
+            _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+            if descriptors:
+                connection.send(b"r")
+                connection.close()
+                serve(descriptors[0])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _keep_only(connection: socket.socket) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1):
+        os.dup2(nothing, standard)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != connection.fileno():
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(int(name))
