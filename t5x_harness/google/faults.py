@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
-__all__ = ["OPERATIONS", "Fault", "Kind", "RecordedRequest"]
+from t5x_harness.google.storage.errors import Invalid
+from t5x_harness.google.storage.globs import glob_to_regex
 
-Kind = Literal["fail", "stall", "reset", "truncate", "slow"]
+__all__ = ["OPERATIONS", "Fault", "Kind", "RecordedRequest", "UnmetFault"]
+
+Kind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 
 OPERATIONS = (
     "list",
@@ -29,6 +33,14 @@ OPERATIONS = (
 )
 """What a request can be for."""
 
+_VALUES: Mapping[Kind, str] = {
+    "fail": "{:g}",
+    "stall": "{:g}",
+    "reset": "bytes={:g}",
+    "truncate": "bytes={:g}",
+    "slow": "bytes_per_second={:g}",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
@@ -36,12 +48,13 @@ class Fault:
 
     Attributes:
       kind: what happens.
-      value: the status of ``fail``, seconds of ``stall``, bytes of ``truncate``, bytes per second of ``slow``.
+      value: the status of ``fail``, seconds of ``stall``, bytes of ``reset`` and ``truncate``, bytes per second of
+        ``slow``.
       on: an operation of :data:`OPERATIONS`; empty for all.
       match: a glob for the object's name, as ``matchGlob`` has them; empty for all.
       times: how many requests meet it; None for all.
       after: how many requests that it is for pass before it.
-      optional: whether a test may end without any request having met it.
+      optional: whether a test may end although fewer requests met it.
     """
 
     kind: Kind
@@ -55,6 +68,10 @@ class Fault:
     def __post_init__(self) -> None:
         if self.on and self.on not in OPERATIONS:
             raise ValueError(f"on={self.on!r} is no operation: one of {', '.join(OPERATIONS)}")
+        try:
+            glob_to_regex(self.match)
+        except Invalid as error:
+            raise ValueError(f"match={self.match!r}: {error.message}") from None
         if self.times is not None and self.times < 1:
             raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
         if self.after < 0:
@@ -67,8 +84,10 @@ class Fault:
             raise ValueError(f"{self.kind}({self.value:g}): it must not be negative")
 
     def __str__(self) -> str:
-        told = [f"{self.value:g}"] if self.kind != "reset" else []
-        told += [f"{name}={value!r}" for name in ("on", "match") if (value := getattr(self, name))]
+        told = [_VALUES[self.kind].format(self.value)] if self.kind in _VALUES else []
+        told += [f"{name}={value!r}" for name in ("on", "match", "after") if (value := getattr(self, name))]
+        if self.times != 1:
+            told.append(f"times={self.times}")
         return f"gcs.{self.kind}({', '.join(told)})"
 
 
@@ -79,9 +98,9 @@ class RecordedRequest:
     Attributes:
       operation: one of :data:`OPERATIONS`; ``other`` for what none of them names.
       bucket: its bucket; empty if it names none.
-      object: its object; empty if it names none.
+      object: its object, the one to be made where there are two; empty if it names none.
       status: of the answer; 0 if there was none.
-      received: bytes of the request's body.
+      received: bytes of the request's body that were taken in.
       sent: bytes of the answer's body.
       user_agent: what the client calls itself.
       conditions: its preconditions, such as ``ifGenerationMatch``, by name.
@@ -102,3 +121,31 @@ class RecordedRequest:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Reads what the server says."""
         return cls(**value)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnmetFault:
+    """A fault that fewer requests met than it is for; its text says how many, and which requests there were.
+
+    Attributes:
+      fault: the fault.
+      met: how many requests met it.
+      operations: what all requests were for.
+    """
+
+    fault: Fault
+    met: int
+    operations: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fault: Fault, met: int, requests: Iterable[RecordedRequest]) -> Self | None:
+        """The fault if it is one that is unmet: one that is for all requests (``times=None``) has to be met once."""
+        if fault.optional or met >= (1 if fault.times is None else fault.times):
+            return None
+        return cls(fault, met, tuple(request.operation for request in requests))
+
+    def __str__(self) -> str:
+        missing = f"met by {self.met} of {self.fault.times} requests" if self.met else "not met by any request"
+        counts = collections.Counter(self.operations)
+        seen = ", ".join(f"{count} {operation}" for operation, count in sorted(counts.items())) or "none"
+        return f"{self.fault} was {missing} (there were: {seen})"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.google.faults import Fault, Kind, RecordedRequest
+from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
 from t5x_harness.google.http.faulting import UNRECORDED
 from t5x_harness.google.serving.endpoints import PRIVATE
 from t5x_harness.google.session import GoogleSession
@@ -25,9 +25,9 @@ APP = "t5x_harness.google.http.faulting:make_app"
 class FakeGcs:
     """Buckets, faults and requests of a session that runs :data:`APP`.
 
-    All of ``fail``, ``stall``, ``reset``, ``truncate`` and ``slow`` take ``on`` (an operation), ``match`` (a glob for
-    the object's name), ``times`` (None for always), ``after`` (so many requests pass first) and ``optional`` (it may
-    never be met), as :class:`Fault` has them, and raise ValueError for what it refuses.
+    All of ``fail``, ``stall``, ``reset``, ``lose``, ``truncate`` and ``slow`` take ``on`` (an operation), ``match`` (a
+    glob for the object's name), ``times`` (None for always), ``after`` (so many requests pass first) and ``optional``
+    (fewer requests may meet it), as :class:`Fault` has them, and raise ValueError for what it refuses.
     """
 
     def __init__(self, session: GoogleSession) -> None:
@@ -52,9 +52,13 @@ class FakeGcs:
         """Requests are taken up only after so many seconds."""
         self._arm("stall", seconds, which)
 
-    def reset(self, **which: Any) -> None:
-        """Connections are reset (TCP RST) instead of an answer."""
-        self._arm("reset", 0, which)
+    def reset(self, *, bytes: int = 0, **which: Any) -> None:
+        """Connections are reset (TCP RST) after so many bytes of a request's body, if it is longer; at once with 0."""
+        self._arm("reset", bytes, which)
+
+    def lose(self, **which: Any) -> None:
+        """What is asked for is done, and the connection is reset instead of the answer."""
+        self._arm("lose", 0, which)
 
     def truncate(self, *, bytes: int, **which: Any) -> None:
         """Connections end after so many bytes of an answer's body, if it is longer."""
@@ -73,11 +77,12 @@ class FakeGcs:
         """Forgets all faults and requests."""
         self._ask("DELETE", f"{PRIVATE}/faults")
 
-    def unmet(self) -> list[Fault]:
-        """The faults that no request has met, but for optional ones."""
-        told = self._ask("GET", f"{PRIVATE}/faults")["faults"]
-        faults = [Fault(**each["fault"]) for each in told if not each["met"]]
-        return [fault for fault in faults if not fault.optional]
+    def unmet(self) -> list[UnmetFault]:
+        """The faults that fewer requests met than they are for, but for optional ones."""
+        told = self._ask("GET", f"{PRIVATE}/faults")
+        requests = [RecordedRequest.from_json(value) for value in told["requests"]]
+        faults = (UnmetFault.of(Fault(**each["fault"]), each["met"], requests) for each in told["faults"])
+        return [fault for fault in faults if fault is not None]
 
     def bucket(self, name: str) -> str:
         """Makes a bucket; returns its name."""
@@ -92,10 +97,14 @@ class FakeGcs:
             path = f"/upload/storage/v1/b/{quote(bucket, safe='')}/o?uploadType=media&name={quote(name, safe='')}"
             self._ask("POST", path, body.encode() if isinstance(body, str) else body)
 
+    def buckets(self) -> list[str]:
+        """The names of all buckets."""
+        return [str(bucket["name"]) for bucket in self._items("/storage/v1/b?project=t5x-harness")]
+
     def remove_buckets(self) -> None:
         """Removes all buckets with all that is in them."""
-        for bucket in self._items("/storage/v1/b?project=t5x-harness"):
-            path = f"/storage/v1/b/{bucket['name']}"
+        for bucket in self.buckets():
+            path = f"/storage/v1/b/{bucket}"
             for item in self._items(f"{path}/o?versions=true"):
                 self._ask("DELETE", f"{path}/o/{quote(item['name'], safe='')}?generation={item['generation']}")
             self._ask("DELETE", path)

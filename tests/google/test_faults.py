@@ -3,53 +3,107 @@
 from __future__ import annotations
 
 import http.client
+import json
 import urllib.error
+import urllib.parse
 import urllib.request
+from typing import Any
 
 import pytest
 
 pytest.importorskip("uvicorn", reason="the extra google is not installed")
 
+from t5x_harness.google.faults import Fault
 from t5x_harness.google.gcs import FakeGcs
 
+BODY = b"0123456789"
 
-def read(gcs: FakeGcs, bucket: str, name: str = "a") -> bytes:
+
+def ask(gcs: FakeGcs, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(f"{gcs.endpoint}/storage/v1/b/{bucket}/o/{name}?alt=media", timeout=30) as answer:
-        body: bytes = answer.read()
-    return body
+    request = urllib.request.Request(gcs.endpoint + path, body, headers or {}, method=method)
+    with direct.open(request, timeout=30) as answer:
+        return answer.read()
+
+
+def read(gcs: FakeGcs, bucket: str, name: str = "a") -> Any:
+    return ask(gcs, "GET", f"/storage/v1/b/{bucket}/o/{name}?alt=media")
 
 
 @pytest.fixture
 def bucket(fake_gcs: FakeGcs, gcs_bucket: str) -> str:
-    fake_gcs.put(gcs_bucket, {"a": "0123456789", "b": "b"})
+    fake_gcs.put(gcs_bucket, {"a": BODY, "b": "b"})
     return gcs_bucket
 
 
 def test_fail_counts_and_matches(fake_gcs: FakeGcs, bucket: str) -> None:
     fake_gcs.fail(503, on="download", match="a*", times=1, after=1)
-    assert read(fake_gcs, bucket) == b"0123456789"
+    assert read(fake_gcs, bucket) == BODY
     assert read(fake_gcs, bucket, "b") == b"b"
-    with pytest.raises(urllib.error.HTTPError, match="503"):
+    with pytest.raises(urllib.error.HTTPError, match="503") as caught:
         read(fake_gcs, bucket)
-    assert read(fake_gcs, bucket) == b"0123456789"
+    message = "t5x-harness: gcs.fail(503, on='download', match='a*', after=1)"
+    errors = [{"message": message, "domain": "global", "reason": "backendError"}]
+    assert json.loads(caught.value.read()) == {"error": {"code": 503, "message": message, "errors": errors}}
+    assert read(fake_gcs, bucket) == BODY
     told = [(r.operation, r.object, r.status, r.sent, r.fault) for r in fake_gcs.requests]
     assert told[:2] == [("download", "a", 200, 10, ""), ("download", "b", 200, 1, "")]
     assert told[2][:3] == ("download", "a", 503)
     assert told[2][4] == "fail"
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"), [(401, "authError"), (408, "uploadBrokenConnection"), (429, "rateLimitExceeded")]
+)
+def test_errors_have_the_reasons_that_clients_look_at(fake_gcs: FakeGcs, bucket: str, status: int, reason: str) -> None:
+    fake_gcs.fail(status)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        read(fake_gcs, bucket)
+    assert (caught.value.code, json.loads(caught.value.read())["error"]["errors"][0]["reason"]) == (status, reason)
+
+
+def test_the_xml_api_fails_in_xml(fake_gcs: FakeGcs, bucket: str) -> None:
+    fake_gcs.fail(503, on="upload", match="c")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask(fake_gcs, "PUT", f"/{bucket}/c", b"x")
+    assert caught.value.headers["Content-Type"].startswith("application/xml")
+    assert b"<Code>ServiceUnavailable</Code><Message>t5x-harness: gcs.fail(503" in caught.value.read()
+
+
 def test_reset(fake_gcs: FakeGcs, bucket: str) -> None:
     fake_gcs.reset(on="download")
     with pytest.raises((ConnectionResetError, urllib.error.URLError), match="reset"):
+        read(fake_gcs, bucket)
+    assert [(r.status, r.fault) for r in fake_gcs.requests] == [(0, "reset")]
+
+
+def test_reset_in_the_middle_of_a_body(fake_gcs: FakeGcs, bucket: str) -> None:
+    fake_gcs.reset(bytes=300_000, on="upload", match="new")
+    path = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=new"
+    ask(fake_gcs, "POST", path, b"x" * 300_000)  # not longer, so this is not the one
+    with pytest.raises((ConnectionError, urllib.error.URLError), match="reset|pipe"):
+        ask(fake_gcs, "POST", path, b"y" * 1_000_000)
+    uploads = [(r.status, r.received, r.fault) for r in fake_gcs.requests]
+    assert uploads == [(200, 300_000, ""), (0, 300_000, "reset")]
+    assert read(fake_gcs, bucket, "new") == b"x" * 300_000
+
+
+def test_a_lost_answer_is_of_something_done(fake_gcs: FakeGcs, bucket: str) -> None:
+    fake_gcs.lose(on="delete")
+    with pytest.raises((ConnectionResetError, urllib.error.URLError), match="reset"):
+        ask(fake_gcs, "DELETE", f"/storage/v1/b/{bucket}/o/a")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
         read(fake_gcs, bucket)
 
 
 def test_truncate(fake_gcs: FakeGcs, bucket: str) -> None:
     fake_gcs.truncate(bytes=4, on="download")
+    assert read(fake_gcs, bucket, "b") == b"b"  # too short to be cut
     with pytest.raises(http.client.IncompleteRead) as caught:
         read(fake_gcs, bucket)
     assert caught.value.partial == b"0123"
+    assert read(fake_gcs, bucket) == BODY
+    assert [(r.sent, r.fault) for r in fake_gcs.requests] == [(1, ""), (4, "truncate"), (10, "")]
 
 
 @pytest.mark.parametrize("kind", ["stall", "slow"])
@@ -58,17 +112,88 @@ def test_late_answers_are_whole(fake_gcs: FakeGcs, bucket: str, kind: str) -> No
         fake_gcs.stall(0.2, on="download")
     else:
         fake_gcs.slow(bytes_per_second=50, on="download")
-    assert read(fake_gcs, bucket) == b"0123456789"  # and a fault that is not met fails the test at its end
+    assert read(fake_gcs, bucket) == BODY  # and a fault that is not met fails the test at its end
 
 
-def test_the_real_client_tries_again(fake_gcs: FakeGcs, gcs_bucket: str) -> None:
-    storage = pytest.importorskip("google.cloud.storage")
-    fake_gcs.fail(503, on="upload", match="ckpt/**", times=2)
-    blob = storage.Client().bucket(gcs_bucket).blob("ckpt/x")
-    blob.upload_from_string(b"x", if_generation_match=0)
-    uploads = [r for r in fake_gcs.requests if r.operation == "upload"]
-    assert [(r.object, r.status) for r in uploads] == [("ckpt/x", 503), ("ckpt/x", 503), ("ckpt/x", 200)]
-    assert uploads[2].conditions == {"ifGenerationMatch": "0"}
+def test_the_first_fault_that_is_for_a_request_is_the_one(fake_gcs: FakeGcs, bucket: str) -> None:
+    fake_gcs.fail(500, times=2)
+    fake_gcs.fail(503, on="download", times=None)
+    seen = []
+    for _ in range(4):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            read(fake_gcs, bucket)
+        seen.append(caught.value.code)
+    assert seen == [500, 500, 503, 503]
+    fake_gcs.clear()
+    assert read(fake_gcs, bucket) == BODY
+
+
+OBJECT = "/storage/v1/b/{0}/o"
+UPLOAD = "/upload/storage/v1/b/{0}/o"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "operation", "name"),
+    [
+        ("GET", OBJECT + "/a%2Fb", "get", "a/b"),
+        ("GET", OBJECT + "/a/b?alt=media", "download", "a/b"),
+        ("GET", "/download" + OBJECT + "/a", "download", "a"),
+        ("GET", OBJECT + "?prefix=a", "list", ""),
+        ("DELETE", OBJECT + "/a", "delete", "a"),
+        ("PATCH", OBJECT + "/a", "patch", "a"),
+        ("PUT", OBJECT + "/a", "patch", "a"),
+        ("POST", OBJECT + "/a%2Fc/compose", "compose", "a/c"),
+        ("POST", OBJECT + "/a/copyTo/b/{0}/o/c%2Fd", "copy", "c/d"),
+        ("POST", OBJECT + "/a/rewriteTo/b/{0}/o/c", "rewrite", "c"),
+        ("POST", UPLOAD + "?uploadType=media&name=%C3%BC", "upload", "ü"),
+        ("POST", UPLOAD + "?uploadType=resumable&name=u", "upload", "u"),
+        ("PUT", UPLOAD + "?uploadType=resumable&name=u&upload_id=x", "upload", "u"),
+        ("POST", "/batch/storage/v1", "batch", ""),
+        ("GET", "/storage/v1/b/{0}", "bucket.get", ""),
+        ("PATCH", "/storage/v1/b/{0}", "bucket.patch", ""),
+        ("DELETE", "/storage/v1/b/{0}", "bucket.delete", ""),
+        ("GET", "/storage/v1/b?project=p", "bucket.list", ""),
+        ("POST", "/storage/v1/b?project=p", "bucket.create", ""),
+        ("GET", "/storage/v1/projects/p/serviceAccount", "other", ""),
+        ("GET", "/{0}/a/b", "download", "a/b"),
+        ("HEAD", "/{0}/a", "get", "a"),
+        ("PUT", "/{0}/a", "upload", "a"),
+        ("POST", "/{0}/a?uploads", "upload", "a"),
+        ("PUT", "/{0}/a?partNumber=1&uploadId=x", "upload", "a"),
+        ("DELETE", "/{0}/a?uploadId=x", "upload", "a"),
+        ("DELETE", "/{0}/a", "delete", "a"),
+        ("GET", "/{0}?prefix=a", "list", ""),
+        ("HEAD", "/{0}", "bucket.get", ""),
+    ],
+)
+def test_what_requests_are_for(
+    fake_gcs: FakeGcs, gcs_bucket: str, method: str, path: str, operation: str, name: str
+) -> None:
+    fake_gcs.fail(418, on=operation if operation != "other" else "")
+    with pytest.raises(urllib.error.HTTPError, match="418"):
+        ask(fake_gcs, method, path.format(gcs_bucket), b"" if method in ("POST", "PUT") else None)
+    (request,) = fake_gcs.requests
+    assert (request.operation, request.object, request.status) == (operation, name, 418)
+    assert request.bucket == (gcs_bucket if "{0}" in path else "")
+
+
+def test_a_name_that_only_the_body_has(fake_gcs: FakeGcs, gcs_bucket: str) -> None:
+    fake_gcs.fail(503, match="from/the \N{SNOWMAN} body")
+    resource = json.dumps({"contentType": "text/plain", "name": "from/the \N{SNOWMAN} body"})
+    body = f"--b\r\nContent-Type: application/json\r\n\r\n{resource}\r\n--b\r\n\r\nx\r\n--b--".encode()
+    path = f"/upload/storage/v1/b/{gcs_bucket}/o?uploadType=multipart"
+    headers = {"Content-Type": "multipart/related; boundary=b"}
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        ask(fake_gcs, "POST", path, body, headers)
+    assert json.loads(ask(fake_gcs, "POST", path, body, headers))["name"] == "from/the \N{SNOWMAN} body"
+
+
+def test_conditions_and_clients_are_recorded(fake_gcs: FakeGcs, bucket: str) -> None:
+    ask(fake_gcs, "GET", f"/storage/v1/b/{bucket}/o/a?ifGenerationNotMatch=0", headers={"User-Agent": "someone"})
+    ask(fake_gcs, "PUT", f"/{bucket}/c", b"c", {"x-goog-if-generation-match": "0"})
+    first, second = fake_gcs.requests
+    assert (first.user_agent, first.conditions) == ("someone", {"ifGenerationNotMatch": "0"})
+    assert second.conditions == {"x-goog-if-generation-match": "0"}
 
 
 def test_wrong_arguments(fake_gcs: FakeGcs) -> None:
@@ -76,3 +201,21 @@ def test_wrong_arguments(fake_gcs: FakeGcs) -> None:
         fake_gcs.fail(503, on="write")
     with pytest.raises(ValueError, match="the status of an error is 400 to 599"):
         fake_gcs.fail(200)
+    with pytest.raises(ValueError, match=r"match='a\[b': Invalid glob 'a\[b': a bracket is not closed"):
+        fake_gcs.reset(match="a[b")
+    with pytest.raises(ValueError, match="times=0: a fault happens at least once, or always with None"):
+        fake_gcs.lose(times=0)
+    with pytest.raises(ValueError, match=r"slow\(bytes_per_second=0\): it must be more than 0"):
+        fake_gcs.slow(bytes_per_second=0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Fault("lose"), "gcs.lose()"),
+        (Fault("reset", 5, times=None), "gcs.reset(bytes=5, times=None)"),
+        (Fault("slow", 1e6, on="upload", after=2), "gcs.slow(bytes_per_second=1e+06, on='upload', after=2)"),
+    ],
+)
+def test_faults_are_told_as_they_are_written(fault: Fault, text: str) -> None:
+    assert str(fault) == text

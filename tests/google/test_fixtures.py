@@ -12,22 +12,51 @@ pytest.importorskip("uvicorn", reason="the extra google is not installed")
 from t5x_harness.google.gcs import FakeGcs
 
 
-def test_clean_and_strict(pytester: pytest.Pytester) -> None:
+def test_each_test_begins_clean_and_every_fault_has_to_be_met(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
+        import urllib.request
+
+        def ask(fake_gcs, path):
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            direct.open(fake_gcs.endpoint + path).close()
+
         def test_unmet(fake_gcs, gcs_tree):
             gcs_tree({"a/b": "text"})
             fake_gcs.fail(503, on="list")
 
         def test_clean(fake_gcs):
-            assert fake_gcs._items("/storage/v1/b?project=p") == []
+            assert fake_gcs.buckets() == []
             assert fake_gcs.requests == []
             fake_gcs.reset(optional=True)
+
+        def test_met_too_rarely(fake_gcs, gcs_tree):
+            bucket = gcs_tree({"a": "text"}).removeprefix("gs://")
+            fake_gcs.stall(0, on="list", times=3)
+            fake_gcs.stall(0, on="download", match="a", times=None)
+            fake_gcs.truncate(bytes=4, on="download")  # cuts nothing: there are no more bytes
+            ask(fake_gcs, f"/storage/v1/b/{bucket}/o")
+            ask(fake_gcs, f"/storage/v1/b/{bucket}/o/a?alt=media")
+
+        def test_met_as_often_as_they_are_for(fake_gcs, gcs_bucket):
+            fake_gcs.stall(0, on="list", times=2)
+            fake_gcs.stall(0, on="bucket.get", times=None)
+            fake_gcs.reset(on="list", after=1, optional=True)
+            for path in ("/o", "", "", "/o"):
+                ask(fake_gcs, f"/storage/v1/b/{gcs_bucket}{path}")
         """
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*no request met gcs.fail(503, on='list'); optional=True allows that*"])
+    result.assert_outcomes(passed=4, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "gcs.fail(503, on='list') was not met by any request (there were: none)",
+            "optional=True allows that",
+            "gcs.stall(0, on='list', times=3) was met by 1 of 3 requests (there were: 1 download, 1 list)",
+            "gcs.truncate(bytes=4, on='download') was not met by any request (there were: 1 download, 1 list)",
+            "optional=True allows that",
+        ]
+    )
 
 
 def test_a_folder_and_its_clients(fake_gcs: FakeGcs, gcs_tree: Callable[[Path], str], tmp_path: Path) -> None:
