@@ -81,7 +81,7 @@ def test_reset_in_the_middle_of_a_body(fake_gcs: FakeGcs, bucket: str) -> None:
     fake_gcs.reset(bytes=300_000, on="upload", match="new")
     path = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=new"
     ask(fake_gcs, "POST", path, b"x" * 300_000)  # not longer, so this is not the one
-    with pytest.raises((ConnectionError, urllib.error.URLError), match="reset|pipe"):
+    with pytest.raises((ConnectionError, urllib.error.URLError), match=r"reset|pipe"):
         ask(fake_gcs, "POST", path, b"y" * 1_000_000)
     uploads = [(r.status, r.received, r.fault) for r in fake_gcs.requests]
     assert uploads == [(200, 300_000, ""), (0, 300_000, "reset")]

@@ -19,14 +19,6 @@ from t5x_harness.google.storage.values import Checksums, StoredObject
 
 __all__ = ["Answer", "error_json", "error_xml", "json_answer", "media_headers", "send_media"]
 
-_XML_CODES = {
-    400: "InvalidArgument",
-    404: "NoSuchKey",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    412: "PreconditionFailed",
-    501: "NotImplemented",
-}
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
 
@@ -64,8 +56,7 @@ def error_xml(error: StorageError) -> Answer:
     """What the XML API answers."""
     if error.status == 304:
         return Answer(304)
-    code = _XML_CODES.get(error.status, "InternalError")
-    text = f"<Code>{code}</Code><Message>{escape(error.message)}</Message>"
+    text = f"<Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
     body = f"<?xml version='1.0' encoding='UTF-8'?><Error>{text}</Error>"
     return Answer(error.status, body.encode(), {"content-type": "application/xml; charset=UTF-8"})
 

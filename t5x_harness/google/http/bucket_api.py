@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+from typing import Any
 
 from t5x_harness.google.http.answers import Answer, json_answer
-from t5x_harness.google.http.parameters import preconditions_of
+from t5x_harness.google.http.parameters import number_of, preconditions_of
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import bucket_resource
 from t5x_harness.google.storage.errors import Invalid, StorageError
 from t5x_harness.google.storage.store import ObjectStore
 
-__all__ = ["answer_bucket", "answer_buckets"]
+__all__ = ["answer_bucket", "answer_buckets", "not_allowed", "not_emulated"]
 
 _OWN = {"kind", "id", "name", "selfLink", "projectNumber", "metageneration", "etag", "timeCreated", "updated"}
 """Fields that the service sets."""
+
+_MOST = 1000
+"""Buckets on a page."""
 
 
 async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
@@ -24,9 +30,7 @@ async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
       StorageError: it cannot be done.
     """
     if request.method == "GET":
-        found = await asyncio.to_thread(store.buckets, request.parameters.get("prefix", ""))
-        items = [bucket_resource(bucket, request.origin) for bucket in found]
-        return json_answer({"kind": "storage#buckets", **({"items": items} if items else {})})
+        return await _list(store, request)
     if request.method == "POST":
         resource = await request.json()
         name = resource.get("name")
@@ -60,16 +64,40 @@ async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answ
     raise not_allowed(request)
 
 
+async def _list(store: ObjectStore, request: Request) -> Answer:
+    most = number_of(request.parameters, "maxResults")
+    if most is not None and most < 1:
+        raise Invalid(f"Invalid value for maxResults: {most}: it must be at least 1")
+    after = _name_in(request.parameters.get("pageToken", ""))
+    found = await asyncio.to_thread(store.buckets, request.parameters.get("prefix", ""))
+    left = [bucket for bucket in found if bucket.name > after]
+    page = left[: min(most or _MOST, _MOST)]
+    body: dict[str, Any] = {"kind": "storage#buckets"}
+    if len(left) > len(page):
+        body["nextPageToken"] = base64.urlsafe_b64encode(page[-1].name.encode()).decode()
+    if page:
+        body["items"] = [bucket_resource(bucket, request.origin) for bucket in page]
+    return json_answer(body)
+
+
+def _name_in(token: str) -> str:
+    """The last name on the page before."""
+    try:
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise Invalid(f"Invalid page token: {token!r}") from None
+
+
 class NotAllowed(StorageError):
     """The method means nothing here."""
 
-    status, reason = 405, "methodNotAllowed"
+    status, reason, code = 405, "methodNotAllowed", "MethodNotAllowed"
 
 
 class NotEmulated(StorageError):
     """Google has this, and the harness does not."""
 
-    status, reason = 501, "notImplemented"
+    status, reason, code = 501, "notImplemented", "NotImplemented"
 
 
 def not_allowed(request: Request) -> StorageError:

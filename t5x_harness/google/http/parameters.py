@@ -8,7 +8,17 @@ from typing import Any
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.values import Checksums, ListingQuery, ObjectFields, Preconditions
 
-__all__ = ["checksums_of", "fields_of", "generation_of", "hash_header", "listing_of", "preconditions_of"]
+__all__ = [
+    "checksums_of",
+    "cleared_by",
+    "every_field",
+    "fields_of",
+    "generation_of",
+    "hash_header",
+    "listing_of",
+    "number_of",
+    "preconditions_of",
+]
 
 _FIELDS: Mapping[str, str] = {
     "contentType": "content_type",
@@ -35,7 +45,7 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
     prefix = "ifSource" if source else "if"
     return Preconditions(
         *(
-            _number(parameters, f"{prefix}{name}")
+            number_of(parameters, f"{prefix}{name}")
             for name in ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
         )
     )
@@ -47,7 +57,7 @@ def generation_of(parameters: Mapping[str, str], name: str = "generation") -> in
     Raises:
       Invalid: it is no number.
     """
-    return _number(parameters, name)
+    return number_of(parameters, name)
 
 
 def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
@@ -56,7 +66,7 @@ def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
     Raises:
       Invalid: a number is none.
     """
-    wanted = _number(parameters, "maxResults")
+    wanted = number_of(parameters, "maxResults")
     return ListingQuery(
         prefix=parameters.get("prefix", ""),
         delimiter=parameters.get("delimiter", ""),
@@ -113,7 +123,12 @@ def hash_header(found: Checksums) -> str:
     return ",".join(f"{name}={value}" for name, value in parts if value)
 
 
-def _number(parameters: Mapping[str, str], name: str) -> int | None:
+def number_of(parameters: Mapping[str, str], name: str) -> int | None:
+    """A parameter that is a number; None if it is not given.
+
+    Raises:
+      Invalid: it is no number.
+    """
     text = parameters.get(name)
     if text is None or text == "":
         return None

@@ -13,18 +13,19 @@ from t5x_harness.google.storage.errors import StorageError
 
 __all__ = ["Exchange"]
 
-_REASONS = {
-    400: "badRequest",
-    401: "authError",
-    403: "forbidden",
-    404: "notFound",
-    408: "uploadBrokenConnection",
-    409: "conflict",
-    412: "conditionNotMet",
-    416: "requestedRangeNotSatisfiable",
-    429: "rateLimitExceeded",
+_AS_GOOGLE_SAYS = {
+    400: ("badRequest", "InvalidArgument"),
+    401: ("authError", "AuthenticationRequired"),
+    403: ("forbidden", "AccessDenied"),
+    404: ("notFound", "NoSuchKey"),
+    408: ("uploadBrokenConnection", "RequestTimeout"),
+    409: ("conflict", "Conflict"),
+    412: ("conditionNotMet", "PreconditionFailed"),
+    416: ("requestedRangeNotSatisfiable", "InvalidRange"),
+    429: ("rateLimitExceeded", "TooManyRequests"),
+    500: ("backendError", "InternalError"),
 }
-"""As Google gives them; every other error is a ``backendError``."""
+"""Reason and code of the two APIs; every other error is one of the backend."""
 
 _TICK = 0.1
 """Seconds between two pieces of a body that passes slowly."""
@@ -80,7 +81,8 @@ class Exchange:
     async def _fail(self, status: int) -> None:
         while (message := await self._take())["type"] == "http.request" and message.get("more_body", False):
             pass  # a client that still sends would see a reset
-        error = StorageError(f"t5x-harness: {self.fault}", reason=_REASONS.get(status))
+        reason, code = _AS_GOOGLE_SAYS.get(status, ("backendError", "ServiceUnavailable"))
+        error = StorageError(f"t5x-harness: {self.fault}", reason=reason, code=code)
         error.status = status
         answered = error_json(error) if is_json_api(self._scope) else error_xml(error)
         await answered.send(self._give, head=self._scope["method"] == "HEAD")

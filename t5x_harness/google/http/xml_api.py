@@ -153,7 +153,7 @@ def _parts(body: bytes) -> list[tuple[int, str]]:
         values = [{child.tag.rpartition("}")[2]: (child.text or "").strip() for child in part} for part in parts]
         return [(int(value["PartNumber"]), value["ETag"].strip('"')) for value in values]
     except (ElementTree.ParseError, KeyError, ValueError):
-        raise Invalid("The XML you provided was not well-formed or did not validate", reason="MalformedXML") from None
+        raise Invalid("The XML you provided was not well-formed or did not validate", code="MalformedXML") from None
 
 
 def _fields(request: Request) -> ObjectFields:

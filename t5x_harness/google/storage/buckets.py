@@ -33,7 +33,8 @@ class Buckets:
         """
         check_bucket_name(name)
         if self._find(name) is not None:
-            raise Conflict("Your previous request to create the named bucket succeeded and you already own it.")
+            message = "Your previous request to create the named bucket succeeded and you already own it."
+            raise Conflict(message, code="BucketAlreadyOwnedByYou")
         return self._keep(Bucket(name, time.time_ns() // 1000, fields=dict(fields)))
 
     def get(self, name: str) -> Bucket:
@@ -44,7 +45,7 @@ class Buckets:
         """
         found = self._find(name)
         if found is None:
-            raise NotFound("The specified bucket does not exist.")
+            raise NotFound("The specified bucket does not exist.", code="NoSuchBucket")
         return found
 
     def all(self) -> list[Bucket]:
@@ -77,7 +78,8 @@ class Buckets:
                 os.rmdir(path)
             except OSError as error:
                 raise Conflict(
-                    f"The bucket you tried to delete is not empty: {path} has files that cannot be objects."
+                    f"The bucket you tried to delete is not empty: {path} has files that cannot be objects.",
+                    code="BucketNotEmpty",
                 ) from error
         with self._database.transaction():
             self._database.forget_bucket(name)

@@ -82,4 +82,4 @@ def verify(expected: Checksums, found: Checksums) -> None:
     """
     for name, wanted, got in (("CRC32C", expected.crc32c, found.crc32c), ("MD5 hash", expected.md5, found.md5)):
         if wanted is not None and got is not None and wanted != got:
-            raise Invalid(f'Provided {name} "{wanted}" doesn\'t match calculated {name} "{got}".')
+            raise Invalid(f'Provided {name} "{wanted}" doesn\'t match calculated {name} "{got}".', code="BadDigest")

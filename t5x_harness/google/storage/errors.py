@@ -1,4 +1,4 @@
-"""What storage refuses, with the status and the reason that Google's JSON gives."""
+"""What storage refuses, with the status, the reason and the code that Google's JSON and XML give."""
 
 from __future__ import annotations
 
@@ -19,47 +19,50 @@ class StorageError(Exception):
 
     Attributes:
       status: of the HTTP answer.
-      reason: Google's short word for it, such as ``conditionNotMet``.
+      reason: the JSON API's short word for it, such as ``conditionNotMet``.
+      code: the XML API's, such as ``NoSuchBucket``.
       message: in words.
     """
 
     status = 500
     reason = "backendError"
+    code = "InternalError"
 
-    def __init__(self, message: str, *, reason: str | None = None) -> None:
+    def __init__(self, message: str, *, reason: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.reason = reason or type(self).reason
+        self.code = code or type(self).code
 
 
 class Invalid(StorageError):
     """Something in the request is malformed."""
 
-    status, reason = 400, "invalid"
+    status, reason, code = 400, "invalid", "InvalidArgument"
 
 
 class NotFound(StorageError):
     """There is no such bucket, object, generation or upload."""
 
-    status, reason = 404, "notFound"
+    status, reason, code = 404, "notFound", "NoSuchKey"
 
 
 class Conflict(StorageError):
     """A bucket that exists already, or is not empty."""
 
-    status, reason = 409, "conflict"
+    status, reason, code = 409, "conflict", "Conflict"
 
 
 class PreconditionFailed(StorageError):
     """A generation or metageneration is not the one that was asked for."""
 
-    status, reason = 412, "conditionNotMet"
+    status, reason, code = 412, "conditionNotMet", "PreconditionFailed"
 
 
 class NotModified(StorageError):
     """A generation or metageneration is the one that was asked not to be."""
 
-    status, reason = 304, "notModified"
+    status, reason, code = 304, "notModified", "NotModified"
 
 
 class CannotOpen(Exception):

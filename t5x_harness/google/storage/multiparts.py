@@ -119,7 +119,7 @@ class Multiparts:
           NotFound: there is no such upload.
         """
         if not 1 <= number <= _MOST_PARTS:
-            raise Invalid(f"Invalid part number {number}: it must be 1 to {_MOST_PARTS}", reason="InvalidArgument")
+            raise Invalid(f"Invalid part number {number}: it must be 1 to {_MOST_PARTS}")
         self.get(upload_id)
         return PartWriter(self._core, upload_id, number)
 
@@ -174,13 +174,13 @@ class Multiparts:
                 while data := file.read(CHUNK):
                     writer.write(data)
         except FileNotFoundError:
-            raise NotFound("The upload was changed while it was completed.", reason="NoSuchUpload") from None
+            raise NotFound("The upload was changed while it was completed.", code="NoSuchUpload") from None
 
 
 def _recorded(core: Core, upload_id: str) -> tuple[MultipartUpload, list[str]]:
     found = core.database.multipart(upload_id)
     if found is None:
-        raise NotFound("The requested upload was not found.", reason="NoSuchUpload")
+        raise NotFound("The requested upload was not found.", code="NoSuchUpload")
     return found
 
 
@@ -188,19 +188,19 @@ def _check(upload: MultipartUpload, wanted: Sequence[tuple[int, str]]) -> None:
     """Refuses to complete an upload with parts that it does not have."""
     numbers = [number for number, _ in wanted]
     if not numbers:
-        raise Invalid("An upload is completed with at least one part.", reason="MalformedXML")
+        raise Invalid("An upload is completed with at least one part.", code="MalformedXML")
     if numbers != sorted(set(numbers)):
-        raise Invalid("The parts are not in ascending order.", reason="InvalidPartOrder")
+        raise Invalid("The parts are not in ascending order.", code="InvalidPartOrder")
     sent = {part.number: part for part in upload.parts}
     for number, etag in wanted:
         part = sent.get(number)
         if part is None or part.etag != etag:
             has = "was not uploaded" if part is None else f"has the ETag {part.etag}, not {etag}"
-            raise Invalid(f"Part {number} {has}.", reason="InvalidPart")
+            raise Invalid(f"Part {number} {has}.", code="InvalidPart")
         if part.size < _SMALLEST_PART and number != numbers[-1]:
             raise Invalid(
                 f"Part {number} has {part.size} bytes: all but the last must have at least {_SMALLEST_PART}.",
-                reason="EntityTooSmall",
+                code="EntityTooSmall",
             )
 
 

@@ -21,7 +21,7 @@ def check_bucket_name(name: str) -> None:
       Invalid: with the rule that it breaks.
     """
     if fault := _bucket_fault(name):
-        raise Invalid(f"Invalid bucket name: '{name}': {fault}")
+        raise Invalid(f"Invalid bucket name: '{name}': {fault}", code="InvalidBucketName")
 
 
 def is_bucket_name(name: str) -> bool:

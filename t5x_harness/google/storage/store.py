@@ -132,7 +132,7 @@ class ObjectStore:
         def action(look: Look) -> None:
             preconditions.check(self._core.buckets.get(name))
             if not listing.is_empty(self._core, look, name):
-                raise Conflict("The bucket you tried to delete is not empty.")
+                raise Conflict("The bucket you tried to delete is not empty.", code="BucketNotEmpty")
             self._core.buckets.delete(name)
             self.uploads.cancel_all(name)
             self.multiparts.abort_all(name)

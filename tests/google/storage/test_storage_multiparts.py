@@ -71,7 +71,7 @@ def test_a_part_that_is_sent_again_replaces_the_first(store: ObjectStore, leftov
     send(store, upload, 1, b"second")
     with pytest.raises(Invalid) as caught:
         store.multiparts.complete(upload.id, [(1, md5(b"first"))])
-    assert (caught.value.reason, caught.value.message) == (
+    assert (caught.value.code, caught.value.message) == (
         "InvalidPart",
         f"Part 1 has the ETag {md5(b'second')}, not {md5(b'first')}.",
     )
@@ -82,7 +82,7 @@ def test_a_part_that_is_sent_again_replaces_the_first(store: ObjectStore, leftov
 def test_completions_that_are_refused_change_nothing(store: ObjectStore, names) -> None:
     upload = store.multiparts.start("data", "a")
     small, large, last = send(store, upload, 1, b"x"), send(store, upload, 2, LARGE), send(store, upload, 3, b"y")
-    for parts, reason, message in (
+    for parts, code, message in (
         ([], "MalformedXML", "An upload is completed with at least one part."),
         ([(3, last.etag), (2, large.etag)], "InvalidPartOrder", "The parts are not in ascending order."),
         ([(2, large.etag), (2, large.etag)], "InvalidPartOrder", "The parts are not in ascending order."),
@@ -95,7 +95,7 @@ def test_completions_that_are_refused_change_nothing(store: ObjectStore, names) 
     ):
         with pytest.raises(Invalid) as caught:
             store.multiparts.complete(upload.id, parts)
-        assert (caught.value.reason, caught.value.message) == (reason, message)
+        assert (caught.value.code, caught.value.message) == (code, message)
     assert names() == []
     assert store.multiparts.complete(upload.id, [(2, large.etag), (3, last.etag)]).size == len(LARGE) + 1
 
