@@ -8,6 +8,7 @@ from typing import Any
 
 from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.bucket_api import not_allowed, not_emulated
+from t5x_harness.google.http.conditions import check_read
 from t5x_harness.google.http.parameters import (
     cleared_by,
     every_field,
@@ -18,7 +19,8 @@ from t5x_harness.google.http.parameters import (
 )
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import object_resource
-from t5x_harness.google.storage.errors import Invalid
+from t5x_harness.google.http.rewriting import Rewrite, answer_rewrite
+from t5x_harness.google.storage.errors import Invalid, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions, SourceObject
@@ -77,13 +79,12 @@ async def answer_object(
 
 
 async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer | ObjectReader:
+    if request.method == "GET" and request.parameters.get("alt") == "media":
+        return await asyncio.to_thread(_open, store, request, bucket, name)
     conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
     if request.method == "GET":
-        if request.parameters.get("alt") == "media":
-            return await asyncio.to_thread(
-                store.open_read, bucket, name, generation=generation, preconditions=conditions
-            )
         found = await asyncio.to_thread(store.stat, bucket, name, generation=generation, preconditions=conditions)
+        check_read(found, request.headers)
         return json_answer(object_resource(found, request.origin))
     if request.method == "DELETE":
         await asyncio.to_thread(store.delete, bucket, name, generation=generation, preconditions=conditions)
@@ -102,6 +103,17 @@ async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -
         )
         return json_answer(object_resource(found, request.origin))
     raise not_allowed(request)
+
+
+def _open(store: ObjectStore, request: Request, bucket: str, name: str) -> ObjectReader:
+    conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
+    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions)
+    try:
+        check_read(reader.object, request.headers)
+    except StorageError:
+        reader.close()
+        raise
+    return reader
 
 
 async def _compose(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
@@ -135,34 +147,24 @@ def _source(bucket: str, given: Mapping[str, Any]) -> SourceObject:
 async def _copy(
     store: ObjectStore, request: Request, source: SourceObject, bucket: str, name: str, rewrite: bool
 ) -> Answer:
-    """A copy in one call: what rewrite may do in several, is done when this answers."""
     if request.method != "POST":
         raise not_allowed(request)
     resource = await request.json()
-    source = SourceObject(
-        source.bucket,
-        source.name,
-        generation_of(request.parameters, "sourceGeneration"),
-        preconditions_of(request.parameters, source=True),
-    )
-    found = await asyncio.to_thread(
-        store.copy,
-        source,
+    wanted = Rewrite(
+        SourceObject(
+            source.bucket,
+            source.name,
+            generation_of(request.parameters, "sourceGeneration"),
+            preconditions_of(request.parameters, source=True),
+        ),
         bucket,
         name,
         fields_of(resource) if resource else None,
         preconditions_of(request.parameters),
     )
-    shown = object_resource(found, request.origin)
-    if not rewrite:
-        return json_answer(shown)
-    size = str(found.size)
-    return json_answer(
-        {
-            "kind": "storage#rewriteResponse",
-            "totalBytesRewritten": size,
-            "objectSize": size,
-            "done": True,
-            "resource": shown,
-        }
+    if rewrite:
+        return await answer_rewrite(store, request, wanted)
+    found = await asyncio.to_thread(
+        store.copy, wanted.source, wanted.bucket, wanted.name, wanted.fields, wanted.preconditions
     )
+    return json_answer(object_resource(found, request.origin))
