@@ -94,14 +94,19 @@ examples:
   t5x-harness exec --google -- python -m t5x.main --run_mode=train --gin_file=gs://bucket/finetune.gin
   t5x-harness exec --slice=none --google-root=cloud -- gcloud storage ls gs://bucket
                                                   any Google client, and no slice; buckets lie in cloud/buckets
+  t5x-harness exec --google-root=cloud --gcs-paths=fuse -- python train.py --model_dir=/gcs/bucket/run
+                                                  the same buckets at /gcs, as Cloud Storage FUSE shows them
+  t5x-harness exec --network=forbid -- python train.py
+                                                  does it need anything beyond this machine?
 
-The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no private Google
-could be started, 126 the command cannot be run, 127 it is not found.
+The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no private
+Google, no FUSE or no way to forbid the network here, 126 the command cannot be run, 127 it is not found.
 """,
     "serve": """\
 examples:
   t5x-harness serve --root=cloud --env-file=google.env &
   . ./google.env                                  once the file is there: this shell's clients use it
+  t5x-harness exec --slice=none -- ls /gcs/bucket in that shell: a command that sees the buckets at /gcs, too
   t5x-harness serve                               prints the lines to paste into another shell
   t5x-harness serve --port=9000 --proxy-port=9001 the same addresses every time
 

@@ -3,7 +3,7 @@
 The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
 the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
 ``sitecustomize`` sets each interpreter up as it starts.
-With ``--google``, Google's clients find a private Google.
+With ``--google``, Google's clients find a private Google, and paths below ``/gcs`` the same buckets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from t5x_harness.t5x_runtime import Runtime, RuntimeChoiceError, find_runtime
 __all__ = ["add_arguments", "exec_environment", "run"]
 
 _BOOTSTRAP = str(Path(__file__).parent / "bootstrap")
-_USAGE_ERROR, _GOOGLE_FAILED, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
+_USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
+    )
+    parser.add_argument(
+        "--gcs-paths",
+        choices=("folder", "fuse", "off"),
+        help="what the command sees at /gcs: the buckets as a plain folder (folder), as Cloud Storage FUSE shows them "
+        "(fuse), or nothing (off) (default: folder with --google, and in a shell of t5x-harness serve; else off)",
+    )
+    parser.add_argument(
+        "--network",
+        choices=("allow", "forbid"),
+        default="allow",
+        help="whether the command may reach beyond this machine; forbid has the kernel refuse it, with a line on "
+        "standard error (default: allow)",
     )
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments, after --"
@@ -74,38 +87,48 @@ def exec_environment(
     }
 
 
+class _Refused(Exception):
+    """The command is not started; the arguments are the message and the exit status."""
+
+
 def run(args: argparse.Namespace) -> int:
     """Replaces this process by the command; returns only where that fails.
 
     Returns:
-      2 for a wrong option, 125 where there could be no private Google, and as a shell 126 where the command is there
-      but cannot be run, 127 where it is not found.
+      2 for a wrong option, 125 where what surrounds the command could not be had, and as a shell 126 where the command
+      is there but cannot be run, 127 where it is not found.
     """
     command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         return _failed("no command: give one after --, such as t5x-harness exec -- python -m t5x.main …", _USAGE_ERROR)
     try:
-        slice_ = get_slice(args.slice) if args.slice != "none" else None
-        runtime = find_runtime(args.t5x_runtime)
-    except (SliceError, RuntimeChoiceError) as error:
-        return _failed(str(error), _USAGE_ERROR)
-    environment = exec_environment(slice_, runtime, args.t5x_runtime)
-    if args.google or args.google_root:
-        from t5x_harness.google.serving.settings import ServerError
-
-        try:
-            environment |= _start_google(args.google_root)
-        except ServerError as error:
-            return _failed(str(error), _GOOGLE_FAILED)
+        environment = _environment(args)
+        words, environment = _with_gcs(command, environment, args.gcs_paths)
+        if args.network == "forbid":
+            environment = _confined(environment)
+    except _Refused as refused:
+        return _failed(*refused.args)
     # What is still in Python's buffers would be lost with the process.
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execvpe(command[0], list(command), environment)
+        os.execvpe(words[0], words, environment)
     except (FileNotFoundError, NotADirectoryError):
         return _failed(f"{command[0]}: command not found", _NOT_FOUND)
     except OSError as error:
         return _failed(f"{command[0]}: cannot be run: {error.strerror or error}", _NOT_EXECUTABLE)
+
+
+def _environment(args: argparse.Namespace) -> dict[str, str]:
+    try:
+        slice_ = get_slice(args.slice) if args.slice != "none" else None
+        runtime = find_runtime(args.t5x_runtime)
+    except (SliceError, RuntimeChoiceError) as error:
+        raise _Refused(str(error), _USAGE_ERROR) from None
+    environment = exec_environment(slice_, runtime, args.t5x_runtime)
+    if args.google or args.google_root:
+        environment |= _start_google(args.google_root)
+    return environment
 
 
 def _start_google(root: str | None) -> Mapping[str, str]:
@@ -116,11 +139,67 @@ def _start_google(root: str | None) -> Mapping[str, str]:
     """
     from t5x_harness.google.environment import google_environment
     from t5x_harness.google.serving.launch import launch
-    from t5x_harness.google.serving.settings import Settings
+    from t5x_harness.google.serving.settings import ServerError, Settings
 
-    launched = launch(Settings(Path(root).absolute() if root else None, owner=os.getpid()))
+    try:
+        launched = launch(Settings(Path(root).absolute() if root else None, owner=os.getpid()))
+    except ServerError as error:
+        raise _Refused(str(error), _NOT_HAD) from None
     launched.detach()
     return google_environment(launched.endpoints)
+
+
+def _with_gcs(
+    command: Sequence[str], environment: dict[str, str], paths: str | None
+) -> tuple[list[str], dict[str, str]]:
+    """The words and variables with which the command sees the buckets that the environment names at ``/gcs``."""
+    from t5x_harness.google.fuse import (
+        MODE_VARIABLE,
+        PATCH_VARIABLE,
+        ROOT_VARIABLE,
+        Mode,
+        NamespaceRefused,
+        launched,
+        refusal,
+    )
+
+    root = environment.get(ROOT_VARIABLE)
+    if paths == "off" or not root:
+        if paths not in (None, "off"):
+            raise _Refused(
+                f"--gcs-paths={paths}: there are no buckets to show; add --google or --google-root DIR, or read the "
+                "lines of t5x-harness serve into this shell",
+                _USAGE_ERROR,
+            )
+        return list(command), {**environment, ROOT_VARIABLE: ""} if root else environment
+    mode = Mode(paths or environment.get(MODE_VARIABLE) or Mode.FOLDER)
+    try:
+        words, seen = launched(command, {**environment, MODE_VARIABLE: mode.value}, root, mode)
+    except NamespaceRefused as refused:
+        raise _Refused(
+            f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see t5x-harness doctor", _NOT_HAD
+        ) from None
+    if PATCH_VARIABLE in seen:
+        print(
+            f"t5x-harness exec: /gcs cannot be mounted here ({refusal(Mode.FOLDER)}): it is rewritten in the command's "
+            "words and variables, and patched in Python; see t5x-harness doctor",
+            file=sys.stderr,
+        )
+    return words, seen
+
+
+def _confined(environment: Mapping[str, str]) -> dict[str, str]:
+    """Has the kernel refuse this process, which becomes the command, whatever is beyond this machine.
+
+    Returns:
+      The environment without proxies on other machines.
+    """
+    from t5x_harness import network, network_filter
+
+    if not network_filter.install():
+        raise _Refused("--network=forbid: this kernel lets no process ask before it connects (seccomp)", _NOT_HAD)
+    changes = network.run_environment(allowed=False, environment=environment)
+    return {name: value for name, value in {**environment, **changes}.items() if value is not None}
 
 
 def _failed(message: str, status: int) -> int:

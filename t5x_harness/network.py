@@ -30,7 +30,7 @@ __all__ = [
 NETWORK_VARIABLE = "T5X_HARNESS_NETWORK"
 """``forbid`` or ``allow``, for runs; ``allow`` where it is unset."""
 
-HOW_TO_ALLOW = "mark the test with @pytest.mark.network, or call pytest with --t5x-network=allow"
+HOW_TO_ALLOW = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
 
 # Where the proxy variables of a machine would lead.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "grpc_proxy")
@@ -46,16 +46,21 @@ class NetworkForbidden(PermissionError):
         super().__init__(errno.EACCES, f"smoke runs and tests reach loopback only, not {where}; {HOW_TO_ALLOW}")
 
 
-def run_environment(*, allowed: bool) -> dict[str, str | None]:
+def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """Variables for a run; None takes one out.
 
     Proxies of this machine are taken out of the environment where the network is forbidden, unless they are on this
     machine themselves: a proxy on loopback is the session's own.
+
+    Args:
+      allowed: whether it may reach beyond this machine.
+      environment: what they will be put over; the process's own by default.
     """
     if allowed:
         return {NETWORK_VARIABLE: "allow"}
+    base = os.environ if environment is None else environment
     named = [name for proxy in _PROXIES for name in (proxy, proxy.upper())]
-    outside = [name for name in named if (value := os.environ.get(name)) and not _is_here_url(value)]
+    outside = [name for name in named if (value := base.get(name)) and not _is_here_url(value)]
     return {NETWORK_VARIABLE: "forbid", **dict.fromkeys(outside)}
 
 

@@ -83,6 +83,8 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
     else:
         stack.enter_context(_written(env_file, lines))
         print(f"in another shell: . {env_file}", file=sys.stderr, flush=True)
+    # A shell that runs cannot be given a mount, a command that begins can.
+    print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from t5x_harness.google.fuse import ROOT_VARIABLE
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.folder import PROJECT, TOKEN, SessionFolder
 from t5x_harness.google.serving.hosts import would_bypass
@@ -42,6 +43,8 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             # It reads 64 MB at a time to keep them, which makes small reads ten times slower.
             "GCS_READ_CACHE_BLOCK_SIZE_MB": "1",
             "GCS_READ_CACHE_MAX_SIZE_MB": "16",
+            # What runs, and commands of exec, see at /gcs.
+            ROOT_VARIABLE: str(endpoints.root),
             # Accounts.
             "GOOGLE_APPLICATION_CREDENTIALS": str(folder.credentials),
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": TOKEN,

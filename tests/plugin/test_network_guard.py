@@ -20,7 +20,7 @@ from t5x_harness.workers import InProcess, Run, RunRaised, Zygote, processes
 # TEST-NET-1 and the documentation's prefix: addresses that no machine has.
 OUTSIDE = "192.0.2.1"
 OUTSIDE_6 = "2001:db8::1"
-ADVICE = "mark the test with @pytest.mark.network, or call pytest with --t5x-network=allow"
+ADVICE = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ a process just forked, and :func:`rewrite` for texts and words on machines that 
 
 from __future__ import annotations
 
-from t5x_harness.google.fuse.mount import MODE_VARIABLE, ROOT_VARIABLE, Mode, Way, enter
+from t5x_harness.google.fuse.mount import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE, Mode, Way, enter
 from t5x_harness.google.fuse.namespace import NamespaceRefused
-from t5x_harness.google.fuse.probing import Mount, command_prefix, launched, probe
+from t5x_harness.google.fuse.probing import Mount, command_prefix, launched, probe, refusal
 from t5x_harness.google.fuse.rewriting import buckets_folder, rewrite
 
 __all__ = [
     "MODE_VARIABLE",
+    "PATCH_VARIABLE",
     "ROOT_VARIABLE",
     "Mode",
     "Mount",
@@ -24,5 +25,6 @@ __all__ = [
     "enter",
     "launched",
     "probe",
+    "refusal",
     "rewrite",
 ]

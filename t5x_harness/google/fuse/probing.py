@@ -16,9 +16,9 @@ from t5x_harness.google.fuse.mount import PATCH_VARIABLE, Mode, Way, is_mounted
 from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused
 from t5x_harness.google.fuse.rewriting import buckets_folder, rewrite
 
-__all__ = ["Mount", "command_prefix", "launched", "probe"]
+__all__ = ["Mount", "command_prefix", "launched", "probe", "refusal"]
 
-# Two processes that mount and end at once; a machine that swaps may take a while for them.
+# A process that mounts and ends at once; a machine that swaps may take a while for it.
 _PROBE_SECONDS = 30.0
 
 # Does not depend on the import path or the environment of the command, and takes as little time as Python can.
@@ -51,18 +51,20 @@ def probe(root: str | os.PathLike[str] | None = None) -> Mount:
     Args:
       root: of the store; a ``/gcs`` that is this store's folder already is used as it is.
     """
-    found = _probe()
-    return dataclasses.replace(found, way=Way.EXISTING) if root is not None and is_mounted(root) else found
+    refused = refusal(Mode.FOLDER)
+    way = Way.REWRITING if refused else Way.NAMESPACE
+    if root is not None and is_mounted(root):
+        way = Way.EXISTING
+    return Mount(way, refused, refused or refusal(Mode.FUSE))
 
 
 @functools.cache
-def _probe() -> Mount:
+def refusal(mode: Mode) -> str | None:
+    """Why a mode cannot be mounted here, found out by doing it once a process; None where it can."""
     with tempfile.TemporaryDirectory(prefix="t5x-gcs-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
         Path(root, "buckets", "probe-bucket", "object").write_text("found")
-        refused = _try(root, Mode.FOLDER)
-        fuse_refused = refused or _try(root, Mode.FUSE)
-    return Mount(Way.REWRITING if refused else Way.NAMESPACE, refused, fuse_refused)
+        return _try(root, mode)
 
 
 def _try(root: str, mode: Mode) -> str | None:
@@ -110,11 +112,12 @@ def launched(
     Raises:
       NamespaceRefused: the mode needs a namespace, and this machine refuses it.
     """
-    found = probe(root)
-    if Mode(mode) is Mode.FUSE and found.fuse_refused is not None:
-        raise NamespaceRefused(found.fuse_refused)
-    if found.way is Way.REWRITING:
-        return rewrite(list(command), root), {**rewrite(environment, root), PATCH_VARIABLE: os.path.abspath(root)}
-    if found.way is Way.EXISTING and Mode(mode) is Mode.FOLDER:
+    mode = Mode(mode)
+    if mode is Mode.FOLDER and is_mounted(root):
         return list(command), dict(environment)
-    return [*command_prefix(root, mode), *command], dict(environment)
+    refused = refusal(mode)
+    if refused is None:
+        return [*command_prefix(root, mode), *command], dict(environment)
+    if mode is Mode.FUSE:
+        raise NamespaceRefused(refused)
+    return rewrite(list(command), root), {**rewrite(environment, root), PATCH_VARIABLE: os.path.abspath(root)}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.fuse import Mode, Mount, NamespaceRefused, Way, command_prefix, launched, probe, probing
+from t5x_harness.google.fuse import Mode, NamespaceRefused, Way, command_prefix, launched, probe, probing
 
 Inside = Callable[..., Any]
 
@@ -161,7 +161,7 @@ def test_the_best_way_is_taken(root: Path) -> None:
 def test_where_nothing_is_mounted_words_and_variables_are_rewritten(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "_probe", lambda: Mount(Way.REWRITING, "no", "no"))
+    monkeypatch.setattr(probing, "refusal", lambda mode: "no")
     words, environment = launched(["cat", "/gcs/my-bucket/data/hello.txt"], {"A": "/gcs/x"}, root)
     assert words == ["cat", f"{root}/buckets/my-bucket/data/hello.txt"]
     assert environment == {"A": f"{root}/buckets/x", "T5X_HARNESS_GCS_PATCH": str(root)}
@@ -176,7 +176,8 @@ def test_a_probe_that_is_refused_gives_the_kernels_reason(root: Path, monkeypatc
         "from t5x_harness.google.fuse.launch import main; main(sys.argv[1:])"
     )
     monkeypatch.setattr(probing, "_BOOT", refusing)
-    found = probing._probe.__wrapped__()
+    monkeypatch.setattr(probing, "refusal", probing.refusal.__wrapped__)
+    found = probing.probe()
     assert found.way is Way.REWRITING
     assert found.modes == (Mode.FOLDER,)
     assert found.refused == "this process has 2 threads, and only a process of one can enter"
@@ -185,5 +186,6 @@ def test_a_probe_that_is_refused_gives_the_kernels_reason(root: Path, monkeypatc
 def test_the_probe_is_done_once_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = probe()
     monkeypatch.setattr(probing, "_try", lambda *_: pytest.fail("probed again"))
-    assert probe() is found
+    assert probe() == found
     assert probe(root) == found
+    assert launched(["true"], {}, root)[0][-1] == "true"

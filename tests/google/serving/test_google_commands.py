@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.cli import main
+from t5x_harness.google.fuse import Mode, refusal
 
 COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.cli import main; sys.exit(main())")
 ASK = """
@@ -69,6 +70,119 @@ def test_buckets_are_kept_where_they_are_wanted(tmp_path: Path) -> None:
     )
 
 
+LIST = """
+import json, os, urllib.request
+url = os.environ["STORAGE_EMULATOR_HOST"] + "/storage/v1/b/my-bucket/o"
+with urllib.request.urlopen(url) as answer:
+    print([item["name"] for item in json.load(answer)["items"]])
+"""
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Path:
+    """A root with one bucket, for --google-root."""
+    (tmp_path / "cloud" / "buckets" / "my-bucket").mkdir(parents=True)
+    return tmp_path / "cloud"
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_exec_shows_the_buckets_at_gcs(mode: Mode, cloud: Path) -> None:
+    if refused := refusal(mode):
+        pytest.skip(f"/gcs in mode {mode} cannot be mounted here: {refused}")
+    script = 'echo text > /gcs/my-bucket/object && "$0" -c "$1" && mv /gcs/my-bucket /gcs/your-bucket'
+    options = [f"--google-root={cloud}", f"--gcs-paths={mode}", "--slice=none"]
+    done = run("exec", *options, "--", "sh", "-c", script, sys.executable, LIST)
+    assert done.stdout == "['object']\n", done.stderr
+    assert (done.returncode == 0) is (mode is Mode.FOLDER)
+
+
+def test_exec_shows_a_folder_unless_told_otherwise_and_nothing_when_told(cloud: Path) -> None:
+    if refused := refusal(Mode.FOLDER):
+        pytest.skip(f"/gcs cannot be mounted here: {refused}")
+    options = [f"--google-root={cloud}", "--slice=none"]
+    assert run("exec", *options, "--", "ls", "/gcs").stdout == "my-bucket\n"
+    seen = run(
+        "exec", *options, "--gcs-paths=off", "--", "sh", "-c", "ls -d /gcs/my-bucket; echo [$T5X_HARNESS_GCS_ROOT]"
+    )
+    assert (seen.stdout, seen.returncode) == ("[]\n", 0)
+
+
+def test_an_exec_inside_sees_what_the_one_around_it_does(cloud: Path) -> None:
+    inner = [*COMMAND, "exec", "--slice=none", "--", "ls", "/gcs"]
+    done = run("exec", f"--google-root={cloud}", "--slice=none", "--", *inner)
+    assert (done.stdout, done.stderr) == ("my-bucket\n", "")
+
+
+REFUSING = """
+import sys
+from t5x_harness.google.fuse import probing
+probing.refusal = lambda mode: "mounting /: Operation not permitted"
+import t5x_harness.google.fuse as fuse
+fuse.refusal = probing.refusal
+from t5x_harness.cli import main
+sys.exit(main())
+"""
+
+
+def test_where_nothing_can_be_mounted_exec_rewrites_and_says_so(cloud: Path) -> None:
+    (cloud / "buckets" / "my-bucket" / "object").write_text("text")
+    program = "import sys; print(open('/gcs/my-' + 'bucket/object').read(), sys.argv[1])"
+    command = [sys.executable, "-c", program, "/gcs/my-bucket"]
+    words = [sys.executable, "-c", REFUSING, "exec", f"--google-root={cloud}", "--slice=none"]
+    done = subprocess.run([*words, "--", *command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == f"text {cloud}/buckets/my-bucket\n", done.stderr
+    assert done.stderr == (
+        "t5x-harness exec: /gcs cannot be mounted here (mounting /: Operation not permitted): it is rewritten in the "
+        "command's words and variables, and patched in Python; see t5x-harness doctor\n"
+    )
+    done = subprocess.run([*words, "--gcs-paths=fuse", "--", "true"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        125,
+        "t5x-harness exec: /gcs cannot be as Cloud Storage FUSE here: mounting /: Operation not permitted; "
+        "see t5x-harness doctor\n",
+    )
+
+
+def test_paths_without_buckets_are_wrong_usage() -> None:
+    done = run("exec", "--gcs-paths=folder", "--", "true", T5X_HARNESS_GCS_ROOT="")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "t5x-harness exec: --gcs-paths=folder: there are no buckets to show; add --google or --google-root DIR, or "
+        "read the lines of t5x-harness serve into this shell\n",
+    )
+
+
+REACH = """
+import socket
+try:
+    socket.create_connection(("192.0.2.1", 9), 0.01)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_exec_can_forbid_what_is_beyond_this_machine() -> None:
+    done = run("exec", "--network=forbid", "--slice=none", "--", sys.executable, "-c", REACH)
+    if done.returncode == 125:
+        pytest.skip(done.stderr.strip())
+    if done.stdout != "Permission denied\n" and not done.stderr:
+        pytest.skip("the memory of a process cannot be read here")
+    assert done.stdout == "Permission denied\n"
+    assert done.stderr.startswith("t5x-harness: refused python")
+    assert " 192.0.2.1, port 9: runs reach loopback only; allow it with " in done.stderr
+    done = run("exec", "--google", "--network=forbid", "--slice=none", "--", sys.executable, "-c", ASK)
+    assert (done.stdout, done.stderr) == ("fake None None\n", "")
+
+
+def test_proxies_elsewhere_are_taken_from_a_command_that_is_kept_here() -> None:
+    script = "echo $T5X_HARNESS_NETWORK ${https_proxy-unset} ${grpc_proxy-unset}"
+    proxies = {"https_proxy": "http://127.0.0.1:3128", "grpc_proxy": "192.0.2.7:3128"}
+    done = run("exec", "--network=forbid", "--slice=none", "--", "sh", "-c", script, **proxies)
+    if done.returncode == 125:
+        pytest.skip(done.stderr.strip())
+    assert done.stdout == "forbid http://127.0.0.1:3128 unset\n"
+
+
 def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
     env_file = tmp_path / "google.env"
     arguments = ["serve", f"--env-file={env_file}", f"--root={tmp_path}/cloud"]
@@ -76,11 +190,15 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
         assert serving.stderr
         assert serving.stderr.readline() == f"serving gs:// from {tmp_path}/cloud; Ctrl-C ends it\n"
         assert serving.stderr.readline() == f"in another shell: . {env_file}\n"
-        script = '. "$1"; exec "$2" -c "$3"'
-        done = subprocess.run(
-            ["sh", "-c", script, "sh", env_file, sys.executable, ASK], capture_output=True, text=True, check=True
-        )
+        assert serving.stderr.readline() == ("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND\n")
+        script = '. "$1"; shift; exec "$@"'
+        shell = ["sh", "-c", script, "sh", env_file]
+        done = subprocess.run([*shell, sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
         assert done.stdout == "fake None None\n"
+        (tmp_path / "cloud" / "buckets" / "my-bucket").mkdir()
+        write = ["exec", "--slice=none", "--", "sh", "-c", "echo text > /gcs/my-bucket/object"]
+        done = subprocess.run([*shell, *COMMAND, *write], capture_output=True, text=True, check=True)
+        assert (tmp_path / "cloud" / "buckets" / "my-bucket" / "object").read_text() == "text\n"
         serving.send_signal(signal.SIGINT)
         assert serving.wait(60) == 0
         assert serving.stdout
