@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from t5x_harness.spec import GCS
+
 _WHEN = ("auto", "always", "never")
 _NETWORK = ("forbid", "allow")
 
@@ -27,6 +29,8 @@ class Options:
     timeout: float
     ignore: tuple[str, ...]
     standins: str | None
+    gcs: str | None
+    gcs_root: str | None
     golden: str | None
     golden_update: bool
     github_annotations: str
@@ -49,6 +53,8 @@ class Options:
             timeout=config.getoption("t5x_timeout"),
             ignore=tuple(config.getoption("t5x_ignore")),
             standins=config.getoption("standins"),
+            gcs=config.getoption("gcs"),
+            gcs_root=_folder(config, "gcs_root"),
             golden=config.getoption("plan_golden"),
             golden_update=config.getoption("plan_golden_update"),
             github_annotations=config.getoption("t5x_github_annotations") or _when(config, "t5x_github_annotations"),
@@ -95,6 +101,18 @@ def add_options(parser: pytest.Parser) -> None:
         choices=("off", "missing", "all"),
         help="What is made up of vocabularies, checkpoints and datasets: nothing (off), what cannot be reached here "
         "(missing), or everything in a bucket or on a hub (all) (default: missing)",
+    )
+    group.addoption(
+        "--gcs",
+        choices=GCS,
+        help="What gs:// and /gcs are to runs: a private Google on this machine, whose /gcs is a plain folder (folder) "
+        "or behaves as Cloud Storage FUSE (fuse), or nothing (off) (default: folder, where the extra google is "
+        "installed)",
+    )
+    group.addoption(
+        "--gcs-root",
+        metavar="DIR",
+        help="Buckets that runs find there, DIR/my-bucket/x as gs://my-bucket/x; copied for each run, never written to",
     )
     group.addoption(
         "--plan-golden",
@@ -155,6 +173,21 @@ def network_policy(config: pytest.Config) -> str:
       pytest.UsageError: the ini value is neither.
     """
     return config.getoption("t5x_network") or _one_of(_NETWORK, config, "t5x_network")
+
+
+def _folder(config: pytest.Config, name: str) -> str | None:
+    """A folder named on the command line, absolute.
+
+    Raises:
+      pytest.UsageError: it is not there.
+    """
+    given: str | None = config.getoption(name)
+    if given is None:
+        return None
+    folder = config.invocation_params.dir / given
+    if not folder.is_dir():
+        raise pytest.UsageError(f"--{name.replace('_', '-')}: there is no folder {folder}")
+    return str(folder)
 
 
 def _when(config: pytest.Config, name: str) -> str:

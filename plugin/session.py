@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.spec import GCS, Outcome, RunResult, RunSpec, Stage, StageResult
 
 from . import marks
 from .options import Options, network_policy
 from .progress import TerminalProgress
 
 if TYPE_CHECKING:
+    from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.pipeline import Pipeline
     from t5x_harness.project import ProjectConfig
     from t5x_harness.t5x_runtime import Runtime
@@ -39,6 +40,7 @@ class HarnessSession:
         self._pipelines: dict[RunSpec, Pipeline] = {}
         self._workspaces: dict[RunSpec, Path] = {}
         self._workers: Zygote | InProcess | None = None
+        self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
         self._project: ProjectConfig | None = None
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
@@ -124,6 +126,8 @@ class HarnessSession:
             ignore=(*self.project.ignore, *self.options.ignore),
             standins=self.options.standins or self.project.standins or "missing",
             samples=self.project.samples,
+            gcs=self.options.gcs or self.project.gcs or GCS[0],
+            gcs_root=self.options.gcs_root or self.project.gcs_root,
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
 
@@ -172,6 +176,7 @@ class HarnessSession:
                 on_progress=self._progress,
                 t5x_parent=self.runtime.location,
                 env=run_environment(allowed=network),
+                google=None if network else self._google(spec),
             )
         return self._pipelines[spec]
 
@@ -221,6 +226,12 @@ class HarnessSession:
 
             self._workers = workers.InProcess() if self.options.in_process else worker_for(self.runtime)
         return self._workers
+
+    def _google(self, spec: RunSpec) -> GoogleOfRuns | None:
+        """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
+        from t5x_harness.pipeline import google_for
+
+        return google_for(spec, self._googles)
 
     def folder(self) -> Path:
         """The folder of this session's runs, beside those of ``tmp_path``."""
@@ -277,6 +288,8 @@ class HarnessSession:
     def _warm(self) -> None:
         if not self.config.option.collectonly and not self.options.in_process:
             self.workers().warm()
+            if google := self._google(self.spec(())):
+                google.warm()
 
     def leave(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Ends the run of ``item`` unless ``nextitem`` is a further stage of it."""
@@ -297,6 +310,8 @@ class HarnessSession:
             self._pipelines.pop(spec).close()
         if self._workers is not None:
             self._workers.close()
+        for google in self._googles.values():
+            google.close()
         if self._folder is not None:
             for workspace in self._folder.iterdir():
                 if workspace not in self._kept:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from t5x_harness.project import ProjectConfig, find_project
 from t5x_harness.silencing import not_codes
-from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.spec import GCS, Mode, RunSpec
 from t5x_harness.standins.policy import Policy
 
 __all__ = ["DEFAULT_SLICE", "FORMATS", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
@@ -71,6 +71,19 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is made up of vocabularies, checkpoints and datasets: nothing (off), what cannot be reached here "
         "(missing), or everything in a bucket or on a hub (all) (default: missing)",
     )
+    how.add_argument(
+        "--gcs",
+        choices=GCS,
+        help="what gs:// and /gcs are to runs: a private Google on this machine, whose /gcs is a plain folder (folder) "
+        "or behaves as Cloud Storage FUSE (fuse), or nothing (off) (default: folder, where the extra google is "
+        "installed)",
+    )
+    how.add_argument(
+        "--gcs-root",
+        type=_folder,
+        metavar="DIR",
+        help="buckets that runs find there, DIR/my-bucket/x as gs://my-bucket/x; copied for each run, never written to",
+    )
     how.add_argument("--full-size", action="store_true", help="run at the sizes that the config names, not shrunken")
     how.add_argument(
         "--model_dir", metavar="DIR", help="keep the run's output here (default: a temporary folder; one run only)"
@@ -103,6 +116,13 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output.add_argument("-v", "--verbose", action="store_true", help="print notes, too, and not only their number")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
+
+
+def _folder(text: str) -> str:
+    """Refuses a folder that is not there before anything is run."""
+    if not os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"there is no folder {text}")
+    return os.path.abspath(text)
 
 
 def _report_file(text: str) -> Path:
@@ -190,6 +210,8 @@ def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_
         ignore=(*project.ignore, *_ignored(arguments.ignore)),
         standins=arguments.standins or project.standins or Policy.MISSING.value,
         samples=project.samples,
+        gcs=arguments.gcs or project.gcs or GCS[0],
+        gcs_root=arguments.gcs_root or project.gcs_root,
         golden=_golden(arguments, project, Path(gin_files[-1]).stem),
         golden_update=getattr(arguments, "plan_golden_update", False),
     )

@@ -31,6 +31,11 @@ def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
     """
     taken: dict[Path, RunSpec] = {}
     for spec in specs:
+        if spec.model_dir is not None and "://" in spec.model_dir:
+            raise ModelDirError(
+                f"--model_dir {spec.model_dir}: results are kept on this machine; name a local folder, and bind "
+                "MODEL_DIR for where the job writes"
+            )
         folder = _folder(spec)
         if folder is None:
             continue
@@ -89,8 +94,8 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
 
 
 def _folder(spec: RunSpec) -> Path | None:
-    """The local folder that a run asks for; None for none, and for a bucket."""
-    if spec.model_dir is None or "://" in spec.model_dir:
+    """The folder that a run asks for; None for none."""
+    if spec.model_dir is None:
         return None
     return Path(spec.cwd, spec.model_dir).resolve()
 

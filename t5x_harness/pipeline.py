@@ -19,11 +19,12 @@ from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSpec, Severit
 
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
+    from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.t5x_runtime import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["Pipeline", "RunOptions", "run_specs", "stages_of", "worker_for"]
+__all__ = ["Pipeline", "RunOptions", "google_for", "run_specs", "stages_of", "worker_for"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
@@ -52,6 +53,7 @@ class Pipeline:
       t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
       run_if: when lint judges the files as a run, and not as a fragment.
       env: variables for the run's process; None takes one out.
+      google: the private Google that the run's process is led to; None for none.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Pipeline:
         t5x_parent: str | Path | None = None,
         run_if: RunIf = RunIf.ALWAYS,
         env: Mapping[str, str | None] | None = None,
+        google: GoogleOfRuns | None = None,
     ) -> None:
         self._spec = spec
         self._zygote = zygote
@@ -74,6 +77,8 @@ class Pipeline:
         self._t5x_parent = t5x_parent
         self._run_if = run_if
         self._env = env
+        self._google = google
+        self._led = False  # whether the run's process is led to it
         self._program: GinProgram | None = None
         self._backend: LocalBackend | None = None
         self._results: dict[Stage, StageResult] = {}
@@ -129,6 +134,9 @@ class Pipeline:
         """Ends the run's process."""
         if self._backend is not None:
             self._backend.close()
+        if self._google is not None and self._led:
+            self._led = False
+            self._google.leave()
 
     def _before(self, stage: Stage) -> tuple[Stage, ...]:
         """The stages that have to pass before this one."""
@@ -142,11 +150,15 @@ class Pipeline:
         if stage is Stage.LINT:
             start = time.perf_counter()
             return lint_program(self._read(), start=start, run_if=self._run_if)
+        from t5x_harness.google.serving.settings import ServerError
         from t5x_harness.workers.errors import WorkerError
 
         start = time.perf_counter()
         try:
             result = self._local().stage(stage)
+        except ServerError as error:
+            finding = Finding("RUN08", Severity.ERROR, stage, str(error), fix="or run without one: --gcs=off")
+            return StageResult(stage, Outcome.FAILED, (finding,), seconds=time.perf_counter() - start)
         except WorkerError as error:
             finding = Finding("RUN01", Severity.ERROR, stage, str(error), fix="see the end of the log")
             return StageResult(
@@ -179,9 +191,16 @@ class Pipeline:
                 workspace=self._workspace,
                 timeout=self._timeout,
                 on_progress=self._on_progress,
-                env=self._env,
+                env={**(self._env or {}), **self._google_environment()},
             )
         return self._backend
+
+    def _google_environment(self) -> Mapping[str, str]:
+        if self._google is None:
+            return {}
+        environment = self._google.enter()
+        self._led = True
+        return environment
 
     def _read(self) -> GinProgram:
         if self._program is None:
@@ -206,6 +225,23 @@ def worker_for(runtime: Runtime) -> Zygote:
             **compile_cache_environment(default_cache_folder(os.environ)),
         },
     )
+
+
+def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GoogleOfRuns]) -> GoogleOfRuns | None:
+    """The private Google for a run, one for all that begin with the same buckets.
+
+    Args:
+      spec: the run.
+      started: those that there are; the run's is added.
+
+    Returns:
+      None where the run wants none, and without the extra ``google``.
+    """
+    from t5x_harness.google.of_runs import GoogleOfRuns
+
+    if spec.gcs == "off" or not GoogleOfRuns.is_installed():
+        return None
+    return started.setdefault((spec.gcs, spec.gcs_root), GoogleOfRuns(spec.gcs_root, spec.gcs))
 
 
 def _keras_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -256,6 +292,7 @@ def run_specs(
     from t5x_harness.workers import InProcess
 
     workers: dict[str, Zygote | InProcess] = {}
+    googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
     try:
         for number, spec in enumerate(specs, start=1):
             runtime = find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
@@ -274,6 +311,7 @@ def run_specs(
                     timeout=options.timeout,
                     on_progress=on_progress(spec) if on_progress is not None else None,
                     t5x_parent=runtime.location,
+                    google=google_for(spec, googles),
                 ) as pipeline,
             ):
                 for stage in pipeline.stages:
@@ -282,5 +320,5 @@ def run_specs(
                         break
                 yield pipeline.result()
     finally:
-        for started in workers.values():
+        for started in (*workers.values(), *googles.values()):
             started.close()

@@ -11,6 +11,7 @@ For example::
     ignore = ["CKP14"]
     plan_golden = "golden"
     standins = "missing"
+    gcs_root = "buckets"
 
     [tool.t5x_harness.samples]
     my_task = "samples/my_task.jsonl"
@@ -27,12 +28,13 @@ import dataclasses
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.silencing import not_codes
-from t5x_harness.spec import Mode
+from t5x_harness.spec import GCS, Mode
+from t5x_harness.standins.policy import Policy
 
 __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load_project"]
 
@@ -47,6 +49,8 @@ _PROJECT_KEYS = (
     "ignore",
     "standins",
     "samples",
+    "gcs",
+    "gcs_root",
     "plan_golden",
     "runs",
 )
@@ -110,6 +114,8 @@ class ProjectConfig:
       ignore: codes of findings that nobody wants to see.
       standins: what is made up: ``off``, ``missing`` or ``all``; None if the table does not say.
       samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
+      gcs: ``folder``, ``fuse`` or ``off``; None if the table does not say.
+      gcs_root: folder with a folder for each bucket, absolute.
       plan_golden: folder with the golden plans of the runs, absolute.
       runs: the declared runs.
     """
@@ -123,6 +129,8 @@ class ProjectConfig:
     ignore: tuple[str, ...] = ()
     standins: str | None = None
     samples: tuple[str, ...] = ()
+    gcs: str | None = None
+    gcs_root: str | None = None
     plan_golden: str | None = None
     runs: tuple[DeclaredRun, ...] = ()
 
@@ -193,8 +201,10 @@ class _Reader:
             slice=self._text(table, "slice", where),
             python_path=self._folders(folder, table, "python_path", where),
             ignore=self._ignored(table, where),
-            standins=self._standins(table, where),
+            standins=self._one_of(Policy, table, "standins", where),
             samples=self._samples(folder, table, where),
+            gcs=self._one_of(GCS, table, "gcs", where),
+            gcs_root=self._folder(folder, table, "gcs_root", where),
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             runs=declared,
         )
@@ -246,13 +256,18 @@ class _Reader:
             raise self._error(f"ignore: {problem}", (*where, "ignore"))
         return codes
 
-    def _standins(self, table: Mapping[str, Any], where: tuple[str, int]) -> str | None:
-        from t5x_harness.standins.policy import Policy
-
-        value = self._text(table, "standins", where)
-        if value is not None and value not in list(Policy):
-            raise self._error(f"standins {value!r} is none of {', '.join(Policy)}", (*where, "standins"))
+    def _one_of(self, values: Iterable[str], table: Mapping[str, Any], key: str, where: tuple[str, int]) -> str | None:
+        value = self._text(table, key, where)
+        if value is not None and value not in list(values):
+            raise self._error(f"{key} {value!r} is none of {', '.join(values)}", (*where, key))
         return value
+
+    def _folder(self, root: Path, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> str | None:
+        """A folder that has to be there."""
+        value = self._text(table, key, where)
+        if value is not None and not (root / value).is_dir():
+            raise self._error(f"{key}: there is no folder {root / value}", (*where, key))
+        return str(root / value) if value is not None else None
 
     def _samples(self, root: Path, table: Mapping[str, Any], where: tuple[str, int]) -> tuple[str, ...]:
         from t5x_harness.standins.rows import SampleError, declared

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 __all__ = [
+    "GCS",
     "Assignment",
     "BoundValue",
     "Change",
@@ -29,6 +30,10 @@ __all__ = [
     "Stage",
     "StageResult",
 ]
+
+
+GCS = ("folder", "fuse", "off")
+"""What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSpec.gcs`."""
 
 
 class Mode(enum.StrEnum):
@@ -227,6 +232,9 @@ class RunSpec:
         a bucket or on a hub).
       samples: the user's own rows in the place of data, each as the text of a
         :class:`~t5x_harness.standins.rows.Samples`.
+      gcs: what ``gs://`` and ``/gcs`` are to the run: a private Google whose ``/gcs`` is a ``folder`` or behaves as
+        Cloud Storage ``fuse``, or ``off`` for none.
+      gcs_root: the user's folder with a folder for each bucket, which the private Google begins with; None for none.
       golden: the file that the run's plan is kept in and compared with; None to keep none.
       golden_update: write that file anew, whatever it holds.
     """
@@ -245,6 +253,8 @@ class RunSpec:
     ignore: tuple[str, ...] = ()
     standins: str = "missing"
     samples: tuple[str, ...] = ()
+    gcs: str = "folder"
+    gcs_root: str | None = None
     golden: str | None = None
     golden_update: bool = False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import tensorflow as tf
 from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint
 
-__all__ = ["checkpoints_in", "json_lines", "not_finite", "scalars_in"]
+__all__ = ["checkpoints_in", "json_lines", "keep", "not_finite", "scalars_in"]
 
 
 def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
@@ -59,6 +61,20 @@ def checkpoints_in(model_dir: Path) -> list[Checkpoint]:
         size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
         found.append(Checkpoint(step, str(path), size))
     return found
+
+
+def keep(output: Path, folder: Path) -> None:
+    """Has ``folder`` show what ``output`` holds now, also once that is gone; by links where they can be had."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if output.is_dir():
+        shutil.copytree(output, folder, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy2(source, target)
 
 
 def json_lines(folder: Path, pattern: str = "*.jsonl*") -> list[dict[str, Any]]:

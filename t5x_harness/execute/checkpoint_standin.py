@@ -1,41 +1,71 @@
 """Made-up checkpoints: the shapes of the (shrunken) model at the step that the config's path names.
 
 A config that starts from ``gs://…/checkpoint_1000000`` cannot reach it here, and a shrunken model could not load it.
-The stand-in is written by the runtime's own checkpointer, so that restoring it is the real restore.
+The stand-in lies as the real one does, so that restoring it is the real restore.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import jax
 import numpy as np
-from t5x import checkpoints
+from etils import epath
+from flax import traverse_util
+from t5x import adafactor, checkpoints, train_state
 
+from t5x_harness.google.here import store
 from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.standins.checkpoint_kinds import CheckpointKind
+from t5x_harness.standins.legacy_checkpoint import write_legacy_checkpoint
 
 __all__ = ["write_standin"]
 
 _SPREAD = 0.05
+_TARGET = "target/"
+_PARAM_STATES = "state/param_states/"
+_COMMITTED = "commit_success.txt"
 
 
-def write_standin(folder: Path, step: int, shapes: StateShapes, partitioner: Any, *, use_orbax: bool = True) -> Path:
+def write_standin(
+    folder: epath.PathLike,
+    step: int,
+    shapes: StateShapes,
+    partitioner: Any,
+    *,
+    kind: CheckpointKind = CheckpointKind.ORBAX,
+) -> epath.Path:
     """Writes a checkpoint of small random parameters and an empty optimizer state.
 
     Args:
-      folder: where ``checkpoint_<step>`` goes.
+      folder: where ``checkpoint_<step>`` goes: a local folder, or one in a bucket, as ``gs://bucket/model``.
       step: the step to write into it.
       shapes: the train state, with the optimizer's part, as pretrained checkpoints have it.
       partitioner: the runtime's partitioner.
-      use_orbax: False for configs that still use T5X's legacy checkpointer.
+      kind: decides on the layout, and on whose optimizer state is written.
 
     Returns:
       The checkpoint's folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    here = store()
+    # On the disk of the private Google: the same objects, without a request for each.
+    place = epath.Path((here.local(os.fspath(folder)) if here is not None else None) or folder)
+    place.mkdir(parents=True, exist_ok=True)
+    state = _filled(shapes.initializer.global_train_state_shape, step)
+    if kind is CheckpointKind.ORBAX:
+        manager = checkpoints.OrbaxCheckpointManagerInterface(os.fspath(place), state, partitioner)
+        manager.save(state, force=True)
+        manager.wait_until_finished()
+        manager.close()
+    else:
+        _write_legacy(place, step, state, partitioner, kind, in_bucket=os.fspath(folder).startswith("gs://"))
+    return epath.Path(folder) / f"checkpoint_{step}"
+
+
+def _filled(shapes: Any, step: int) -> Any:
+    """A train state with values in place of shapes."""
     random = np.random.default_rng(0)
-    initializer = shapes.initializer
 
     def fill(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path)
@@ -45,13 +75,58 @@ def write_standin(folder: Path, step: int, shapes: StateShapes, partitioner: Any
             return np.ones(leaf.shape, leaf.dtype)
         return (random.standard_normal(leaf.shape, np.float32) * _SPREAD).astype(leaf.dtype)
 
-    state = jax.tree_util.tree_map_with_path(fill, initializer.global_train_state_shape)
-    state = state.replace_step(np.asarray(step, np.int32))
-    if use_orbax:
-        manager = checkpoints.OrbaxCheckpointManagerInterface(str(folder), state, partitioner)
-        manager.save(state, force=True)
-        manager.wait_until_finished()
-        manager.close()
-    else:
-        checkpoints.Checkpointer(state, partitioner, str(folder)).save(state)
-    return folder / f"checkpoint_{step}"
+    return jax.tree_util.tree_map_with_path(fill, shapes).replace_step(np.asarray(step, np.int32))
+
+
+def _write_legacy(
+    place: epath.Path, step: int, state: Any, partitioner: Any, kind: CheckpointKind, *, in_bucket: bool
+) -> None:
+    values, axes = _leaves(state, partitioner)
+    if kind is CheckpointKind.PUBLISHED:
+        theirs, their_axes = _leaves(_with_adafactor(state, step), partitioner)
+        values, axes = _of_adafactor(values, theirs), {**axes, **their_axes}
+    values = {n: np.asarray(v, np.float32) if n.startswith(_TARGET) else v for n, v in values.items()}
+    apart = {name for name, value in values.items() if axes.get(name) is not None and hasattr(value, "shape")}
+    checkpoint = place / f"checkpoint_{step}"
+    write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
+    if in_bucket and kind is CheckpointKind.PUBLISHED:
+        # Where T5X evaluates a checkpoint at gs://, orbax deletes each folder in it that has no such file. Buckets of
+        # published models refuse that, and T5X goes on; those of a private Google refuse nothing.
+        for name in apart:
+            (checkpoint / name.replace("/", ".") / _COMMITTED).write_bytes(b"")
+
+
+def _leaves(state: Any, partitioner: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A train state's values and partition axes by their names in a checkpoint."""
+    axes = partitioner.get_mesh_axes(state)
+    values, by_name = (
+        traverse_util.flatten_dict(_unfrozen(tree.state_dict()), keep_empty_nodes=True, sep="/")
+        for tree in (state, axes)
+    )
+    return values, by_name
+
+
+def _unfrozen(tree: Any) -> Any:
+    return {key: _unfrozen(value) for key, value in tree.items()} if hasattr(tree, "items") else tree
+
+
+def _with_adafactor(state: Any, step: int) -> Any:
+    """The state's parameters with the optimizer of T5's model gin files."""
+    optimizer = adafactor.Adafactor(logical_factor_rules=adafactor.standard_logical_factor_rules())
+
+    def create(params: Any) -> Any:
+        variables = {"params": params, "params_axes": state.params_axes}
+        return train_state.FlaxOptimTrainState.create(optimizer, variables)
+
+    return _filled(jax.eval_shape(create, state.params), step)
+
+
+def _of_adafactor(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """A state with the optimizer's part of another.
+
+    What the config's optimizer has under the same names is kept: it is an Adafactor too, and may be set up for a model
+    of its own.
+    """
+    rest = {name: value for name, value in own.items() if not name.startswith(_PARAM_STATES)}
+    kept = {n: own[n] if hasattr(own.get(n), "shape") else v for n, v in theirs.items() if n.startswith(_PARAM_STATES)}
+    return rest | kept

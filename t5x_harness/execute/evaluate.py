@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def evaluate_config(config: GinConfig, role: DataRole, report: StageReport) -> N
 
 
 def evaluate_checkpoint(
-    config: GinConfig, model: Any, role: DataRole, partitioner: Any, checkpoint: Path, output: Path, report: StageReport
+    config: GinConfig, model: Any, role: DataRole, partitioner: Any, checkpoint: str, output: Path, report: StageReport
 ) -> None:
     """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
 
@@ -53,7 +54,7 @@ def evaluate_checkpoint(
       model: its model.
       role: the dataset to evaluate on.
       partitioner: its partitioner.
-      checkpoint: the checkpoint's folder.
+      checkpoint: the checkpoint's folder, as T5X is given it.
       output: folder for the results.
       report: gets the metrics and the number of examples.
 
@@ -65,12 +66,12 @@ def evaluate_checkpoint(
     eval_module.evaluate(
         model=model,
         dataset_cfg=role.dataset,
-        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=str(checkpoint), mode="specific"),
+        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
         partitioner=partitioner,
         output_dir=str(output),
         inference_evaluator_cls=watch(evaluator),
     )
-    report.fact("checkpoint", checkpoint.name)
+    report.fact("checkpoint", os.path.basename(checkpoint))
     watch.tell(report)
 
 
@@ -80,7 +81,7 @@ def teacher_forced(
     role: DataRole,
     partitioner: Any,
     shapes: StateShapes,
-    checkpoint: Path,
+    checkpoint: str,
     output: Path,
     report: StageReport,
     batches: int,
@@ -93,8 +94,8 @@ def teacher_forced(
     restored, _ = utils.create_checkpoint_manager_and_restore(
         shapes.initializer,
         partitioner,
-        utils.RestoreCheckpointConfig(path=str(checkpoint), mode="specific", strict=False),
-        str(checkpoint),
+        utils.RestoreCheckpointConfig(path=checkpoint, mode="specific", strict=False),
+        checkpoint,
         None,
         use_orbax=True,
     )
@@ -113,7 +114,7 @@ def teacher_forced(
     )
     trainer.eval({name: dataset.as_numpy_iterator() for name, dataset in datasets.items()})
     trainer.close()
-    report.fact("checkpoint", checkpoint.name)
+    report.fact("checkpoint", os.path.basename(checkpoint))
     report.fact("evaluated by", f"the teacher-forced loss: {role.source} has no metric_fns")
     for tag, steps in scalars_in(output).items():
         if tag.endswith("/loss"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def infer_checkpoint(
     role: DataRole,
     tasks: Sequence[seqio.Task],
     partitioner: Any,
-    checkpoint: Path,
+    checkpoint: str,
     output: Path,
     report: StageReport,
 ) -> None:
@@ -63,13 +64,13 @@ def infer_checkpoint(
         mode=mode,
         model=model,
         dataset_cfg=role.dataset,
-        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=str(checkpoint), mode="specific"),
+        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
         partitioner=partitioner,
         output_dir=str(output),
         checkpoint_period=1,
         checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
     )
-    report.fact("checkpoint", checkpoint.name)
+    report.fact("checkpoint", os.path.basename(checkpoint))
     report.not_checked.append("going on with interrupted inference: it starts and ends here")
     _look(output, tasks, mode, (0, 1), "jsonl", report)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import seqio
 from t5x_harness.execute import sizes
 from t5x_harness.execute.checkpoint_standin import write_standin
 from t5x_harness.execute.shrink import Shrinker, as_gin
+from t5x_harness.google.here import store
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
@@ -21,6 +23,7 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Change, Mode, RunSpec
+from t5x_harness.standins.checkpoint_kinds import kind_at
 from t5x_harness.standins.policy import Policy, is_remote
 
 __all__ = ["Prepared", "prepare"]
@@ -165,16 +168,20 @@ def _start_from(
     if read and (start.transforms or _is_of_this_size(start, shapes)):
         report.fact("starts from", start.path)
         return
-    legacy = config.value(BindingKey("", config.entry, "use_orbax")) is False
-    written = write_standin(workspace / "standin", step, shapes, partitioner, use_orbax=not legacy)
-    path = str(written if start.mode == "specific" else written.parent)
+    kind = kind_at(start.path, use_orbax=config.value(BindingKey("", config.entry, "use_orbax")) is not False)
+    place = _place_in_bucket(start, step)
+    written = write_standin(place or workspace / "standin", step, shapes, partitioner, kind=kind)
     if start.key is None:
         return
-    value = path if isinstance(config.value(start.key), str) else [path]
     before = start.path
-    config.bind(start.key, value)
+    made_up = f"a made-up checkpoint at step {step}"
+    if place is None:
+        path = str(written if start.mode == "specific" else written.parent)
+        value = path if isinstance(config.value(start.key), str) else [path]
+        config.bind(start.key, value)
+        made_up = as_gin(value)
     if Path(before).name != UNSET_CHECKPOINT:
-        report.changes.append(Change(start.key.short, as_gin(before), as_gin(value), "standin"))
+        report.changes.append(Change(start.key.short, as_gin(before), made_up, "standin"))
     if Path(before).name == UNSET_CHECKPOINT:
         report.not_checked.append(
             f"the checkpoint: the config leaves its path open, and a made-up one at step {step} stands in for it"
@@ -184,6 +191,19 @@ def _start_from(
             f"the values of {before}: made-up ones in the shrunken model's shapes at step {step} stand in for them"
         )
     report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
+
+
+def _place_in_bucket(start: StartPoint, step: int) -> str | None:
+    """The folder for a stand-in at the very path that the config names, cleared; None if that is in no bucket here."""
+    here = store()
+    path = start.path.rstrip("/") if start.path else ""
+    folder, name = (path, f"checkpoint_{step}") if start.mode != "specific" else path.rsplit("/", 1)
+    local = here.local(f"{folder}/{name}") if here is not None else None
+    if local is None or name != f"checkpoint_{step}" or start.others:
+        return None
+    shutil.rmtree(local, ignore_errors=True)
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _is_of_this_size(start: StartPoint, shapes: StateShapes) -> bool:

@@ -2,23 +2,75 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 from pathlib import Path
 
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.google.here import store
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
-from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
 from t5x_harness.standins.policy import Policy
 
-__all__ = ["sandbox"]
+__all__ = ["OutputFolder", "empty", "output_folder", "sandbox"]
 
 
-def sandbox(config: GinConfig, model_dir: Path, workspace: Path, policy: Policy) -> list[Change]:
+_OF_A_JOB = (
+    "checkpoint_*", "train_ds*", "train", "training_eval", "inference_eval", "events.out.tfevents*", "config.gin",
+    "model-info.txt", "*.jsonl*", "tmp-*",
+)  # fmt: skip
+"""What T5X's jobs write into their folder, and go on from or add to."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputFolder:
+    """Where a run writes.
+
+    Attributes:
+      address: as T5X is given it.
+      local: the same folder on this machine's disk, where the harness reads it.
+      is_in_bucket: whether it is in a bucket of the private Google.
+    """
+
+    address: str
+    local: Path
+    is_in_bucket: bool = False
+
+
+def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> OutputFolder:
+    """The folder that was asked for; else the config's own if it lies in the private Google; else one of the run's own.
+
+    Args:
+      config: the parsed config.
+      asked: ``--model_dir``, a local folder; None to leave it open.
+      workspace: the run's folder.
+    """
+    path = Path(asked).absolute() if asked is not None else workspace / "model"
+    here, given = store(), config.value(_output(config))
+    if asked is None and here is not None and isinstance(given, str) and (local := here.local(given)) is not None:
+        return OutputFolder(given, local, is_in_bucket=True)
+    return OutputFolder(str(path), path)
+
+
+def empty(folder: OutputFolder) -> None:
+    """Makes a folder in a bucket, or clears it of what an earlier job left: a run here goes on from nothing."""
+    if not folder.is_in_bucket:
+        return
+    folder.local.mkdir(parents=True, exist_ok=True)
+    for path in [path for pattern in _OF_A_JOB for path in folder.local.glob(pattern)]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) -> list[Change]:
     """Binds the output folder, and gives required paths a value.
 
     Args:
       config: the parsed config.
-      model_dir: where the run shall write.
+      model_dir: where the run shall write, as T5X is given it.
       workspace: the run's folder.
       policy: whether anything is made up; if not, paths stay without a value.
 
@@ -26,10 +78,11 @@ def sandbox(config: GinConfig, model_dir: Path, workspace: Path, policy: Policy)
       What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.
     """
     changes = []
-    output = config.owner_of("model_dir" if config.mode is Mode.TRAIN else "output_dir")
-    before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
-    config.bind(output, str(model_dir))
-    changes.append(Change(output.short, before, as_gin(str(model_dir)), "sandbox"))
+    output = _output(config)
+    if config.value(output) != model_dir:
+        before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
+        config.bind(output, model_dir)
+        changes.append(Change(output.short, before, as_gin(model_dir), "sandbox"))
     path = config.find("path", "RestoreCheckpointConfig")
     owner = config.owner(path) if path else None
     if policy is not Policy.OFF and owner and config.is_required(config.value(owner)):
@@ -37,3 +90,7 @@ def sandbox(config: GinConfig, model_dir: Path, workspace: Path, policy: Policy)
         changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), "standin"))
         config.bind(owner, value)
     return changes
+
+
+def _output(config: GinConfig) -> BindingKey:
+    return config.owner_of("model_dir" if config.mode is Mode.TRAIN else "output_dir")

@@ -14,6 +14,7 @@ from typing import Any
 from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
 from t5x_harness.execute.compile_options import compile_cheaply
+from t5x_harness.execute.sandbox import OutputFolder, empty, output_folder, sandbox
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Stage
@@ -63,7 +64,7 @@ class Session:
         self._log = log
         self._progress = progress
         self._slice = get_slice(spec.slice)
-        self._model_dir = Path(spec.model_dir).absolute() if spec.model_dir else workspace / "model"
+        self._output: OutputFolder | None = None  # known once the config is parsed
         self._config: Any = None
         self._standins: Any = None
         self._resolved: Any = None
@@ -101,25 +102,30 @@ class Session:
 
     def artifacts(self) -> dict[str, Any]:
         """What the run wrote, as the parts of a RunResult that come from its folder."""
-        from t5x_harness.execute.artifacts import checkpoints_in, json_lines, scalars_in
+        from t5x_harness.execute.artifacts import checkpoints_in, json_lines, keep, scalars_in
 
-        metrics = scalars_in(self._model_dir) if self._model_dir.is_dir() else {}
+        model_dir = self._workspace / "model"
+        if self._output and self._output.is_in_bucket:
+            keep(self._output.local, model_dir)  # no later run shall see it, and buckets are for all runs
+        elif self._output:
+            model_dir = self._output.local
+        metrics = scalars_in(model_dir) if model_dir.is_dir() else {}
         predictions = []
         for part in ("eval", "infer"):
             folder = self._workspace / part
             if folder.is_dir():
                 metrics |= scalars_in(folder, f"{part}/")
                 predictions += json_lines(folder)
-        if not predictions and self._model_dir.is_dir():
-            predictions = json_lines(self._model_dir)
-        config = self._model_dir / "config.gin"
+        if not predictions and model_dir.is_dir():
+            predictions = json_lines(model_dir)
+        config = model_dir / "config.gin"
         return {
             "steps": self._trained.step if self._trained else 0,
             "metrics": {tag: {str(step): value for step, value in steps.items()} for tag, steps in metrics.items()},
-            "checkpoints": [dataclasses.asdict(c) for c in checkpoints_in(self._model_dir)],
+            "checkpoints": [dataclasses.asdict(c) for c in checkpoints_in(model_dir)],
             "predictions": predictions,
             "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
-            "model_dir": str(self._model_dir),
+            "model_dir": str(model_dir),
             "runtime": str(self._runtime),
         }
 
@@ -161,7 +167,6 @@ class Session:
         return read(self._spec, t5x_parent=self._t5x_parent)
 
     def _resolve(self, report: Any) -> None:
-        from t5x_harness.execute import sandbox
         from t5x_harness.resolve import gin_config
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
@@ -178,7 +183,9 @@ class Session:
         registrations = Registrations.record()
         config = gin_config.parse(self._spec, self._t5x_parent)
         self._config = config
-        self._prepared_changes = sandbox.sandbox(config, self._model_dir, self._workspace, Policy(self._spec.standins))
+        self._output = output_folder(config, self._spec.model_dir, self._workspace)
+        policy = Policy(self._spec.standins)
+        self._prepared_changes = sandbox(config, self._output.address, self._workspace, policy)
         self._resolved = resolve(config, self._slice, registrations, self._standins, report)
 
     def _set_up_seqio(self) -> None:
@@ -209,6 +216,7 @@ class Session:
             if self._plan is None:
                 raise RuntimeError("the slice has no mesh for this config; see the plan stage")
             report.changes += self._prepared_changes
+            empty(self._written)
             self._small = prepare(self._resolved, self._plan, self._spec, self._workspace, report)
         return self._small
 
@@ -220,7 +228,7 @@ class Session:
         with few_examples(small.all_tasks, small.examples):
             self._trained = train(
                 small.config,
-                self._model_dir,
+                self._written,
                 small.first_step,
                 report,
                 lambda step: self._progress({"stage": "train", "step": step, "of": small.steps}),
@@ -255,7 +263,7 @@ class Session:
         with few_examples(small.all_tasks, small.examples):
             if small.config.mode is Mode.INFER:
                 role = small.role("dataset_cfg")
-                infer.infer_config(small.config, role, small.tasks(role), self._model_dir, report)
+                infer.infer_config(small.config, role, small.tasks(role), self._written.local, report)
                 return
             role = small.inferred
             infer.infer_checkpoint(
@@ -268,8 +276,14 @@ class Session:
                 report,
             )
 
-    def _checkpoint(self) -> Path:
+    @property
+    def _written(self) -> OutputFolder:
+        """The folder that the run writes into; known once the config is parsed."""
+        assert self._output is not None
+        return self._output
+
+    def _checkpoint(self) -> str:
         if self._trained is None or self._trained.checkpoint is None:
             raise RuntimeError("training left no checkpoint to go on from")
-        path: Path = self._trained.checkpoint
+        path: str = self._trained.checkpoint
         return path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import gin
@@ -16,6 +16,7 @@ from t5x import checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, not_finite, scalars_in
+from t5x_harness.execute.sandbox import OutputFolder
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity
@@ -29,18 +30,18 @@ class Trained:
 
     Attributes:
       step: the last step.
-      checkpoint: the folder of the last checkpoint; None if none was written.
+      checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
       scalars: by TensorBoard folder and tag, then step.
     """
 
     step: int
-    checkpoint: Path | None
+    checkpoint: str | None
     scalars: dict[str, dict[int, float]]
 
 
 def train(
     config: GinConfig,
-    model_dir: Path,
+    output: OutputFolder,
     first_step: int,
     report: StageReport,
     on_step: Callable[[int], None],
@@ -49,7 +50,7 @@ def train(
 
     Args:
       config: the shrunken config, its output folder bound.
-      model_dir: that folder.
+      output: that folder.
       first_step: the step that training starts from.
       report: gets facts, findings and the number of steps done.
       on_step: called with the number of steps done after each.
@@ -65,9 +66,9 @@ def train(
     jax.block_until_ready(jax.tree.leaves(state))
     step = int(step)
     report.exercised = max(0, step - first_step)
-    scalars = scalars_in(model_dir)
+    scalars = scalars_in(output.local)
     _losses(scalars, first_step, step, report)
-    written = checkpoints_in(model_dir)
+    written = checkpoints_in(output.local)
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
     if not written:
         report.not_checked.append("saving and restoring: the config writes no checkpoint")
@@ -81,8 +82,8 @@ def train(
             fix="let the checkpoint period or checkpoint_steps end at the last step",
         )
     else:
-        _restores(config, state, model_dir, step, report)
-    return Trained(step, Path(last.path), scalars)
+        _restores(config, state, output.address, step, report)
+    return Trained(step, os.path.join(output.address, f"checkpoint_{last.step}"), scalars)
 
 
 class _Counter:
@@ -148,11 +149,11 @@ def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report:
     report.fact("teacher-forced eval", ", ".join(evals) or "none")
 
 
-def _restores(config: GinConfig, state: Any, model_dir: Path, step: int, report: StageReport) -> None:
+def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: StageReport) -> None:
     """Restores the last checkpoint with the runtime's own manager and compares it leaf by leaf."""
     partitioner = config.build("partitioner")
     save = config.build("checkpoint_cfg").save
-    manager = checkpoints.OrbaxCheckpointManagerInterface(str(model_dir), state, partitioner, save_dtype=save.dtype)
+    manager = checkpoints.OrbaxCheckpointManagerInterface(model_dir, state, partitioner, save_dtype=save.dtype)
     restored = _leaves(manager.restore(step=step))
     manager.close()
     expected = _leaves(state)

@@ -68,10 +68,19 @@ class FileFinder:
       search_paths: as ``--gin_search_paths``; empty means T5X's default, the working directory.
       t5x_parent: folder that holds the package ``t5x`` in use.
       modules: finds the packages.
+      buckets: folder with a folder for each bucket; by default where Vertex AI mounts them.
     """
 
-    def __init__(self, cwd: Path, search_paths: Sequence[str], t5x_parent: Path | None, modules: ModuleFinder) -> None:
+    def __init__(
+        self,
+        cwd: Path,
+        search_paths: Sequence[str],
+        t5x_parent: Path | None,
+        modules: ModuleFinder,
+        buckets: Path | None = None,
+    ) -> None:
         self._cwd = cwd
+        self._buckets = buckets or GCS_MOUNT
         self._prefixes = ("", *(search_paths or ["."]), *([str(t5x_parent)] if t5x_parent else []))
         self._modules = modules
 
@@ -101,11 +110,13 @@ class FileFinder:
         return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
 
     def _path(self, joined: str) -> Path | None:
-        """Where a name lies on this machine; None for one in a bucket that is not mounted."""
+        """Where a name lies on this machine; None for one in a bucket that is not here."""
         path = GCS_MOUNT / joined.removeprefix(_GS).lstrip("/") if joined.startswith(_GS) else self._cwd / joined
-        if path.is_relative_to(GCS_MOUNT) and not os.path.isdir(_bucket(path)):
-            return None
-        return path
+        if not path.is_relative_to(GCS_MOUNT):
+            return path
+        in_bucket = path.relative_to(GCS_MOUNT)
+        is_here = os.path.isdir(self._buckets.joinpath(*in_bucket.parts[:1]))
+        return self._buckets / in_bucket if is_here else None
 
     def _found(self, path: Path, out_of_reach: tuple[str, ...]) -> FoundFile:
         tidy = Path(os.path.normpath(path))
@@ -114,7 +125,9 @@ class FileFinder:
         return FoundFile(tidy, self.shown(tidy), out_of_reach)
 
     def shown(self, path: Path) -> str:
-        """A path as users should read it: relative to the working directory where it lies below that."""
+        """A path as users should read it: ``gs://…`` for an object, relative to the working directory if below that."""
+        if self._buckets != GCS_MOUNT and path.is_relative_to(self._buckets):
+            return f"{_GS}{path.relative_to(self._buckets)}"
         return str(path.relative_to(self._cwd)) if path.is_relative_to(self._cwd) else str(path)
 
     def _package(self, joined: str) -> FoundModule | None:
@@ -122,11 +135,6 @@ class FileFinder:
         name = os.path.dirname(joined).replace("/", ".")
         # Gin asks for any folder, even one whose name no import statement could spell.
         return self._modules.find(name) if all(name.split(".")) else None
-
-
-def _bucket(path: Path) -> Path:
-    """The folder of the bucket that a path below the mount lies in."""
-    return GCS_MOUNT.joinpath(*path.relative_to(GCS_MOUNT).parts[:1])
 
 
 def _resource(package: FoundModule, joined: str) -> Path | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from etils import epath
 
+from t5x_harness.google.here import store
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
 
@@ -150,8 +151,12 @@ def checkpoint_steps(folder: str) -> list[int]:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path lies in storage that is not asked from here; the one place that decides it."""
-    return _REMOTE.match(path) is not None
+    """Whether a path lies in storage that is not asked from here; the one place that decides it.
+
+    The buckets that the user gave to the private Google are asked.
+    """
+    here = store()
+    return _REMOTE.match(path) is not None and not (here is not None and here.is_declared(path))
 
 
 def _restore_config(config: GinConfig) -> Any:

@@ -6,8 +6,10 @@ import dataclasses
 import os
 from pathlib import Path
 
+from t5x_harness.google.here import store
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
+from t5x_harness.standins.policy import is_remote
 
 __all__ = ["InferenceOutput", "OutputFolder", "earlier_config", "inference_output", "output_folder", "unseen"]
 
@@ -25,15 +27,17 @@ class OutputFolder:
     path: str
 
     @property
-    def is_remote(self) -> bool:
-        """Whether it is in a bucket, which is not read here."""
-        return "://" in self.path
+    def local(self) -> Path | None:
+        """Where it is read: itself, or in the private Google for a bucket that the user gave; None for another."""
+        if not is_remote(self.path):
+            return Path(self.path)
+        here = store()
+        return here.local(self.path) if here is not None and here.is_declared(self.path) else None
 
     def names(self) -> list[str]:
         """What lies in it, sorted; nothing where it does not exist or is not read here."""
-        if self.is_remote or not os.path.isdir(self.path):
-            return []
-        return sorted(os.listdir(self.path))
+        local = self.local
+        return sorted(os.listdir(local)) if local is not None and local.is_dir() else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,14 +77,14 @@ def inference_output(config: GinConfig, task: str) -> InferenceOutput:
 
 def earlier_config(folder: OutputFolder) -> Path | None:
     """The config that an earlier job of T5X's left in the folder."""
-    file = Path(folder.path, "config.gin")
-    return file if file.is_file() else None
+    file = folder.local / "config.gin" if folder.local is not None else None
+    return file if file is not None and file.is_file() else None
 
 
 def unseen(config: GinConfig) -> list[str]:
     """What cannot be told of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
     folder = output_folder(config)
-    if folder is None or not folder.is_remote or config.mode is Mode.EVAL:
+    if folder is None or folder.local is not None or config.mode is Mode.EVAL:
         return []
     left = "checkpoints" if config.mode is Mode.TRAIN else "finished or interrupted inference"
     return [f"whether {folder.path} holds {left} of an earlier job: it cannot be read here"]

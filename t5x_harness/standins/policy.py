@@ -6,6 +6,8 @@ import enum
 import functools
 import os
 
+from t5x_harness.google.here import store
+
 __all__ = ["Policy", "is_remote", "is_unreachable"]
 
 _MOUNT = f"{os.sep}gcs{os.sep}"
@@ -36,13 +38,22 @@ def is_remote(path: str) -> bool:
     return "://" in path or path.startswith(_MOUNT)
 
 
-@functools.lru_cache(maxsize=1024)
 def is_unreachable(path: str) -> bool:
     """Whether the place that a remote path lies in cannot be seen from here.
 
     A bucket that answers that it has no such file is within reach: the path is wrong, and that error is the user's.
-    Asked once for each path, as a client may try for long.
+    So is a bucket that the user gave to the private Google; of any other, that has only what this run put into it.
     """
+    here = store()
+    local = here.local(path) if here is not None else None
+    if here is None or local is None:
+        return _cannot_be_asked(path)
+    return not here.is_declared(path) and not local.exists()
+
+
+@functools.lru_cache(maxsize=1024)
+def _cannot_be_asked(path: str) -> bool:
+    """Asks whoever has the path, once for each: a client may try for long."""
     import tensorflow as tf
 
     if path.startswith(_MOUNT):

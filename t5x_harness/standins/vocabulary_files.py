@@ -1,6 +1,7 @@
 """SeqIO's vocabularies on made-up files where theirs cannot be reached.
 
-A vocabulary keeps the path that the user gave it: what it is compared by, and what reports and config.gin show.  Only
+A vocabulary keeps the path that the user gave it: what it is compared by, and what reports and config.gin show.  Where
+there is a private Google, the file is put into its bucket at that very path, for every client to read.  Elsewhere, only
 where SeqIO opens that path, another file is opened.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.google.here import store
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.vocabularies import model_of, size_of
 
@@ -33,6 +35,7 @@ class VocabularyFiles:
         self._rows = rows
         self._note = note
         self._files: dict[str, str] = {}
+        self._made_up: set[str] = set()
 
     def install(self) -> None:
         """Lets SeqIO open these files in this process.
@@ -57,14 +60,17 @@ class VocabularyFiles:
         return self._files[path]
 
     def replaces(self, path: str) -> bool:
-        """Whether another file was opened for ``path``."""
-        return self._files.get(path, path) != path
+        """Whether what was opened for ``path`` is made up."""
+        return path in self._made_up
 
     def _make(self, path: str, extra_ids: int) -> str:
         size = size_of(path, rows=self._rows, extra_ids=extra_ids)
-        file = self._folder / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}.model"
+        here = store()
+        object_file = here.local(path) if here is not None else None
+        file = object_file or self._folder / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}.model"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(model_of(size))
+        self._made_up.add(path)
         sentinels = f", {size.sentinels} of them sentinels" if size.sentinels else ""
         self._note(path, f"{size.total:,} made-up pieces{sentinels}")
-        return str(file)
+        return path if object_file is not None else str(file)

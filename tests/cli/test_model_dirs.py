@@ -68,6 +68,11 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
         pytest.fail("entered")
 
 
-def test_no_folder_and_a_bucket_need_no_claim(tmp_path: Path) -> None:
-    with claim_model_dir(spec(tmp_path, "gs://bucket/run")), claim_model_dir(RunSpec(("run.gin",), cwd=str(tmp_path))):
+def test_no_folder_needs_no_claim(tmp_path: Path) -> None:
+    with claim_model_dir(RunSpec(("run.gin",), cwd=str(tmp_path))):
         assert list(tmp_path.iterdir()) == []
+
+
+def test_results_are_not_kept_in_a_bucket(tmp_path: Path) -> None:
+    with pytest.raises(ModelDirError, match=r"--model_dir gs://bucket/run: .*name a local folder, and bind MODEL_DIR"):
+        ensure_model_dirs([spec(tmp_path, "gs://bucket/run")])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused, enter_namespace
 from t5x_harness.google.fuse.rewriting import buckets_folder
+from t5x_harness.google.here import ROOT_VARIABLE
 
 __all__ = [
     "MODE_VARIABLE",
@@ -20,9 +21,6 @@ __all__ = [
     "is_mounted",
     "mount_namespace",
 ]
-
-ROOT_VARIABLE = "T5X_HARNESS_GCS_ROOT"
-"""Names the root of the store that a run sees at ``/gcs``; unset or empty for none."""
 
 MODE_VARIABLE = "T5X_HARNESS_GCS_MODE"
 """A :class:`Mode`; ``folder`` where it is unset."""

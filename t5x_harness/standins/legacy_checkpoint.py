@@ -1,0 +1,77 @@
+"""Writing a checkpoint in T5X's older layout: a msgpack file, and a zarr folder for each partitioned array.
+
+T5X's own writer of this layout needs gcloud for a bucket.  This one needs nothing, and what it writes is the same: the
+file ``checkpoint`` has each small array in it, and in place of each partitioned one the tensorstore spec of the folder
+that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+from etils import epath
+from flax import serialization, traverse_util
+
+__all__ = ["write_legacy_checkpoint"]
+
+_VERSION = 3
+"""T5X's number for this layout; it reads 2 and 3, and 2 differs only in how bfloat16 was stored."""
+
+_ANY_BUCKET = "t5x-dummy-bucket"
+"""What T5X writes in place of a bucket, so that a checkpoint can be copied to another; readers put theirs in."""
+
+
+def write_legacy_checkpoint(
+    folder: epath.PathLike, state: Mapping[str, Any], apart: Collection[str], *, in_bucket: bool = False
+) -> None:
+    """Writes a checkpoint; the file that makes the folder one is written last.
+
+    Args:
+      folder: of the checkpoint, such as ``gs://bucket/model/checkpoint_1000000`` or a local one; made if need be.
+      state: its arrays by name, such as ``target/encoder/encoder_norm/scale``; None, or flax's ``empty_node``, for one
+        without value.
+      apart: the names of those with a folder of their own: in T5X, all that have partition axes.
+      in_bucket: whether its specs are those that T5X writes into a bucket. So they are at ``gs://`` in any case; for a
+        local folder that is seen as one.
+    """
+    folder = epath.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    place = _kvstore(folder)
+    kvstore = {"driver": "gcs", "bucket": _ANY_BUCKET} if in_bucket or place["driver"] == "gcs" else {"driver": "file"}
+    specs = {name: _spec(name, np.asarray(state[name]), kvstore) for name in state if name in apart}
+    opening = {
+        name: ts.open(spec | {"kvstore": _below(place, spec["kvstore"]["path"])}, create=True, delete_existing=True)
+        for name, spec in specs.items()
+    }
+    writing = [store.result().write(np.asarray(state[name])) for name, store in opening.items()]
+    for written in writing:
+        written.result()
+    tree = traverse_util.unflatten_dict({name: specs.get(name, state[name]) for name in state}, sep="/")
+    content = serialization.msgpack_serialize({"version": _VERSION, "optimizer": tree})
+    (folder / "checkpoint").write_bytes(content)
+
+
+def _spec(name: str, array: np.ndarray[Any, Any], kvstore: Mapping[str, str]) -> dict[str, Any]:
+    """The tensorstore spec of an array, relative to the checkpoint's folder; its JSON is as tensorstore has it."""
+    shape = list(array.shape)
+    return {
+        "driver": "zarr",
+        "dtype": array.dtype.name,
+        "kvstore": {**kvstore, "path": f"{name.replace('/', '.')}/"},
+        "metadata": {"chunks": shape, "compressor": {"id": "gzip", "level": 1}, "shape": shape},
+    }
+
+
+def _kvstore(folder: epath.Path) -> dict[str, str]:
+    address = str(folder)
+    if address.startswith("gs://"):
+        bucket, _, prefix = address.removeprefix("gs://").partition("/")
+        return {"driver": "gcs", "bucket": bucket, "path": prefix}
+    return {"driver": "file", "path": str(folder.resolve())}
+
+
+def _below(place: Mapping[str, str], relative: str) -> dict[str, str]:
+    return {**place, "path": f"{place['path'].rstrip('/')}/{relative}"}
