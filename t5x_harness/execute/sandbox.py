@@ -11,9 +11,9 @@ from t5x_harness.google.here import store
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
-from t5x_harness.standins.policy import Policy
+from t5x_harness.standins.policy import Policy, is_remote
 
-__all__ = ["OutputFolder", "empty", "output_folder", "sandbox"]
+__all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "sandbox"]
 
 
 _OF_A_JOB = (
@@ -51,6 +51,16 @@ def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> Outp
     if asked is None and here is not None and isinstance(given, str) and (local := here.local(given)) is not None:
         return OutputFolder(given, local, is_in_bucket=True)
     return OutputFolder(str(path), path)
+
+
+def not_written_to(config: GinConfig, folder: OutputFolder) -> str | None:
+    """What a run elsewhere than in the config's bucket leaves open, in words; None where nothing is."""
+    given = config.program.final.get(("", config.entry, _parameter(config)))
+    value = config.program.resolve(given).value if given is not None else None
+    if not isinstance(value, str) or not is_remote(value) or folder.address == value:
+        return None
+    with_extra = "" if store() is not None else ": a private Google for it needs the extra google of t5x-harness"
+    return f"writing to {value}{with_extra}"
 
 
 def empty(folder: OutputFolder) -> None:
@@ -93,4 +103,8 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) 
 
 
 def _output(config: GinConfig) -> BindingKey:
-    return config.owner_of("model_dir" if config.mode is Mode.TRAIN else "output_dir")
+    return config.owner_of(_parameter(config))
+
+
+def _parameter(config: GinConfig) -> str:
+    return "model_dir" if config.mode is Mode.TRAIN else "output_dir"

@@ -14,7 +14,7 @@ from typing import Any
 from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
 from t5x_harness.execute.compile_options import compile_cheaply
-from t5x_harness.execute.sandbox import OutputFolder, empty, output_folder, sandbox
+from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Stage
@@ -217,6 +217,8 @@ class Session:
                 raise RuntimeError("the slice has no mesh for this config; see the plan stage")
             report.changes += self._prepared_changes
             empty(self._written)
+            if doubt := not_written_to(self._config, self._written):
+                report.not_checked.append(doubt)
             self._small = prepare(self._resolved, self._plan, self._spec, self._workspace, report)
         return self._small
 

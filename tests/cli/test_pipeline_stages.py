@@ -177,7 +177,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
 
 def test_runs_share_one_warmed_worker_that_is_closed(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded")] * 2
+    specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")] * 2
     events: list[str] = []
     results = run_specs(specs, RunOptions(tmp_path / "w"), on_progress=lambda spec: lambda event: events.append("x"))
     assert [result.passed for result in results] == [True, True]
@@ -188,14 +188,14 @@ def test_runs_share_one_warmed_worker_that_is_closed(tmp_path: Path, backends: d
 
 def test_until_ends_a_run_early(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded")
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
     (result,) = run_specs([spec], RunOptions(tmp_path / "w", until=Stage.PLAN))
     assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
 
 
 def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    runs = run_specs([RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded")] * 2, RunOptions(tmp_path / "w"))
+    runs = run_specs([RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")] * 2, RunOptions(tmp_path / "w"))
     next(runs)
     with pytest.raises(KeyboardInterrupt):
         runs.throw(KeyboardInterrupt())

@@ -1,0 +1,134 @@
+"""The private Google of a session's runs: fresh buckets for each, filled from the user's folder, for one server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.here import ROOT_VARIABLE, Store, bucket_and_name, store
+from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.google.serving.settings import ServerError
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    (folder / "my-bucket" / "data").mkdir(parents=True)
+    (folder / "my-bucket" / "data" / "rows.tsv").write_text("one\ttwo\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def google(source: Path) -> Iterator[GoogleOfRuns]:
+    made = GoogleOfRuns(source)
+    yield made
+    made.close()
+
+
+def names(environment: Mapping[str, str], bucket: str) -> str:
+    """What a client lists, or its error."""
+    url = f"{environment['STORAGE_EMULATOR_HOST']}/storage/v1/b/{bucket}/o?fields=items/name"
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return str(error.code)
+
+
+def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google: GoogleOfRuns, source: Path) -> None:
+    first = google.enter()
+    root = Path(first[ROOT_VARIABLE])
+    (root / "buckets" / "my-bucket" / "data" / "rows.tsv").write_text("changed")
+    (root / "buckets" / "other-bucket").mkdir()
+    (root / "buckets" / "other-bucket" / "left").touch()
+    upload = f"{first['STORAGE_EMULATOR_HOST']}/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a//b"
+    request = urllib.request.Request(upload, b"x", {"Content-Type": "text/plain"}, method="POST")
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()  # kept beside the tree
+    assert "a//b" in names(first, "my-bucket")
+    google.leave()
+    second = google.enter()
+    assert second == first  # the same server
+    assert (root / "buckets" / "my-bucket" / "data" / "rows.tsv").read_text() == "one\ttwo\n"
+    assert "data/rows.tsv" in names(second, "my-bucket")
+    assert "a//b" not in names(second, "my-bucket")
+    assert names(second, "other-bucket") == "404"
+    assert (source / "my-bucket" / "data" / "rows.tsv").read_text() == "one\ttwo\n"
+    google.leave()
+
+
+def test_nothing_is_put_back_under_a_run_that_goes_on(google: GoogleOfRuns) -> None:
+    root = Path(google.enter()[ROOT_VARIABLE])
+    (root / "buckets" / "my-bucket" / "mine").touch()
+    google.enter()
+    google.leave()
+    assert (root / "buckets" / "my-bucket" / "mine").exists()
+    google.leave()
+
+
+def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GoogleOfRuns, source: Path) -> None:
+    environment = google.enter()
+    code = (
+        "from t5x_harness.google.here import store; s = store(); "
+        "print(s.local('gs://my-bucket/data/rows.tsv').read_text().split()[0], "
+        "s.is_declared('/gcs/my-bucket/x'), s.is_declared('gs://other-bucket/x'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["one", "True", "False"]
+    google.leave()
+
+
+def test_the_server_ends_with_close_and_may_never_have_been_started(tmp_path: Path) -> None:
+    GoogleOfRuns().close()
+    made = GoogleOfRuns()
+    made.warm()
+    made.close()
+    made.close()
+    assert made.is_installed()
+
+
+def test_a_server_that_cannot_start_says_why_to_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert not GoogleOfRuns.is_installed()
+    made = GoogleOfRuns()
+    for _ in range(2):
+        with pytest.raises(ServerError, match="needs uvicorn, not installed here"):
+            made.enter()
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("gs://b/x/y", ("b", "x/y")),
+        ("/gcs/b/x", ("b", "x")),
+        ("gs://b", ("b", "")),
+        ("gs://", None),
+        ("/gcs/../etc", None),
+        ("/gcsfuse/b/x", None),
+        ("s3://b/x", None),
+        ("relative/gcs/b", None),
+    ],
+)
+def test_addresses(address: str, expected: tuple[str, str] | None) -> None:
+    assert bucket_and_name(address) == expected
+
+
+def test_no_file_has_a_name_that_leads_out_of_its_bucket(tmp_path: Path) -> None:
+    here = Store(tmp_path)
+    assert here.local("gs://b/x/") == tmp_path / "buckets" / "b" / "x"
+    assert here.local("gs://b") == tmp_path / "buckets" / "b"
+    assert [here.local(address) for address in ("gs://b/../c", "gs://b/x//y", "/gcs/b/./x", "/home/b")] == [None] * 4
+
+
+def test_no_store_without_the_variable() -> None:
+    assert store({}) is None
+    assert store({ROOT_VARIABLE: ""}) is None
+    assert store({ROOT_VARIABLE: "/r"}) == Store(Path("/r"))
