@@ -300,6 +300,9 @@ def run_specs(
                 workers[spec.runtime] = worker = InProcess() if options.in_process else worker_for(runtime)
                 if not isinstance(worker, InProcess):
                     worker.warm()
+            google = google_for(spec, googles)
+            if google is not None:
+                google.warm()
             workspace = options.workspace / f"{number:02d}-{spec.name}"
             workspace.mkdir(parents=True, exist_ok=True)
             with (
@@ -311,7 +314,7 @@ def run_specs(
                     timeout=options.timeout,
                     on_progress=on_progress(spec) if on_progress is not None else None,
                     t5x_parent=runtime.location,
-                    google=google_for(spec, googles),
+                    google=google,
                 ) as pipeline,
             ):
                 for stage in pipeline.stages:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from t5x_harness import pipeline as pipelines
-from t5x_harness.model_dirs import ensure_model_dirs
 from t5x_harness.pipeline import Pipeline, RunOptions, run_specs, stages_of
 from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.workers.errors import RunDied
@@ -195,7 +194,8 @@ def test_until_ends_a_run_early(tmp_path: Path, backends: dict[str, Any], worker
 
 def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    runs = run_specs([RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")] * 2, RunOptions(tmp_path / "w"))
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
+    runs = run_specs([spec] * 2, RunOptions(tmp_path / "w"))
     next(runs)
     with pytest.raises(KeyboardInterrupt):
         runs.throw(KeyboardInterrupt())
@@ -211,7 +211,3 @@ def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: P
         list(run_specs(specs, RunOptions(tmp_path / "w")))
     assert worker.calls == []
     assert not (tmp_path / "w").exists()
-
-
-def test_a_bucket_is_not_looked_up_on_disk() -> None:
-    ensure_model_dirs([RunSpec(("a.gin",), model_dir="gs://b/x"), RunSpec(("b.gin",), model_dir="gs://b/x2")])

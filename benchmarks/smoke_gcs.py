@@ -1,0 +1,44 @@
+"""What `pytest -m smoke` costs with everything on gs://, beside the same config on local paths.
+
+    python benchmarks/smoke_gcs.py [--rounds 3] [--write docs/performance.md]
+
+Each round runs one config three times in calls of their own, with a compile cache that an earlier call filled:
+
+local     without a private Google: output and stand-ins in local folders
+gs        MODEL_DIR and the checkpoint to start from on gs://, in the private Google, whose start is included
+gcs path  the same on /gcs/
+
+Figures are medians over the rounds; ratios are made inside each round first.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+from pathlib import Path
+
+from reporting import report
+from smoke import CONFIGS, FIRST, ROOT, call
+
+SMOKE = (sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", str(CONFIGS / FIRST))
+
+
+def smoke(cache: Path, *, folder: str | None) -> float:
+    """Seconds of a call with MODEL_DIR and INITIAL_CHECKPOINT_PATH in a bucket's folder; None for local ones."""
+    if folder is None:
+        return call([*SMOKE, "--gcs=off"], cache, ROOT)
+    bindings = {"MODEL_DIR": f"{folder}/run", "INITIAL_CHECKPOINT_PATH": f"{folder}/pretrained/checkpoint_10000"}
+    return call([*SMOKE, *(f"--t5x-gin={name} = '{value}'" for name, value in bindings.items())], cache, ROOT)
+
+
+def measure(cache: Path) -> dict[str, float]:
+    """One round."""
+    local, gs, path = (smoke(cache, folder=folder) for folder in (None, "gs://my-bucket", "/gcs/my-bucket"))
+    return {"local": local, "gs": gs, "gcs path": path, "gs / local": gs / local, "gcs path / local": path / local}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        smoke(Path(name), folder=None)  # fills the compile cache
+        report("smoke_gcs", functools.partial(measure, Path(name)), rounds=3, description=__doc__)
