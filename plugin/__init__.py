@@ -14,6 +14,7 @@ import pytest
 from t5x_harness.fixtures.runs import t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
 from t5x_harness.fixtures.samples import fake_hf_dataset, sample_rows, t5x_samples
 from t5x_harness.fixtures.storage import fake_gcs, fake_gcs_server, gcs_bucket, gcs_tree
+from t5x_harness.fixtures.storage_fuse import fuse_mode, fuse_path
 from t5x_harness.fixtures.storage_s3 import fake_s3, fake_s3_server
 from t5x_harness.fixtures.tasks import tiny_task
 
@@ -26,6 +27,8 @@ __all__ = [
     "fake_hf_dataset",
     "fake_s3",
     "fake_s3_server",
+    "fuse_mode",
+    "fuse_path",
     "gcs_bucket",
     "gcs_tree",
     "sample_rows",

@@ -106,8 +106,8 @@ def launched(
 ) -> tuple[list[str], dict[str, str]]:
     """A command and its environment such that it sees the store at ``/gcs``, as far as this machine allows.
 
-    Where it does not, paths in the command's words and in the variables are rewritten, and Python processes with the
-    harness's ``sitecustomize`` are patched: see :mod:`t5x_harness.google.fuse.patching`.
+    Where it does not, paths in the command's words and in the variables are rewritten, and Python processes are patched
+    as they start: see :mod:`t5x_harness.google.fuse.patching`.
 
     Raises:
       NamespaceRefused: the mode needs a namespace, and this machine refuses it.
@@ -120,4 +120,12 @@ def launched(
         return [*command_prefix(root, mode), *command], dict(environment)
     if mode is Mode.FUSE:
         raise NamespaceRefused(refused)
-    return rewrite(list(command), root), {**rewrite(environment, root), PATCH_VARIABLE: os.path.abspath(root)}
+    return rewrite(list(command), root), _patching(rewrite(environment, root), root)
+
+
+def _patching(environment: Mapping[str, str], root: str | os.PathLike[str]) -> dict[str, str]:
+    """An environment whose Python processes have the harness's ``sitecustomize``, and are patched by it."""
+    bootstrap = str(Path(t5x_harness.__file__).parent / "bootstrap")
+    kept = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and path != bootstrap]
+    python_path = os.pathsep.join([bootstrap, *kept])
+    return {**environment, "PYTHONPATH": python_path, PATCH_VARIABLE: os.path.abspath(root)}

@@ -162,9 +162,14 @@ def test_where_nothing_is_mounted_words_and_variables_are_rewritten(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probing, "refusal", lambda mode: "no")
-    words, environment = launched(["cat", "/gcs/my-bucket/data/hello.txt"], {"A": "/gcs/x"}, root)
+    words, environment = launched(["cat", "/gcs/my-bucket/data/hello.txt"], {"A": "/gcs/x", "PYTHONPATH": "/p"}, root)
     assert words == ["cat", f"{root}/buckets/my-bucket/data/hello.txt"]
+    bootstrap, _, kept = environment.pop("PYTHONPATH").partition(":")
+    assert (Path(bootstrap, "sitecustomize.py").is_file(), kept) == (True, "/p")
     assert environment == {"A": f"{root}/buckets/x", "T5X_HARNESS_GCS_PATCH": str(root)}
+    program = "print(open('/gcs' + '/my-bucket/data/hello.txt').read())"
+    words, environment = launched([sys.executable, "-c", program], os.environ, root)
+    assert subprocess.run(words, check=True, capture_output=True, env=environment).stdout == b"hello\n"
     with pytest.raises(NamespaceRefused, match="no"):
         launched(["true"], {}, root, Mode.FUSE)
 

@@ -192,7 +192,7 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
         assert serving.stderr.readline() == f"in another shell: . {env_file}\n"
         assert serving.stderr.readline() == ("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND\n")
         script = '. "$1"; shift; exec "$@"'
-        shell = ["sh", "-c", script, "sh", env_file]
+        shell = ["sh", "-c", script, "sh", str(env_file)]
         done = subprocess.run([*shell, sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
         assert done.stdout == "fake None None\n"
         (tmp_path / "cloud" / "buckets" / "my-bucket").mkdir()
