@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
 from t5x_harness.google.http.parameters import hash_header
-from t5x_harness.google.http.resources import etag_of, http_time
+from t5x_harness.google.http.resources import etag_of, header_name, header_text, http_time
 from t5x_harness.google.http.unpacking import must_unpack, send_unpacked
 from t5x_harness.google.serving.asgi import Send, answer, raw_headers
 from t5x_harness.google.storage.errors import StorageError
@@ -71,19 +71,19 @@ def media_headers(found: StoredObject) -> dict[str, str]:
         "cache-control": fields.cache_control,
         "x-goog-stored-content-encoding": fields.content_encoding or "identity",
         "x-goog-component-count": str(found.component_count) if found.component_count else None,
-        **{f"x-goog-meta-{name}": value for name, value in (fields.metadata or {}).items()},
+        **{f"x-goog-meta-{header_name(name)}": value for name, value in (fields.metadata or {}).items()},
     }
     return {
-        "content-type": fields.content_type or "application/octet-stream",
+        "content-type": header_text(fields.content_type or "application/octet-stream"),
         "etag": f'"{etag_of(found)}"',
         "last-modified": http_time(found.updated),
         "accept-ranges": "bytes",
         "x-goog-generation": str(found.generation),
         "x-goog-metageneration": str(found.metageneration),
         "x-goog-hash": hash_header(Checksums(found.md5, found.crc32c)),
-        "x-goog-storage-class": fields.storage_class or "STANDARD",
+        "x-goog-storage-class": header_text(fields.storage_class or "STANDARD"),
         "x-goog-stored-content-length": str(found.size),
-        **{name: value.encode("utf-8").decode("latin-1") for name, value in optional.items() if value is not None},
+        **{name: header_text(value) for name, value in optional.items() if value is not None},
     }
 
 

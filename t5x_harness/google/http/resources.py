@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,11 @@ from urllib.parse import quote
 
 from t5x_harness.google.storage.values import Bucket, StoredObject
 
-__all__ = ["bucket_resource", "etag_of", "http_time", "object_resource", "rfc3339"]
+__all__ = ["bucket_resource", "etag_of", "header_name", "header_text", "http_time", "object_resource", "rfc3339"]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_IN_NAMES = "!#$&'*+^`|"
+"""What may be in a header's name, beside letters, digits and ``-._~``."""
 
 
 def rfc3339(microseconds: int) -> str:
@@ -22,6 +27,16 @@ def rfc3339(microseconds: int) -> str:
 def http_time(microseconds: int) -> str:
     """A time as in HTTP's headers."""
     return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%a, %d %b %Y %H:%M:%S} GMT"
+
+
+def header_text(text: str) -> str:
+    """A text as the value of a header: the bytes of its UTF-8, with control characters quoted as in addresses."""
+    return _CONTROL.sub(lambda found: quote(found[0]), text).strip().encode().decode("latin-1")
+
+
+def header_name(text: str) -> str:
+    """A text as (part of) the name of a header: whatever cannot be in one is quoted as in addresses."""
+    return quote(text, safe=_IN_NAMES)
 
 
 def etag_of(found: StoredObject | Bucket) -> str:
