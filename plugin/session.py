@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from t5x_harness.google.here import store
 from t5x_harness.spec import GCS, Outcome, RunResult, RunSpec, Stage, StageResult
 
 from . import marks
@@ -41,6 +42,7 @@ class HarnessSession:
         self._workspaces: dict[RunSpec, Path] = {}
         self._workers: Zygote | InProcess | None = None
         self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
+        self._store = store()
         self._project: ProjectConfig | None = None
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
@@ -228,10 +230,14 @@ class HarnessSession:
         return self._workers
 
     def _google(self, spec: RunSpec) -> GoogleOfRuns | None:
-        """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
+        """The private Google that a run is led to.
+
+        None without the extra ``google``, where none is wanted, and in a test with ``fake_gcs``, whose variables lead the
+        run there. A store that pytest itself was led to is not the run's to write to.
+        """
         from t5x_harness.pipeline import google_for
 
-        return google_for(spec, self._googles)
+        return google_for(spec, self._googles) if store() == self._store else None
 
     def folder(self) -> Path:
         """The folder of this session's runs, beside those of ``tmp_path``."""
@@ -312,7 +318,7 @@ class HarnessSession:
             self._workers.close()
         for google in self._googles.values():
             google.close()
-        if self._folder is not None:
+        if self._folder is not None and self._folder.is_dir():  # whoever clears up /tmp may have been here
             for workspace in self._folder.iterdir():
                 if workspace not in self._kept:
                     shutil.rmtree(workspace, ignore_errors=True)

@@ -235,13 +235,11 @@ def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GoogleOfRuns
       started: those that there are; the run's is added.
 
     Returns:
-      None where the run wants none, without the extra ``google``, and where this process is led to one already, by
-      ``fake_gcs`` or ``t5x-harness exec --google``: then the run is, too.
+      None where the run wants none, and without the extra ``google``.
     """
-    from t5x_harness.google import here
     from t5x_harness.google.of_runs import GoogleOfRuns
 
-    if spec.gcs == "off" or here.store() is not None or not GoogleOfRuns.is_installed():
+    if spec.gcs == "off" or not GoogleOfRuns.is_installed():
         return None
     return started.setdefault((spec.gcs, spec.gcs_root), GoogleOfRuns(spec.gcs_root, spec.gcs))
 
