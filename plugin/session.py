@@ -167,7 +167,7 @@ class HarnessSession:
         """
         if spec not in self._pipelines:
             from t5x_harness.network import run_environment
-            from t5x_harness.pipeline import Pipeline
+            from t5x_harness.pipeline import NO_STORE, Pipeline
 
             self._workspaces[spec] = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder()))
             self._pipelines[spec] = Pipeline(
@@ -177,7 +177,7 @@ class HarnessSession:
                 timeout=self.options.timeout,
                 on_progress=self._progress,
                 t5x_parent=self.runtime.location,
-                env=run_environment(allowed=network),
+                env={**run_environment(allowed=network), **({} if self._has_fake_gcs else NO_STORE)},
                 google=None if network else self._google(spec),
             )
         return self._pipelines[spec]
@@ -230,14 +230,15 @@ class HarnessSession:
         return self._workers
 
     def _google(self, spec: RunSpec) -> GoogleOfRuns | None:
-        """The private Google that a run is led to.
-
-        None without the extra ``google``, where none is wanted, and in a test with ``fake_gcs``, whose variables lead the
-        run there. A store that pytest itself was led to is not the run's to write to.
-        """
+        """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
         from t5x_harness.pipeline import google_for
 
-        return google_for(spec, self._googles) if store() == self._store else None
+        return None if self._has_fake_gcs else google_for(spec, self._googles)
+
+    @property
+    def _has_fake_gcs(self) -> bool:
+        """Whether the test that runs has ``fake_gcs``, whose variables lead its runs there."""
+        return store() != self._store
 
     def folder(self) -> Path:
         """The folder of this session's runs, beside those of ``tmp_path``."""

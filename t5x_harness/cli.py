@@ -206,6 +206,12 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
     )
     worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
+    worker.add_argument(
+        "--network",
+        choices=("forbid", "allow"),
+        default="forbid",
+        help="whether it may reach beyond this machine; with allow, gs:// is the real Cloud Storage (default: forbid)",
+    )
 
 
 def _add_golden_arguments(parser: argparse.ArgumentParser) -> None:
@@ -276,7 +282,9 @@ def _run(arguments: argparse.Namespace) -> int:
     specs = _checked_specs(arguments)
     until = Stage.PLAN if arguments.command == "plan" else None
     workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
-    options = RunOptions(workspace, until, arguments.timeout, arguments.in_process)
+    options = RunOptions(
+        workspace, until, arguments.timeout, arguments.in_process, network=arguments.network == "allow"
+    )
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.lint.elsewhere import leave_modules_open
 from t5x_harness.lint.fragments import RunIf
 from t5x_harness.lint.provenance import bound_values
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from t5x_harness.t5x_runtime import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["Pipeline", "RunOptions", "google_for", "run_specs", "stages_of", "worker_for"]
+__all__ = ["NO_STORE", "Pipeline", "RunOptions", "google_for", "run_specs", "stages_of", "worker_for"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
+
+NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
+"""For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
 
 _BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
 _OF_MODE: Mapping[Mode, tuple[Stage, ...]] = {
@@ -260,12 +264,14 @@ class RunOptions:
       until: the last stage to run; None for all.
       timeout: seconds that one stage may take.
       in_process: run in this process, for a debugger.
+      network: let runs reach beyond this machine; ``gs://`` is then the real one.
     """
 
     workspace: Path
     until: Stage | None = None
     timeout: float | None = None
     in_process: bool = False
+    network: bool = False
 
 
 def run_specs(
@@ -288,6 +294,7 @@ def run_specs(
       RuntimeError: a run asks for an installed T5X and there is none.
     """
     ensure_model_dirs(specs)
+    from t5x_harness.network import run_environment
     from t5x_harness.t5x_runtime import find_runtime
     from t5x_harness.workers import InProcess
 
@@ -300,7 +307,7 @@ def run_specs(
                 workers[spec.runtime] = worker = InProcess() if options.in_process else worker_for(runtime)
                 if not isinstance(worker, InProcess):
                     worker.warm()
-            google = google_for(spec, googles)
+            google = None if options.network else google_for(spec, googles)
             if google is not None:
                 google.warm()
             workspace = options.workspace / f"{number:02d}-{spec.name}"
@@ -314,6 +321,7 @@ def run_specs(
                     timeout=options.timeout,
                     on_progress=on_progress(spec) if on_progress is not None else None,
                     t5x_parent=runtime.location,
+                    env={**run_environment(allowed=options.network), **NO_STORE},
                     google=google,
                 ) as pipeline,
             ):

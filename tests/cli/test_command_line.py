@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness import pipeline as pipelines
 from t5x_harness.cli import main
 
 GOOD = """\
@@ -112,6 +113,19 @@ def test_a_folder_that_cannot_be_written_is_refused_first(
     assert main(["run", "run.gin", "--model_dir=out", EMBEDDED]) == 2
     assert f"--model_dir out: no permission to write into {folder}" in capsys.readouterr().err
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize(
+    ("options", "allowed"), [([], False), (["--network=forbid"], False), (["--network=allow"], True)]
+)
+def test_the_network_is_forbidden_unless_it_is_allowed(
+    command: str, options: list[str], allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(pipelines, "run_specs", lambda specs, made, **_: seen.append(made.network) or ())
+    main([command, "run.gin", EMBEDDED, *options])
+    assert seen == [allowed]
 
 
 def test_an_unknown_option_is_2(capsys: pytest.CaptureFixture[str]) -> None:

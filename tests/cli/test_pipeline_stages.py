@@ -185,6 +185,18 @@ def test_runs_share_one_warmed_worker_that_is_closed(tmp_path: Path, backends: d
     assert all(b.closed for b in backends["made"])
 
 
+@pytest.mark.parametrize(("network", "policy"), [(False, "forbid"), (True, "allow")])
+def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_them(
+    network: bool, policy: str, tmp_path: Path, backends: dict[str, Any], worker: Worker
+) -> None:
+    (tmp_path / "run.gin").write_text(RUN)
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
+    list(run_specs([spec], RunOptions(tmp_path / "w", network=network)))
+    [made] = backends["made"]
+    assert made.options["env"]["T5X_HARNESS_NETWORK"] == policy
+    assert made.options["env"]["T5X_HARNESS_GCS_ROOT"] is None
+
+
 def test_until_ends_a_run_early(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
     spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
