@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("uvicorn", reason="the extra google is not installed")
+pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from t5x_harness.google.faults import Fault
 from t5x_harness.google.gcs import FakeGcs

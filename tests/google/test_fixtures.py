@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("uvicorn", reason="the extra google is not installed")
+pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from t5x_harness.google.gcs import FakeGcs
 

@@ -8,41 +8,47 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LONGEST_HEAD", "HeadFilter", "drop_identity"]
+__all__ = ["BLANK_LINE", "LONGEST_HEAD", "HeadBuffer", "HeadTooLong", "drop_identity"]
 
 LONGEST_HEAD = 1 << 16
 """The most bytes that a request's head may have; a name of 1024 bytes takes three times that when it is quoted."""
 
-_END = re.compile(rb"\n\r?\n")
+BLANK_LINE = re.compile(rb"\n\r?\n")
+"""Ends a head, and a chunked body."""
+
 _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
 
 
-class HeadFilter:
-    """Holds the head of one request back until it is whole, and lets it through without the header."""
+class HeadTooLong(Exception):
+    """A head of more than :data:`LONGEST_HEAD` bytes."""
+
+
+class HeadBuffer:
+    """Holds the head of one request back until it is whole."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
-        self._searched = 0
+        self._held = b""
 
-    def feed(self, data: bytes) -> bytes:
-        """What may go on: nothing, until the head is whole; then all of it, with what came behind it.
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Takes in the next bytes.
 
-        A head that is longer than any may be is let through as it is, for it to be refused.
+        Returns:
+          The head without the header, and what came behind it; both are empty until the head is whole.
+
+        Raises:
+          HeadTooLong: it does not end.
         """
-        self._held += data
-        end = _END.search(self._held, self._searched)
+        searched = max(0, len(self._held) - 2)
+        # Lines may come before a request: some clients end a body with one.
+        held = self._held + data if self._held else data.lstrip(b"\r\n")
+        end = BLANK_LINE.search(held, searched)
+        if (end.end() if end else len(held)) > LONGEST_HEAD:
+            raise HeadTooLong(f"a head of more than {LONGEST_HEAD} bytes")
         if end is None:
-            self._searched = max(0, len(self._held) - 2)
-            if len(self._held) <= LONGEST_HEAD:
-                return b""
-            return self._take(len(self._held))
-        return drop_identity(self._take(end.end())) + self._take(len(self._held))
-
-    def _take(self, count: int) -> bytes:
-        taken = bytes(self._held[:count])
-        del self._held[:count]
-        self._searched = 0
-        return taken
+            self._held = held
+            return b"", b""
+        self._held = b""
+        return drop_identity(held[: end.end()]), held[end.end() :]
 
 
 def drop_identity(head: bytes) -> bytes:

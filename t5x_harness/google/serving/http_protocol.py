@@ -1,50 +1,151 @@
-"""uvicorn's HTTP/1.1 protocol, made to take what TensorFlow sends."""
+"""A connection of HTTP/1.1: requests one after another, each answered by the application before the next is read."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
 
-import h11
-from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
-
+from t5x_harness.google.serving.asgi import Scope
 from t5x_harness.google.serving.connection import handing_over
-from t5x_harness.google.serving.heads import LONGEST_HEAD, HeadFilter
+from t5x_harness.google.serving.exchange import Exchange
+from t5x_harness.google.serving.request_parser import BadRequest, RequestParser
+
+if TYPE_CHECKING:
+    from t5x_harness.google.serving.http_server import HttpServer
 
 __all__ = ["HttpProtocol"]
 
 
-class HttpProtocol(H11Protocol):
-    """One connection. Heads of requests go through a :class:`HeadFilter`, bodies do not."""
+class HttpProtocol(asyncio.Protocol):
+    """One connection, plain or of TLS.
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, handing_over(app_state, lambda: self.transport), _loop)
-        self._filter = HeadFilter()
+    An idle one is kept: clients use connections again after pauses, and one that is closed at that moment costs an
+    upload.
+
+    Args:
+      server: that it belongs to.
+
+    Attributes:
+      transport: there once the connection is made.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._parser = RequestParser()
+        self._exchange: Exchange | None = None
+        self._early = b""  # of the next request, from a client that does not wait for answers
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def date(self) -> bytes:
+        """Of now, as HTTP has it."""
+        return self._server.date
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the transport."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+        self._state = handing_over({}, lambda: self.transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        self._server.connections.discard(self)
+        self._writable.set()
+        if self._exchange is not None:
+            self._exchange.wake()
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport."""
-        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
-            data = self._filter.feed(data)
-        if data:
-            super().data_received(data)
+        while data:
+            if self._parser.over:
+                self._early += data
+                self.transport.pause_reading()
+                return
+            try:
+                pieces, data = self._parser.feed(data)
+            except BadRequest as error:
+                self._refuse(error)
+                return
+            if self._parser.method:
+                self._take_in(pieces)
 
-    def on_response_complete(self) -> None:
-        """Called when an answer has been sent; the next request may be there already."""
-        early = b""
-        if self.conn.our_state is h11.DONE and self.conn.their_state is h11.DONE:
-            early, _ = self.conn.trailing_data
-        if early:
-            # Its head has to be filtered, too, but h11 does not take back what it was given. A new connection is in
-            # the state in which this one would be.
-            self.conn = h11.Connection(h11.SERVER, LONGEST_HEAD)
-        super().on_response_complete()
-        if early and not self.transport.is_closing():
-            self.data_received(early)
+    def answer_ended(self) -> None:
+        """Called by the exchange; the rest of a request's body that is still to come is dropped."""
+        assert self._exchange is not None
+        if self._parser.over:
+            self._end()
+        elif self._exchange.waits:
+            self.transport.close()
+        else:
+            self.transport.resume_reading()
+
+    async def writable(self) -> None:
+        """Waits while the client reads more slowly than it is sent to."""
+        await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        """Called by the transport."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        self._writable.set()
+
+    def shut_down(self) -> None:
+        """Closes the connection as soon as it is idle."""
+        if self._exchange is None:
+            self.transport.close()
+        else:
+            self._exchange.keep_alive = False
+
+    def _take_in(self, pieces: list[bytes]) -> None:
+        if self._exchange is None:
+            waits = not self._parser.over and not pieces and (b"expect", b"100-continue") in self._parser.headers
+            self._exchange = Exchange(self, self._scope(), waits=waits, keep_alive=self._parser.keep_alive)
+            self._server.begin(self._exchange)
+        self._exchange.take_in(pieces, over=self._parser.over)
+        if self._parser.over and self._exchange.answered:
+            self._end()
+
+    def _scope(self) -> Scope:
+        parser = self._parser
+        raw_path, _, query = parser.target.partition(b"?")
+        path = raw_path.decode("latin-1")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": parser.version,
+            "scheme": self._scheme,
+            "method": parser.method,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": parser.headers,
+            "state": self._state,
+        }
+
+    def _end(self) -> None:
+        """After a request and its answer: the next one, which may be there already."""
+        assert self._exchange is not None
+        if not self._exchange.keep_alive:
+            self.transport.close()
+            return
+        self._parser, self._exchange = RequestParser(), None
+        self.transport.resume_reading()
+        early, self._early = self._early, b""
+        self.data_received(early)
+
+    def _refuse(self, error: BadRequest) -> None:
+        if self._exchange is not None and self._exchange.begun:
+            self.transport.abort()
+            return
+        text = f"t5x-harness: this is no request of HTTP/1.1: {error}\n".encode()
+        head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n"
+        self.transport.write(head % len(text) + b"\r\n" + text)
+        self.transport.close()

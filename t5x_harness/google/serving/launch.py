@@ -19,9 +19,9 @@ from t5x_harness.google.serving.settings import ServerError, Settings
 from t5x_harness.workers.diagnosis import read_tail
 from t5x_harness.workers.processes import kill_quietly
 
-__all__ = ["Launched", "launch", "require_extra"]
+__all__ = ["Launched", "launch", "missing_packages", "require_extra"]
 
-_NEEDED = {"uvicorn": "uvicorn", "h11": "h11", "cryptography": "cryptography", "grpc": "grpcio"}
+_NEEDED = {"httptools": "httptools", "cryptography": "cryptography", "grpc": "grpcio"}
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 
@@ -96,14 +96,18 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
         raise
 
 
+def missing_packages() -> list[str]:
+    """The packages of the extra ``google`` that are not installed here."""
+    return [package for module, package in _NEEDED.items() if importlib.util.find_spec(module) is None]
+
+
 def require_extra() -> None:
     """Refuses to begin without the libraries of the extra ``google``.
 
     Raises:
       ServerError: the message names those that are missing.
     """
-    missing = [package for module, package in _NEEDED.items() if importlib.util.find_spec(module) is None]
-    if missing:
+    if missing := missing_packages():
         raise ServerError(
             f"the private Google needs {', '.join(missing)}, not installed here: "
             "python -m pip install 't5x-harness[google]'"

@@ -51,7 +51,7 @@ def with_whole_urls(app: App, refusals: Refusals) -> App:
     async def whole(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["raw_path"].startswith(b"/"):
             return await app(scope, receive, send)
-        # uvicorn takes the target for a path; its query is apart already.
+        # The target is taken for a path; its query is apart already.
         scheme, separator, rest = scope["raw_path"].decode("latin-1").partition("://")
         authority, _, path = rest.partition("/")
         host, port = _host_and_port(authority, 80)

@@ -256,11 +256,11 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     import importlib.util
 
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("uvicorn", "grpc") else find(name))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("httptools", "grpc") else find(name))
     with pytest.raises(ServerError) as caught:
         GoogleSession().start()
     assert str(caught.value) == (
-        "the private Google needs uvicorn, grpcio, not installed here: python -m pip install 't5x-harness[google]'"
+        "the private Google needs httptools, grpcio, not installed here: python -m pip install 't5x-harness[google]'"
     )
 
 
