@@ -14,7 +14,7 @@ from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import Location, Mode, RunSpec
 
 __all__ = [
-    "SANDBOXED_MACROS",
+    "LEFT_TO_LAUNCHER",
     "Classification",
     "Kind",
     "classify",
@@ -22,8 +22,9 @@ __all__ = [
     "unbound_parameters",
 ]
 
-SANDBOXED_MACROS = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR")
-"""Output folders, which T5X's files leave to whoever launches the run; here the harness gives them a folder."""
+LEFT_TO_LAUNCHER = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR", "CHECKPOINT_PATH")
+"""What T5X's files leave to whoever launches the run: output folders, for which a run here has one of its own, and the
+checkpoint to evaluate or infer with, for which it has a stand-in."""
 
 
 class Kind(enum.StrEnum):
@@ -97,7 +98,7 @@ def _lacking(program: GinProgram) -> str | None:
         if program.entries:
             return f"it binds {_short(program.entries[0].target)}, which is none of train, evaluate and infer"
         return "it binds none of train, evaluate and infer"
-    if missing := [m.name for m in program.required_macros if m.name not in SANDBOXED_MACROS]:
+    if missing := [m.name for m in program.required_macros if m.name not in LEFT_TO_LAUNCHER]:
         return f"it leaves {', '.join(missing)} to another file or the command line"
     if undefined := [name for name, _ in program.undefined_macros if closest(name, program.macros) is None]:
         return f"it uses {', '.join(undefined)}, which another file has to define"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,9 @@ GCS_MOUNT = Path("/gcs")
 
 _GS = "gs://"
 
+_IN_CLONE = re.compile(r"(?:^|/)t5x/(t5x/.+)")
+"""Of a file in a clone of T5X's repository: jobs start where it was cloned, and include ``t5x/t5x/configs/…``."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FoundFile:
@@ -23,11 +27,13 @@ class FoundFile:
 
     Attributes:
       out_of_reach: where it would have been looked for before, had that place been within reach.
+      in_clone: whether it was asked for in a clone of T5X's repository that is not here, and is that of the T5X in use.
     """
 
     path: Path
     shown: str
     out_of_reach: tuple[str, ...] = ()
+    in_clone: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +67,8 @@ class FileFinder:
     """Looks up a gin file as T5X and Gin do together.
 
     The order: the working directory, the search paths, the folder that holds the package ``t5x``; and in each of
-    them first the file itself, then the file as a resource of a Python package.
+    them first the file itself, then the file as a resource of a Python package. A file of T5X's that is asked for in
+    a clone of its repository, which only the job has, is at last that of the package in use.
 
     Args:
       cwd: the run's working directory.
@@ -81,6 +88,7 @@ class FileFinder:
     ) -> None:
         self._cwd = cwd
         self._buckets = buckets or GCS_MOUNT
+        self._t5x_parent = t5x_parent
         self._prefixes = ("", *(search_paths or ["."]), *([str(t5x_parent)] if t5x_parent else []))
         self._modules = modules
 
@@ -105,9 +113,19 @@ class FileFinder:
             if file is not None:
                 found = self._found(file, tuple(hidden))
                 return found if stop is None else NotAPackage(self.shown(stop), found.shown)
+        if file := self._in_clone(target):
+            return dataclasses.replace(self._found(file, tuple(hidden)), in_clone=True)
         if hidden:
             return Unreachable(tuple(dict.fromkeys(hidden)))
         return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
+
+    def _in_clone(self, target: str) -> Path | None:
+        """The package's own file where a target lies in the package of a clone; None if there is none."""
+        inside = _IN_CLONE.search(target)
+        if inside is None or self._t5x_parent is None:
+            return None
+        path = Path(os.path.abspath(self._t5x_parent)) / inside[1]
+        return path if path.is_file() else None
 
     def _path(self, joined: str) -> Path | None:
         """Where a name lies on this machine; None for one in a bucket that is not here."""

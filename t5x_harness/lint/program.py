@@ -137,6 +137,8 @@ class GinProgram:
       not_checked: what static reading cannot judge, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None if there is none.
       texts: what the files hold, by their names, with line feeds at the end of lines.
+      in_clone: files that were asked for in a clone of T5X's repository which only the job has, by the names used for
+        them: where the same files of the T5X in use lie.
       possible_constants: macros without a binding that a module of the user's may define by ``gin.constant``.
     """
 
@@ -148,6 +150,7 @@ class GinProgram:
     t5x_parent: str | None = None
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     possible_constants: frozenset[str] = frozenset()
+    in_clone: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def complete(self) -> bool:

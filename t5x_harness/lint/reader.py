@@ -103,6 +103,7 @@ class _Reader:
         self._unknown_imports: dict[str, None] = {}
         self._bare_unknown: dict[str, None] = {}
         self._doubts: list[str] = []
+        self._in_clone: dict[str, str] = {}
 
     def read(self) -> GinProgram:
         for name in self._spec.gin_files:
@@ -135,6 +136,7 @@ class _Reader:
             not_checked=tuple(self._not_checked()),
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
             texts=self._texts,
+            in_clone=self._in_clone,
         )
 
     def _without_constants(self, program: GinProgram) -> GinProgram:
@@ -150,6 +152,9 @@ class _Reader:
 
     def _not_checked(self) -> Iterator[str]:
         yield from dict.fromkeys(self._doubts)
+        if self._in_clone:
+            asked = ", ".join(self._in_clone)
+            yield f"whether the job has {asked}: here is no such clone of T5X's repository, and the T5X in use was read"
         if self._bare_unknown:
             yield (
                 f"whether {', '.join(self._bare_unknown)} can be configured: only the import of "
@@ -176,6 +181,8 @@ class _Reader:
         if found.out_of_reach:
             hidden = found.out_of_reach[0]
             self._doubts.append(f"whether there is {hidden}, to be read in place of {found.shown}: {_NO_BUCKETS}")
+        if found.in_clone:
+            self._in_clone[target] = str(found.path)
         text = self._text(found, target, where)
         if text is not None:
             self._opened.append(found.shown)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.lint.classify import SANDBOXED_MACROS
+from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.fragments import RunIf, why_fragment
 from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
@@ -136,7 +136,7 @@ def _facts(program: GinProgram) -> list[tuple[str, str]]:
         ("files read", f"{len(program.files)}: {', '.join(program.files)}"),
         ("bindings", f"{len(bound)}, of them {given} from the command line or the project"),
     ]
-    open_macros = [m.name for m in program.required_macros if m.name in SANDBOXED_MACROS]
+    open_macros = [m.name for m in program.required_macros if m.name in LEFT_TO_LAUNCHER]
     if open_macros:
         facts.append(("left to the launcher", ", ".join(open_macros)))
     return facts

@@ -18,10 +18,10 @@ from t5x_harness.resolve.frames import (
     UserFrame,
     causes,
     functions,
-    one_line,
     raised_by_user_code,
     root_cause,
     shown_path,
+    told,
     user_frame,
 )
 from t5x_harness.resolve.gin_config import GinConfig
@@ -67,7 +67,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         "RUN01",
         Severity.ERROR,
         stage,
-        f"T5X stopped with {type(cause).__name__}: {one_line(cause)}",
+        f"T5X stopped with {told(cause)}",
         location,
         fix="see the traceback in the run's log",
     )
@@ -82,7 +82,7 @@ def _evaluated_task(texts: list[str]) -> str | None:
 def _raised(error: BaseException, frame: UserFrame | None) -> str:
     cause = root_cause(error)
     who = f"{frame.function} in {frame.file}:{frame.line}" if frame else "a metric function"
-    return f"{who} raised {type(cause).__name__}: {one_line(cause)}"
+    return f"{who} raised {told(cause)}"
 
 
 def _metric_failure(task: str, error: BaseException, stage: Stage) -> Finding:

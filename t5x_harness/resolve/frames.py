@@ -21,10 +21,14 @@ __all__ = [
     "raised_by_user_code",
     "root_cause",
     "shown_path",
+    "told",
     "user_frame",
 ]
 
 _LONGEST = 600
+
+_IN_PYTHON = re.compile(r"(?:\{\{[^}]*\}\}\s*)*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):", re.DOTALL)
+"""How TensorFlow tells of an exception of a Python function that it called: a generator's, for one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +101,20 @@ def one_line(error: BaseException) -> str:
     text = re.split(r"\n\s*In (?:call to|file|bindings)", str(error), maxsplit=1)[0]
     if text.startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error itself
         text = text.strip().splitlines()[-1]
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"a \1", text)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def told(error: BaseException) -> str:
+    """``KeyError: 'validation'``: type and text of an exception, also where TensorFlow hides it in one of its own."""
+    if inside := _IN_PYTHON.match(str(error)):
+        return _shortened(inside[1])
+    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def _is_users(file: str) -> bool:

@@ -6,10 +6,12 @@ statement stands but executes nothing.  :class:`GinConfig` joins the two.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -249,7 +251,7 @@ def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
     binary = importlib.import_module(module_name)
     gin.clear_config()
     gin.register(getattr(binary, function_name), module="__main__")
-    with _as_main(binary):
+    with _as_main(binary), _reading({os.path.join(t5x_parent, name): at for name, at in program.in_clone.items()}):
         gin_utils.parse_gin_flags(
             [*(spec.search_paths or (".",)), str(t5x_parent)],
             list(spec.gin_files),
@@ -271,3 +273,18 @@ class _as_main:
 
     def __exit__(self, *_: object) -> None:
         sys.modules["__main__"] = self._before
+
+
+@contextlib.contextmanager
+def _reading(files: Mapping[str, str]) -> Iterator[None]:
+    """Lets gin read files under names under which there are none; T5X's own folder is the last that it looks in."""
+    readers = gin_internals._FILE_READERS
+    before = list(readers)
+    gin.config.register_file_reader(
+        lambda name: Path(files[name]).open(encoding="utf-8"),  # noqa: SIM115  gin closes it
+        files.__contains__,
+    )
+    try:
+        yield
+    finally:
+        readers[:] = before

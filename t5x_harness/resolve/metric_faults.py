@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.frames import one_line, root_cause, shown_path, user_frame
+from t5x_harness.resolve.frames import one_line, root_cause, shown_path, told, user_frame
 from t5x_harness.resolve.metric_errors import LATE, computed, kind_of, postprocessed
 from t5x_harness.spec import Location, Mode, Severity
 
@@ -81,7 +81,7 @@ def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample
 def _raised(error: Exception) -> str:
     cause, frame = root_cause(error), user_frame(error)
     who = f"{frame.function} in {frame.file}:{frame.line}" if frame else "a metric function"
-    return f"{who} raised {type(cause).__name__}: {one_line(cause)}"
+    return f"{who} raised {told(cause)}"
 
 
 def _given(error: Exception, given: str) -> str:
@@ -138,7 +138,7 @@ def _unwritable(error: Exception) -> str:
     """The metric that a logger choked on."""
     logger, values = computed(error)
     cause = root_cause(error)
-    raised = f"{logger} raised {type(cause).__name__}: {one_line(cause)}"
+    raised = f"{logger} raised {told(cause)}"
     bad = {name: value for name, value in values.items() if not _is_number(value)}
     if not bad:
         return raised

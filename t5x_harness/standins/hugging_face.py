@@ -24,7 +24,10 @@ from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
 
 __all__ = ["MissingRows", "Request", "install", "request_in"]
 
-_USUAL_SPLIT = "train"
+_USUAL_SPLITS = ("train", "validation", "test")
+_SHARDS = 8
+"""Of a stream: large datasets have many, which jobs divide among their hosts."""
+
 _FROM_FILES = ("json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset")
 """Names of loaders that read files that the user names."""
 
@@ -126,17 +129,19 @@ class _Made:
 
     def __init__(self, module: Any, samples: Samples) -> None:
         self._module = module
+        self._declared = samples.splits
         self._every = samples.splits.get(EVERY_SPLIT)
         named = {split: rows for split, rows in samples.splits.items() if split != EVERY_SPLIT}
-        self._splits = named or {_USUAL_SPLIT: samples.splits[EVERY_SPLIT]}
+        usual = dict.fromkeys(_USUAL_SPLITS, self._every) if self._every is not None else {}
+        self._splits = usual | named
 
     @property
     def number(self) -> int:
-        """How many rows there are."""
-        return sum(map(len, self._splits.values()))
+        """How many rows are declared."""
+        return sum(map(len, self._declared.values()))
 
     def load(self, split: Any, *, streaming: bool) -> Any:
-        """One split, or by split all that are declared if ``split`` is None."""
+        """One split, or all if ``split`` is None: those declared, and the usual ones where there are rows for all."""
         if split is None:
             kind = self._module.IterableDatasetDict if streaming else self._module.DatasetDict
             return kind({name: self._of(rows, streaming) for name, rows in self._splits.items()})
@@ -144,7 +149,7 @@ class _Made:
 
     def _of(self, rows: Sequence[Row], streaming: bool) -> Any:
         dataset = self._module.Dataset.from_list(list(rows))
-        return dataset.to_iterable_dataset() if streaming else dataset
+        return dataset.to_iterable_dataset(num_shards=min(_SHARDS, len(rows))) if streaming else dataset
 
     def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
         """The rows that ``train``, ``train[:10%]`` or ``train+test`` means; streams have whole splits only.

@@ -96,12 +96,16 @@ class StandIns:
 
     def are_tokens_made_up(self, task: seqio.Task) -> bool:
         """Whether a task's examples are made up, or the pieces that they are cut into."""
+        return self._sources.get(task.name) == _MADE_UP or any(
+            self.is_vocabulary_made_up(feature.vocabulary) for feature in task.output_features.values()
+        )
+
+    def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
+        """Whether a vocabulary is read from a made-up file."""
         from t5x_harness.resolve.vocabularies import vocabulary_file
 
-        files = {vocabulary_file(feature.vocabulary) for feature in task.output_features.values()}
-        return self._sources.get(task.name) == _MADE_UP or any(
-            file and self._vocabularies.replaces(file) for file in files
-        )
+        file = vocabulary_file(vocabulary)
+        return file is not None and self._vocabularies.replaces(file)
 
     def take_changes(self) -> Sequence[Change]:
         """What was made up since the last call."""

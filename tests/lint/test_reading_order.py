@@ -144,3 +144,24 @@ def test_macros_are_read_through_other_macros_only_if_those_are_read(folder: Fol
 def test_a_circle_of_macros_ends(folder: Folder) -> None:
     program = folder.read(RUN + "TRAIN_STEPS = %A\nA = %B\nB = %A\n")
     assert isinstance(program.resolve(program.lookup("__main__.train", "total_steps")).value, Macro)  # type: ignore[arg-type]
+
+
+def test_a_file_in_a_clone_that_only_the_job_has_is_that_of_the_t5x_in_use(folder: Folder) -> None:
+    """Images clone T5X's repository where the job starts, and configs include its files from there."""
+    gin = RUN.replace(TINY, f"t5x/{TINY}").replace(PRETRAIN, f"/t5x/{PRETRAIN}")
+    program = folder.read(gin)
+    assert program.complete
+    assert program.macros["BATCH_SIZE"].value == 128
+    assert program.in_clone == {f"t5x/{TINY}": str(T5X / TINY), f"/t5x/{PRETRAIN}": str(T5X / PRETRAIN)}
+    assert program.not_checked == (
+        f"whether the job has t5x/{TINY}, /t5x/{PRETRAIN}: here is no such clone of T5X's repository, and the T5X in "
+        "use was read",
+    )
+
+
+def test_a_clone_that_is_here_is_read(folder: Folder) -> None:
+    folder.write({f"src/t5x/{TINY}": "BATCH_SIZE = 7\n"})
+    program = folder.read(f"include 't5x/{TINY}'\n", search_paths=("src",))
+    assert program.macros["BATCH_SIZE"].value == 7
+    assert not program.in_clone
+    assert not folder.read("include 't5x/t5x/configs/runs/no_such.gin'\n").complete

@@ -19,7 +19,7 @@ from t5x_harness.t5x_runtime import RuntimeChoiceError, find_runtime
 SHIPPED = sorted(str(path.relative_to(T5X)) for path in T5X.glob("t5x/**/*.gin"))
 EXAMPLES = "t5x/examples/t5/t5_1_1/examples"
 RUNS = {
-    f"{EXAMPLES}/{name}.gin"
+    f"{EXAMPLES}/{name}.gin": Mode.TRAIN
     for name in (
         "base_c4_pretrain",
         "base_wmt14enfr_finetune",
@@ -34,7 +34,7 @@ RUNS = {
         "test_train_eval_t5_tiny",
         "test_train_t5_tiny",
     )
-}
+} | {f"{EXAMPLES}/base_wmt_infer.gin": Mode.INFER}
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +55,18 @@ def _spec(name: str, python_path: tuple[str, ...], tmp_path: Path, *bindings: st
 def test_run_configs_are_told_from_fragments(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
     found = classify(_spec(name, python_path, tmp_path), t5x_parent=T5X)
     assert found.kind is (Kind.RUN_CONFIG if name in RUNS else Kind.FRAGMENT), found.reason
-    assert found.mode is (Mode.TRAIN if name in RUNS else None)
+    assert found.mode is RUNS.get(name)
 
 
 def test_the_list_of_runs_is_of_files_that_are_there() -> None:
-    assert set(SHIPPED) >= RUNS
+    assert set(SHIPPED) >= RUNS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_no_shipped_run_has_an_error(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
     result = lint(_spec(name, python_path, tmp_path), t5x_parent=T5X)
     assert result.errors == ()
-    assert result.exercised > 100
+    assert result.exercised > 80
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from t5x import eval as eval_module  # noqa: E402
 from t5x import infer, trainer, utils  # noqa: E402
 
 from t5x_harness.resolve.frames import causes, one_line  # noqa: E402
+from t5x_harness.resolve.frames import told as told_of  # noqa: E402
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
 from t5x_harness.rule import all_codes  # noqa: E402
 
@@ -318,3 +319,14 @@ def test_a_text_that_nobody_knows_is_left_alone() -> None:
 
 def test_every_code_of_the_table_has_a_page() -> None:
     assert {known.code for known in KNOWN_ERRORS} <= set(all_codes())
+
+
+def test_what_a_generator_raises_is_told_without_tensorflows_wrapping() -> None:
+    def rows():
+        yield from {"train": ["a"]}["validation"]
+
+    dataset = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.string))
+    with pytest.raises(tf.errors.OpError) as raised:
+        list(dataset)
+    assert told_of(raised.value) == "KeyError: 'validation'"
+    assert told_of(ValueError("two\nlines")) == "ValueError: two lines"

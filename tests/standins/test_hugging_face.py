@@ -64,6 +64,20 @@ class TestWithTheLibrary:
         with pytest.raises(ValueError, match=r"Bad split: dev. Available splits: \['train', 'test'\]"):
             datasets.load_dataset("two", split="dev", streaming=True)
 
+    def test_rows_for_all_splits_are_in_each_that_is_asked_for(self, datasets):
+        """Recipes take ``load_dataset(...)[split]`` as often as ``split=``."""
+        for streaming in (False, True):
+            found = datasets.load_dataset("allenai/c4", "en", streaming=streaming)
+            assert set(found) == {"train", "validation", "test"}
+            assert [row["n"] for row in found["validation"]] == list(range(10))
+        assert len(list(datasets.load_dataset("allenai/c4", "en", split="dev", streaming=True))) == 10
+
+    def test_a_stream_has_shards_to_divide_among_hosts(self, datasets):
+        stream = datasets.load_dataset("allenai/c4", "en", split="train", streaming=True)
+        parts = [[row["n"] for row in stream.shard(num_shards=4, index=index)] for index in range(4)]
+        assert sorted(n for part in parts for n in part) == list(range(10))
+        assert all(parts)
+
     def test_files_are_loaded_as_ever(self, datasets, tmp_path: Path):
         (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
         data = datasets.load_dataset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.lint.classify import SANDBOXED_MACROS
+from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.program import MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, is_required, macros_in
@@ -31,7 +31,7 @@ class RequiredLeft(Rule):
     title = "value left gin.REQUIRED"
     why = (
         "T5X stops after half a minute of imports and names only the first missing value; here they are all listed. "
-        f"The output folders ({', '.join(SANDBOXED_MACROS)}) may stay open: whoever launches the run gives them."
+        f"Some paths ({', '.join(LEFT_TO_LAUNCHER)}) may stay open: whoever launches the run gives them."
     )
     bad = Example(_HEAD, at="TRAIN_STEPS = %gin.REQUIRED")
     good = Example(_HEAD + "TRAIN_STEPS = 100\nDROPOUT_RATE = 0.0\n")
@@ -40,7 +40,7 @@ class RequiredLeft(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each macro and each parameter that is left open; GIN27 has those of training only."""
         for macro in context.program.required_macros:
-            if macro.name not in SANDBOXED_MACROS and not _is_of_training_only(context, macro):
+            if macro.name not in LEFT_TO_LAUNCHER and not _is_of_training_only(context, macro):
                 yield self.finding(
                     f"{macro.name} is gin.REQUIRED and nothing gives it a value",
                     macro,

@@ -68,11 +68,14 @@ class OverwrittenPieces(ResolveRule):
             if piece:
                 said.add(sample.task.name)
                 extra = feature.vocabulary.extra_ids
+                also = f"is also the piece {piece.text!r}"
+                if run.is_vocabulary_made_up(feature.vocabulary):
+                    also = "is also a piece of text, unless the last pieces of its file are sentinels"
                 yield self.finding(
                     run.config,
                     f"the examples of task {sample.task.name} are corrupted spans with {used} sentinels, and its "
                     f"vocabulary has {f'{extra} extra ids' if extra else 'no extra ids'}: the sentinel with the id "
-                    f"{piece.id} is also the piece {piece.text!r}",
+                    f"{piece.id} {also}",
                     role.key(run.config, "mixture_or_task_name"),
                     f"give the vocabulary of the task, and the model's, at least {max(100, used)} extra_ids",
                 )

@@ -43,14 +43,46 @@ class DifferentVocabularies(ResolveRule):
                     if not isinstance(model_s, seqio.Vocabulary) or vocabulary == model_s or (task.name, name) in seen:
                         continue
                     seen.add((task.name, name))
+                    but = _SAME_PIECES if _have_same_pieces(vocabulary, model_s) else ""
                     yield self.finding(
                         run.config,
                         f"feature {name} of task {task.name} uses {describe_vocabulary(vocabulary)}, the model "
-                        f"{describe_vocabulary(model_s)}",
+                        f"{describe_vocabulary(model_s)}{but}",
                         macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
-                        "give the model the task's vocabulary",
+                        f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
                         severity=None if run.verifies_vocabularies else Severity.WARNING,
                     )
+
+
+_SAME_PIECES = "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
+
+
+def _have_same_pieces(one: Any, other: Any) -> bool:
+    """Whether two vocabularies are SentencePiece models of the same content."""
+    import seqio
+
+    if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (one, other)):
+        return False
+    try:
+        same: bool = one.sp_model == other.sp_model
+    except Exception:  # a file cannot be read here
+        return False
+    return same
+
+
+def _as_bindings(wanted: Any, model_s: Any) -> str:
+    """What makes T5X's model configs give the model a SentencePiece vocabulary, as further words of a mend."""
+    import seqio
+
+    if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (wanted, model_s)):
+        return ""
+    name = "seqio.SentencePieceVocabulary"
+    bindings = []
+    if wanted.sentencepiece_model_file != model_s.sentencepiece_model_file:
+        bindings.append(f"{name}.sentencepiece_model_file = {wanted.sentencepiece_model_file!r}")
+    if wanted.extra_ids != model_s.extra_ids:
+        bindings.append(f"{name}.extra_ids = {wanted.extra_ids}")
+    return f": {' and '.join(bindings)}" if bindings else ""
 
 
 def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
