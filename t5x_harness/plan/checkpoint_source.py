@@ -11,6 +11,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from etils import epath
@@ -143,8 +144,9 @@ def checkpoint_steps(folder: str) -> list[int]:
     """The steps of the checkpoints in a folder, ascending; empty if there is no such folder, or it is out of reach."""
     if is_remote(folder):
         return []
+    here = store()
     try:
-        names = [path.name for path in epath.Path(folder or ".").iterdir()]
+        names = [path.name for path in Path((here.local(folder) if here is not None else None) or folder).iterdir()]
     except OSError:
         return []
     return sorted(int(m.group(1)) for n in names if (m := re.fullmatch(r"checkpoint_(\d+)", n)))
