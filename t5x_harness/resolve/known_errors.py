@@ -248,6 +248,14 @@ _RUN = (
         "TRAIN_STEPS counts from zero: give {2}{4} plus the steps to train",
     ),
     KnownError(
+        "CKP12",
+        # As Python has it, through orbax, and as TensorFlow has it.
+        r"Too many open files: '(/gcs/([^']+?)/checkpoint_\d+[^']*)' -> '/gcs/"
+        r"|(/gcs/(\S+?)/checkpoint_\d+\S*); Too many open files",
+        "the checkpoint cannot be finished: Cloud Storage FUSE renames no folder that holds anything, here {1}{3}",
+        "write gs://{2}{4} in the place of /gcs/{2}{4}",
+    ),
+    KnownError(
         "INF03",
         r"No chunk results found|there are no results to write to|There is nothing to infer: the dataset has no",
         "inference wrote no prediction: its input has no examples",

@@ -263,6 +263,13 @@ RECORDED = [
         "MSH12",
         "checkpoint period 1000, eval period 300 and gc period 0 do not fit",
     ),
+    (
+        "[Errno 24] Too many open files: '/gcs/b/run/checkpoint_10.orbax-checkpoint-tmp/state.orbax-checkpoint-tmp' -> "
+        "'/gcs/b/run/checkpoint_10.orbax-checkpoint-tmp/state'",
+        "CKP12",
+        "here /gcs/b/run/checkpoint_10.orbax-checkpoint-tmp/state.orbax-checkpoint-tmp",
+    ),
+    ("/gcs/b/run/checkpoint_10.tmp-1700000000; Too many open files", "CKP12", "here /gcs/b/run/checkpoint_10.tmp-17"),
     ("Unexpected total_steps (20000) < checkpoint step  (1000000).", "CKP01", "TRAIN_STEPS is 20000, and"),
     ("Unknown factor rsqrt_dacay.", "GIN26", "has a factor rsqrt_dacay, which"),
     ("Model and Task vocabularies do not match:\n  task=x\n  ds_vocabs=(<a>, <b>)", "SEQ09", "differ"),

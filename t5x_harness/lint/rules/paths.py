@@ -80,8 +80,10 @@ class MountedBucket(Rule):
     severity = Severity.WARNING
     title = "checkpoints saved through /gcs/"
     why = (
-        "A mounted bucket has no file locks and no atomic renames, which checkpoints on a file system rely on: `Failed "
-        "to acquire lock on file`. With gs:// they go through the API of Cloud Storage."
+        "A mounted bucket has no file locks and renames no folder that holds anything, which checkpoints on a file "
+        "system rely on: `Failed to acquire lock on file`, `Too many open files`. With gs:// they go through the API "
+        "of Cloud Storage. Runs here find a plain folder at /gcs, where saving works; with `--gcs=fuse` it fails as "
+        "there."
     )
     bad = Example(_HEAD + "MODEL_DIR = '/gcs/bucket/run'\n", at="MODEL_DIR")
     good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
