@@ -20,6 +20,7 @@ from t5x_harness.google.storage.values import Checksums, StoredObject
 __all__ = ["Answer", "error_json", "error_xml", "json_answer", "media_headers", "send_media"]
 
 _PIECE = 1 << 20
+_SMALL = 1 << 16
 _RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
 
 
@@ -113,18 +114,30 @@ async def send_media(reader: ObjectReader, asked: Mapping[str, str], send: Send,
         if wanted:
             headers["content-range"] = f"bytes {start}-{end - 1}/{found.size}"
         await send({"type": "http.response.start", "status": 206 if wanted else 200, "headers": raw_headers(headers)})
-        if not head:
-            at = start
-            while at < end:
-                piece = await asyncio.to_thread(reader.read, at, min(end, at + _PIECE))
-                at += len(piece)
-                await send({"type": "http.response.body", "body": piece, "more_body": at < end})
-                if not piece:
-                    raise ConnectionResetError("the object was cut short while it was read")
         if head or start == end:
             await send({"type": "http.response.body", "body": b""})
+        else:
+            await _send_bytes(reader, start, end, send)
     finally:
         reader.close()
+
+
+async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) -> None:
+    """Sends a range that is not empty.
+
+    Raises:
+      ConnectionResetError: somebody outside cut the file meanwhile, which can be said in no other way any more.
+    """
+    try:
+        while start < end:
+            until = min(end, start + _PIECE)
+            # A hop to a thread takes longer than a small read.
+            small = until - start <= _SMALL
+            piece = reader.read(start, until) if small else await asyncio.to_thread(reader.read, start, until)
+            start = until
+            await send({"type": "http.response.body", "body": piece, "more_body": start < end})
+    except StorageError as error:
+        raise ConnectionResetError(str(error)) from error
 
 
 def _understood(wanted: str) -> str:

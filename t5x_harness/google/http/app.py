@@ -42,8 +42,8 @@ def make_app(root: Path) -> App:
     store = ObjectStore(root)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise NotImplementedError(scope["type"])  # uvicorn goes on without a lifespan
+        if scope["type"] == "lifespan":
+            return await _live(store, receive, send)
         json = _is_json(scope["raw_path"])
         head = scope["method"] == "HEAD"
         body = Body(receive)
@@ -60,6 +60,15 @@ def make_app(root: Path) -> App:
             await answered.send(send, head=head)
 
     return app
+
+
+async def _live(store: ObjectStore, receive: Receive, send: Send) -> None:
+    """Closes the store when the server ends."""
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await asyncio.to_thread(store.close)
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 def _as_answered(error: StorageError, method: str) -> StorageError:

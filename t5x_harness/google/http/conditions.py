@@ -67,6 +67,7 @@ def _versions(tags: set[str]) -> tuple[int, int]:
 
 def _moment(headers: Mapping[str, str], name: str) -> datetime | None:
     """A time in a header; None if it is not there, or makes no sense, as HTTP has it."""
-    with contextlib.suppress(KeyError, ValueError):
-        return parsedate_to_datetime(headers[name])
+    if name in headers:
+        with contextlib.suppress(ValueError):
+            return parsedate_to_datetime(headers[name])
     return None

@@ -17,6 +17,7 @@ from t5x_harness.google.http.parameters import (
     listing_of,
     preconditions_of,
 )
+from t5x_harness.google.http.prompt import promptly
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import object_resource
 from t5x_harness.google.http.rewriting import Rewrite, answer_rewrite
@@ -80,10 +81,10 @@ async def answer_object(
 
 async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer | ObjectReader:
     if request.method == "GET" and request.parameters.get("alt") == "media":
-        return await asyncio.to_thread(_open, store, request, bucket, name)
+        return await promptly(_open, store, request, bucket, name)
     conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
     if request.method == "GET":
-        found = await asyncio.to_thread(store.stat, bucket, name, generation=generation, preconditions=conditions)
+        found = await promptly(store.stat, bucket, name, generation=generation, preconditions=conditions)
         check_read(found, request.headers)
         return json_answer(object_resource(found, request.origin))
     if request.method == "DELETE":
@@ -105,9 +106,9 @@ async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -
     raise not_allowed(request)
 
 
-def _open(store: ObjectStore, request: Request, bucket: str, name: str) -> ObjectReader:
+def _open(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
-    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions)
+    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions, wait=wait)
     try:
         check_read(reader.object, request.headers)
     except StorageError:

@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote
 
@@ -20,13 +21,13 @@ _IN_NAMES = "!#$&'*+^`|"
 
 def rfc3339(microseconds: int) -> str:
     """A time as Google writes it, to the millisecond."""
-    moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
 def http_time(microseconds: int) -> str:
     """A time as in HTTP's headers."""
-    return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%a, %d %b %Y %H:%M:%S} GMT"
+    return formatdate(microseconds // 1_000_000, usegmt=True)
 
 
 def header_text(text: str) -> str:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
 from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.bucket_api import not_allowed
 from t5x_harness.google.http.parameters import checksums_of, fields_of, preconditions_of
+from t5x_harness.google.http.prompt import write_object
 from t5x_harness.google.http.related import read_related
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import object_resource
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import StoredObject, Upload
+from t5x_harness.google.storage.values import Upload
 
-__all__ = ["answer_upload", "receive_object"]
+__all__ = ["answer_upload"]
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
@@ -43,33 +43,10 @@ async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> An
             resource, content_type, media = {}, request.headers.get("content-type"), request.chunks()
         case other:
             raise Invalid(f"There is no uploadType {other}")
-    found = await receive_object(store, request, bucket, resource, content_type, media)
-    return json_answer(object_resource(found, request.origin))
-
-
-async def receive_object(
-    store: ObjectStore,
-    request: Request,
-    bucket: str,
-    resource: dict[str, Any],
-    content_type: str | None,
-    media: AsyncIterator[bytes],
-) -> StoredObject:
-    """Writes an object as its bytes arrive.
-
-    Raises:
-      StorageError: it cannot be written, or the bytes add up to something else than the client says.
-    """
     fields = fields_of(resource, content_type)
-    name = _name(request, resource)
-    writer = await asyncio.to_thread(store.open_write, bucket, name, fields, preconditions_of(request.parameters))
-    try:
-        async for chunk in media:
-            await asyncio.to_thread(writer.write, chunk)
-    except BaseException:
-        writer.abort()
-        raise
-    return await asyncio.to_thread(writer.commit, checksums_of(resource, request.headers))
+    conditions, expected = preconditions_of(request.parameters), checksums_of(resource, request.headers)
+    found = await write_object(store, bucket, _name(request, resource), fields, conditions, media, expected)
+    return json_answer(object_resource(found, request.origin))
 
 
 def _name(request: Request, resource: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from t5x_harness.google.http.answers import Answer, media_headers
 from t5x_harness.google.http.bucket_api import not_allowed, not_emulated
 from t5x_harness.google.http.conditions import check_read, with_entity_tags
 from t5x_harness.google.http.parameters import checksums_of, generation_of, number_of
+from t5x_harness.google.http.prompt import promptly, write_object
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import etag_of, rfc3339
 from t5x_harness.google.http.xml_listing import list_bucket
@@ -50,7 +51,7 @@ async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectRea
         return await answer_upload_of_parts(store, request, bucket, name, _fields(request))
     match request.method:
         case "GET" | "HEAD":
-            return await asyncio.to_thread(_read, store, request, bucket, name)
+            return await promptly(_read, store, request, bucket, name)
         case "PUT" if "x-goog-copy-source" in request.headers:
             return await _copy(store, request, bucket, name)
         case "PUT":
@@ -74,9 +75,9 @@ async def _bucket(store: ObjectStore, request: Request, bucket: str) -> Answer:
     return await asyncio.to_thread(list_bucket, store, bucket, request.parameters)
 
 
-def _read(store: ObjectStore, request: Request, bucket: str, name: str) -> ObjectReader:
+def _read(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     generation, conditions = generation_of(request.parameters), _conditions(request)
-    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions)
+    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions, wait=wait)
     try:
         check_read(reader.object, request.headers)
     except StorageError:
@@ -87,14 +88,8 @@ def _read(store: ObjectStore, request: Request, bucket: str, name: str) -> Objec
 
 async def _put(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
     conditions = with_entity_tags(_conditions(request), request.headers)
-    writer = await asyncio.to_thread(store.open_write, bucket, name, _fields(request), conditions)
-    try:
-        async for chunk in request.chunks():
-            await asyncio.to_thread(writer.write, chunk)
-    except BaseException:
-        writer.abort()
-        raise
-    found = await asyncio.to_thread(writer.commit, checksums_of({}, request.headers))
+    expected = checksums_of({}, request.headers)
+    found = await write_object(store, bucket, name, _fields(request), conditions, request.chunks(), expected)
     headers = media_headers(found)
     return Answer(200, b"", {k: v for k, v in headers.items() if k.startswith("x-goog-") or k == "etag"})
 

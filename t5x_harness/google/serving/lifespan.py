@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from t5x_harness.google.serving.asgi import App, Message
 
@@ -27,8 +28,7 @@ class Lifespan:
         Raises:
           RuntimeError: it says that it cannot.
         """
-        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}}
-        self._task = asyncio.ensure_future(self._app(scope, self._told.get, self._said.put))
+        self._task = asyncio.create_task(self._live())
         said = await self._tell("startup")
         if said is not None and said["type"] == "lifespan.startup.failed":
             raise RuntimeError(f"the application could not start: {said.get('message', '')}")
@@ -36,7 +36,12 @@ class Lifespan:
     async def end(self) -> None:
         """Waits until the application has ended."""
         await self._tell("shutdown")
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._task
+
+    async def _live(self) -> None:
+        with contextlib.suppress(Exception):  # by ASGI's rule: it does not know of lifespans
+            scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}}
+            await self._app(scope, self._told.get, self._said.put)
 
     async def _tell(self, phase: str) -> Message | None:
         """What the application says to the beginning of a phase; None if it takes no part."""

@@ -7,14 +7,14 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from threading import RLock
+from threading import RLock, Thread
 from typing import TypeVar
 
 from t5x_harness.google.storage.bodies import Bodies
 from t5x_harness.google.storage.buckets import Buckets
 from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.database import Database, Identity, Place, Record
-from t5x_harness.google.storage.errors import NotFound
+from t5x_harness.google.storage.errors import NotFound, WouldWait
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
@@ -50,17 +50,50 @@ class Core:
         self.database = Database(layout.database)
         self.buckets = Buckets(layout, self.database)
         self.bodies = Bodies(layout, self.database)
+        self._checkpointing = self._closed = False
 
-    def act(self, action: Callable[[Look], Result]) -> Result:
-        """Does something under the lock, as often as it takes to have read all files that changed outside."""
+    def act(self, action: Callable[[Look], Result], *, wait: bool = True) -> Result:
+        """Does something under the lock, as often as it takes to have read all files that changed outside.
+
+        Args:
+          action: what to do; it may be begun several times.
+          wait: whether to wait for others who have the lock, and for files to be read.
+
+        Raises:
+          WouldWait: that was not to be.
+        """
         look = Look(self)
         while True:
-            with self.lock:
-                try:
-                    return action(look)
-                except Stale as stale:
-                    files = stale.files
+            if not self.lock.acquire(blocking=wait):
+                raise WouldWait
+            try:
+                return action(look)
+            except Stale as stale:
+                files = stale.files
+            finally:
+                self._see_to_checkpoints()
+                self.lock.release()
+            if not wait:
+                raise WouldWait
             look.read(files)
+
+    def close(self) -> None:
+        """Ends the use of the database."""
+        with self.lock:
+            self._closed = True
+            self.database.close()
+
+    def _see_to_checkpoints(self) -> None:
+        """Has a thread wait for the disk where that is due: who commits may be an event loop."""
+        if self.database.wants_checkpoint and not self._checkpointing:
+            self._checkpointing = True
+            Thread(target=self._checkpoint, name="t5x-google-checkpoint").start()
+
+    def _checkpoint(self) -> None:
+        with self.lock:
+            self._checkpointing = False
+            if not self._closed:
+                self.database.checkpoint()
 
     def new_body(self) -> str:
         """A name for the file of a body."""
@@ -77,6 +110,7 @@ class Core:
         *,
         component_count: int | None = None,
         also: Callable[[StoredObject], None] | None = None,
+        wait: bool = True,
     ) -> StoredObject:
         """Makes an incoming file the body of an object.
 
@@ -92,10 +126,12 @@ class Core:
           preconditions: on what the name has now.
           component_count: for a composed object.
           also: what else to record at the same moment.
+          wait: as in :meth:`act`.
 
         Raises:
           NotFound: there is no such bucket.
           PreconditionFailed, NotModified: a condition does not hold.
+          WouldWait: it was not to wait.
         """
 
         def action(look: Look) -> StoredObject:
@@ -129,7 +165,7 @@ class Core:
             self.bodies.install(record, old)
             return written
 
-        return self.act(action)
+        return self.act(action, wait=wait)
 
 
 class Look:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import functools
 import json
 import sqlite3
 import time
@@ -31,6 +32,7 @@ from t5x_harness.google.storage.values import (
 __all__ = ["Database", "Identity", "Place", "Record"]
 
 _VERSION = 1
+_CHANGES_KEPT = 3000  # rows; each takes a page or two of 4 KB in the log
 _SCHEMA = """
 CREATE TABLE buckets (
     name TEXT PRIMARY KEY, created INTEGER, metageneration INTEGER, fields TEXT
@@ -108,7 +110,7 @@ class Database:
         self._execute = self._connection.execute
         self._execute("PRAGMA synchronous = OFF")  # there is nothing to lose yet, so nothing to wait for
         self._execute("PRAGMA journal_mode = WAL")
-        self._execute("PRAGMA wal_autocheckpoint = 4000")  # pages: a checkpoint waits for the disk, so not too often
+        self._execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: see ``checkpoint``
         found = self._execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, _VERSION):
             self.close()
@@ -119,10 +121,21 @@ class Database:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
         self._execute("PRAGMA synchronous = NORMAL")
         self._last: int = self._execute("SELECT last FROM clock").fetchone()[0]
+        self._checkpointed = self._connection.total_changes
 
     def close(self) -> None:
         """Ends the connection."""
         self._connection.close()
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether the log of changes has become long."""
+        return self._connection.total_changes - self._checkpointed >= _CHANGES_KEPT
+
+    def checkpoint(self) -> None:
+        """Moves what was logged to where it belongs, which waits for the disk, maybe for long."""
+        self._execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._checkpointed = self._connection.total_changes
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -288,5 +301,6 @@ def _fields_to_text(fields: ObjectFields) -> str:
     return json.dumps(said, default=dict) if said else ""
 
 
+@functools.lru_cache(1024)  # most objects have one of a few content types, and nothing else
 def _fields_of(text: str) -> ObjectFields:
     return ObjectFields(**json.loads(text)) if text else ObjectFields()

@@ -11,6 +11,7 @@ __all__ = [
     "NotModified",
     "PreconditionFailed",
     "StorageError",
+    "WouldWait",
 ]
 
 
@@ -63,6 +64,10 @@ class NotModified(StorageError):
     """A generation or metageneration is the one that was asked not to be."""
 
     status, reason, code = 304, "notModified", "NotModified"
+
+
+class WouldWait(Exception):
+    """What was asked for without waiting would have to wait; nothing was done."""
 
 
 class CannotOpen(Exception):

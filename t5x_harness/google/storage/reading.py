@@ -63,12 +63,13 @@ class ObjectReader:
         self.close()
 
 
-def open_object(core: Core, source: SourceObject) -> ObjectReader:
+def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> ObjectReader:
     """Opens an object.
 
     Raises:
       NotFound: there is no such bucket, object or generation.
       PreconditionFailed, NotModified: a condition does not hold.
+      WouldWait: it was not to wait.
     """
 
     def action(look: Look) -> ObjectReader:
@@ -85,4 +86,4 @@ def open_object(core: Core, source: SourceObject) -> ObjectReader:
             raise
         return ObjectReader(record.object, fd)
 
-    return core.act(action)
+    return core.act(action, wait=wait)

@@ -43,6 +43,9 @@ class ObjectStore:
     Every method may be called by any thread. What a method did is kept when it returns, even if the process is killed
     right after; what it had not done yet is not seen. A request of conditions is judged and done at one moment.
 
+    Methods that take ``wait=False`` then raise WouldWait where they would have to wait for another thread, or for a
+    file from outside to be read, so that an event loop can call them.
+
     Files that somebody else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
     generations, with no fields. Folders are no objects.
 
@@ -72,7 +75,7 @@ class ObjectStore:
     def close(self) -> None:
         """Lets others open the folder."""
         with self._core.lock:
-            self._core.database.close()
+            self._core.close()
             self._lock.release()
 
     def __enter__(self) -> ObjectStore:
@@ -140,7 +143,13 @@ class ObjectStore:
         self._core.act(action)
 
     def open_write(
-        self, bucket: str, name: str, fields: ObjectFields = _NO_FIELDS, preconditions: Preconditions = ANY
+        self,
+        bucket: str,
+        name: str,
+        fields: ObjectFields = _NO_FIELDS,
+        preconditions: Preconditions = ANY,
+        *,
+        wait: bool = True,
     ) -> ObjectWriter:
         """Begins to write an object; the conditions are checked now and again at the commit.
 
@@ -148,6 +157,7 @@ class ObjectStore:
           Invalid: Google would refuse the name.
           NotFound: there is no such bucket.
           PreconditionFailed, NotModified: a condition does not hold already.
+          WouldWait: it was not to wait.
         """
         check_object_name(name)
 
@@ -156,7 +166,7 @@ class ObjectStore:
             if preconditions.given:
                 preconditions.check(look.object(bucket, name))
 
-        self._core.act(action)
+        self._core.act(action, wait=wait)
         return ObjectWriter(self._core, bucket, name, fields, preconditions)
 
     def write(
@@ -167,14 +177,22 @@ class ObjectStore:
         fields: ObjectFields = _NO_FIELDS,
         preconditions: Preconditions = ANY,
         expected: Checksums = _NO_CHECKSUMS,
+        *,
+        wait: bool = True,
     ) -> StoredObject:
         """Writes an object that fits in memory; as ``open_write`` and a commit."""
-        with self.open_write(bucket, name, fields, preconditions) as writer:
+        with self.open_write(bucket, name, fields, preconditions, wait=wait) as writer:
             writer.write(data)
-            return writer.commit(expected)
+            return writer.commit(expected, wait=wait)
 
     def open_read(
-        self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
+        self,
+        bucket: str,
+        name: str,
+        *,
+        generation: int | None = None,
+        preconditions: Preconditions = ANY,
+        wait: bool = True,
     ) -> ObjectReader:
         """Opens an object to read ranges of it; close the reader.
 
@@ -183,14 +201,21 @@ class ObjectStore:
         Raises:
           NotFound: there is no such bucket, object or generation.
           PreconditionFailed, NotModified: a condition does not hold.
+          WouldWait: it was not to wait.
         """
-        return reading.open_object(self._core, SourceObject(bucket, name, generation, preconditions))
+        return reading.open_object(self._core, SourceObject(bucket, name, generation, preconditions), wait=wait)
 
     def stat(
-        self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
+        self,
+        bucket: str,
+        name: str,
+        *,
+        generation: int | None = None,
+        preconditions: Preconditions = ANY,
+        wait: bool = True,
     ) -> StoredObject:
         """What is known of an object; raises as ``open_read``."""
-        return self._core.act(lambda look: look.need(bucket, name, generation, preconditions).object)
+        return self._core.act(lambda look: look.need(bucket, name, generation, preconditions).object, wait=wait)
 
     def patch(
         self,

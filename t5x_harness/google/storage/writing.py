@@ -88,11 +88,12 @@ class ObjectWriter:
         """Takes in the next bytes."""
         self._body.write(data)
 
-    def commit(self, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
+    def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
         """Makes the bytes so far an object.
 
         Args:
           expected: what the client says they add up to.
+          wait: whether to wait where that is needed.
 
         Returns:
           The object, a new generation.
@@ -101,6 +102,7 @@ class ObjectWriter:
           Invalid: they add up to something else.
           NotFound: the bucket is gone.
           PreconditionFailed, NotModified: a condition does not hold.
+          WouldWait: it was not to wait; the bytes are dropped, too.
         """
         with self:
             found = self._body.checksums
@@ -109,6 +111,7 @@ class ObjectWriter:
                 *(*self._target, self._body.name, found, self._fields, self._preconditions),
                 component_count=self._components,
                 also=self._also,
+                wait=wait,
             )
             self._body.keep()
             return written
