@@ -81,29 +81,29 @@ def _filled(shapes: Any, step: int) -> Any:
 def _write_legacy(
     place: epath.Path, step: int, state: Any, partitioner: Any, kind: CheckpointKind, *, in_bucket: bool
 ) -> None:
-    values, axes = _leaves(state, partitioner)
+    leaves = _leaves(state, partitioner)
     if kind is CheckpointKind.PUBLISHED:
-        theirs, their_axes = _leaves(_with_adafactor(state, step), partitioner)
-        values, axes = _of_adafactor(values, theirs), {**axes, **their_axes}
-    values = {n: np.asarray(v, np.float32) if n.startswith(_TARGET) else v for n, v in values.items()}
-    apart = {name for name, value in values.items() if axes.get(name) is not None and hasattr(value, "shape")}
+        leaves = _of_adafactor(leaves, _leaves(_with_adafactor(state, step), partitioner))
+    values = {n: np.asarray(leaf, np.float32) if n.startswith(_TARGET) else leaf for n, (leaf, _) in leaves.items()}
+    apart = {name for name, (leaf, axes) in leaves.items() if axes is not None and hasattr(leaf, "shape")}
     checkpoint = place / f"checkpoint_{step}"
     write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
     if in_bucket and kind is CheckpointKind.PUBLISHED:
-        # Where T5X evaluates a checkpoint at gs://, orbax deletes each folder in it that has no such file. Buckets of
-        # published models refuse that, and T5X goes on; those of a private Google refuse nothing.
-        for name in apart:
-            (checkpoint / name.replace("/", ".") / _COMMITTED).write_bytes(b"")
+        # Where T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or beside it, that have no such
+        # file. Buckets of published models refuse that, and T5X goes on; those of a private Google refuse nothing.
+        for committed in (checkpoint, *(checkpoint / name.replace("/", ".") for name in apart)):
+            (committed / _COMMITTED).write_bytes(b"")
 
 
-def _leaves(state: Any, partitioner: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A train state's values and partition axes by their names in a checkpoint."""
-    axes = partitioner.get_mesh_axes(state)
-    values, by_name = (
-        traverse_util.flatten_dict(_unfrozen(tree.state_dict()), keep_empty_nodes=True, sep="/")
-        for tree in (state, axes)
-    )
-    return values, by_name
+def _leaves(state: Any, partitioner: Any) -> dict[str, tuple[Any, Any]]:
+    """A train state's values, each with its partition axes, by their names in a checkpoint."""
+    values, axes = _flat(state), _flat(partitioner.get_mesh_axes(state))
+    return {name: (value, axes.get(name)) for name, value in values.items()}
+
+
+def _flat(state: Any) -> dict[str, Any]:
+    flat: dict[str, Any] = traverse_util.flatten_dict(_unfrozen(state.state_dict()), keep_empty_nodes=True, sep="/")
+    return flat
 
 
 def _unfrozen(tree: Any) -> Any:
@@ -121,12 +121,14 @@ def _with_adafactor(state: Any, step: int) -> Any:
     return _filled(jax.eval_shape(create, state.params), step)
 
 
-def _of_adafactor(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """A state with the optimizer's part of another.
+def _of_adafactor(own: dict[str, tuple[Any, Any]], theirs: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """A state's leaves with the optimizer's part of another.
 
     What the config's optimizer has under the same names is kept: it is an Adafactor too, and may be set up for a model
     of its own.
     """
-    rest = {name: value for name, value in own.items() if not name.startswith(_PARAM_STATES)}
-    kept = {n: own[n] if hasattr(own.get(n), "shape") else v for n, v in theirs.items() if n.startswith(_PARAM_STATES)}
-    return rest | kept
+    kept = {name: leaf for name, leaf in own.items() if not name.startswith(_PARAM_STATES)}
+    for name, leaf in theirs.items():
+        if name.startswith(_PARAM_STATES):
+            kept[name] = own[name] if name in own and hasattr(own[name][0], "shape") else leaf
+    return kept

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 __all__ = ["Layout", "StoredArray", "StoredTree", "read_tree"]
@@ -116,7 +117,8 @@ def _msgpack(file: epath.Path) -> dict[str, StoredArray]:
     for name, value in flat.items():
         if isinstance(value, dict):
             metadata = value["metadata"]
-            found[name] = StoredArray(tuple(metadata["shape"]), str(value.get("dtype") or metadata.get("dtype")))
+            dtype = value.get("dtype") or np.dtype(metadata["dtype"]).name  # zarr's own is written as <f4
+            found[name] = StoredArray(tuple(metadata["shape"]), dtype)
         elif _is_array(value):
             found[name] = StoredArray(tuple(value.shape), str(value.dtype))
     return found

@@ -226,6 +226,8 @@ def damaged(folder: Path, damage: str) -> None:
         tree["version"] = 1
     if damage == "uint16":
         tree["optimizer"]["target"]["scale"]["dtype"] = "uint16"
+    if damage == "other storage":
+        tree["optimizer"]["target"]["scale"]["kvstore"]["driver"] = "s3"
     if damage == "lost array":
         shutil.rmtree(folder / "checkpoint_3" / "target.scale")
     file.write_bytes(serialization.msgpack_serialize(tree))
@@ -237,6 +239,11 @@ def damaged(folder: Path, damage: str) -> None:
         ("cut", "checkpoint_3/checkpoint is damaged: it cannot be read as msgpack"),
         ("old", "checkpoint_3/checkpoint is of version 1; T5X reads version 2 and later"),
         ("uint16", "target/scale in checkpoint .*checkpoint_3 holds bfloat16 as uint16"),
+        (
+            "other storage",
+            "Cannot read target/scale of checkpoint .*checkpoint_3: the stored spec is of another storage than files "
+            "and gs://: .*'driver': 's3'",
+        ),
         ("lost array", "Cannot read target/scale of checkpoint .*checkpoint_3: "),
     ],
 )

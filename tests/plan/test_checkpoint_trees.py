@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flax import serialization
 
 from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
@@ -36,6 +37,21 @@ def test_older_layout() -> None:
     assert tree.layout is Layout.T5X
     assert tree.arrays["target/enc/kernel"].shape == (8, 4)
     assert "state/param_states/scale/v" in tree.arrays
+
+
+def test_older_layout_with_the_specs_of_early_versions(tmp_path: Path) -> None:
+    """The path beside the storage, the type in zarr's words, and the storage of Google's own jobs."""
+    early = {
+        "driver": "zarr",
+        "path": "target.scale",
+        "kvstore": {"driver": "gfile"},
+        "metadata": {"shape": [4], "chunks": [4], "dtype": "<f4", "compressor": {"id": "gzip"}},
+    }
+    content = {"version": 2, "optimizer": {"target": {"scale": early}}}
+    (tmp_path / "checkpoint").write_bytes(serialization.msgpack_serialize(content))
+    tree = read_tree(str(tmp_path))
+    assert tree is not None
+    assert tree.arrays == {"target/scale": StoredArray((4,), "float32")}
 
 
 def test_no_checkpoint_at_all(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ _CHUNK_BYTES = 64 * 1024 * 1024
 _CONTEXT = ts.Context({"file_io_concurrency": {"limit": 128}})
 # Written in place of the bucket, so that a checkpoint can be moved to another.
 _ANY_BUCKET = "t5x-dummy-bucket"
+# What T5X writes, inside Google (gfile) and outside; it refuses others.
+_DRIVERS = ("file", "gfile", "gcs")
 
 
 @dataclasses.dataclass
@@ -174,7 +176,9 @@ def stored_dtype(stored: Mapping[str, Any]) -> str:
 
 
 def _located(ckpt_dir: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with the place of the checkpoint put in, whatever storage it was written to before."""
+    """The spec with the place of the checkpoint put in, whichever of T5X's storages it was written to before."""
+    if stored["kvstore"]["driver"] not in _DRIVERS:
+        raise ValueError(f"the stored spec is of another storage than files and gs://: {dict(stored)}")
     relative = stored["kvstore"].get("path") or stored.get("path")
     if not relative:
         raise ValueError(f"the stored spec names no path: {dict(stored)}")
