@@ -13,8 +13,10 @@ from t5x import gin_utils
 @pytest.fixture(autouse=True)
 def clean_gin() -> Iterator[None]:
     gin.clear_config()
+    prefixes = list(gin.config._LOCATION_PREFIXES)  # search paths, which clearing leaves as they are
     yield
     gin.clear_config()
+    gin.config._LOCATION_PREFIXES[:] = prefixes
 
 
 @pytest.fixture
