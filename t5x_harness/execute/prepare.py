@@ -14,16 +14,16 @@ from t5x_harness.execute import sizes
 from t5x_harness.execute.checkpoint_standin import write_standin
 from t5x_harness.execute.shrink import Shrinker, as_gin
 from t5x_harness.google.here import store
-from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial
+from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial, uses_orbax
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
-from t5x_harness.plan.stored_tree import read_tree
+from t5x_harness.plan.stored_tree import Layout, read_tree
 from t5x_harness.resolve.datasets import DataRole, roles_of, vocabulary_ids
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Change, Mode, RunSpec
-from t5x_harness.standins.checkpoint_kinds import kind_at
+from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
 from t5x_harness.standins.policy import Policy, is_remote
 
 __all__ = ["Prepared", "prepare"]
@@ -168,7 +168,7 @@ def _start_from(
     if read and (start.transforms or _is_of_this_size(start, shapes)):
         report.fact("starts from", start.path)
         return
-    kind = kind_at(start.path, use_orbax=config.value(BindingKey("", config.entry, "use_orbax")) is not False)
+    kind = _kind_of(start, config)
     place = _place_in_bucket(start, step)
     written = write_standin(place or workspace / "standin", step, shapes, partitioner, kind=kind)
     if start.key is None:
@@ -191,6 +191,15 @@ def _start_from(
             f"the values of {before}: made-up ones in the shrunken model's shapes at step {step} stand in for them"
         )
     report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
+
+
+def _kind_of(start: StartPoint, config: GinConfig) -> CheckpointKind:
+    """How the checkpoint lies that a stand-in takes the place of: as it can be seen, else as its path tells."""
+    kind = kind_at(start.path or "", use_orbax=uses_orbax(config))
+    seen = read_tree(start.checkpoint) if start.reachable and start.checkpoint else None
+    if seen is not None and seen.layout is Layout.T5X and kind is CheckpointKind.ORBAX:
+        return CheckpointKind.LEGACY
+    return kind
 
 
 def _place_in_bucket(start: StartPoint, step: int) -> str | None:

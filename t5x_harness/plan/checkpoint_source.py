@@ -29,6 +29,7 @@ __all__ = [
     "find_start",
     "is_remote",
     "model_dir_of",
+    "uses_orbax",
 ]
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"

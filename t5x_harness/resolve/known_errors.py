@@ -256,6 +256,15 @@ _RUN = (
         "write gs://{2}{4} in the place of /gcs/{2}{4}",
     ),
     KnownError(
+        "CKP07",
+        r"lacks \d+ of the model's leaves:\n  state/param_states/"
+        r"|not present in state dict at path \./state/param_states",
+        "the checkpoint to start from holds the state of another optimizer than the config's",
+        "keep the optimizer that the checkpoint was written with (T5's published models: Adafactor), or restore the "
+        "parameters alone: RestoreCheckpointConfig.assignment_map = [('.*param_states.*', None)] and "
+        "fallback_to_scratch = True",
+    ),
+    KnownError(
         "INF03",
         r"No chunk results found|there are no results to write to|There is nothing to infer: the dataset has no",
         "inference wrote no prediction: its input has no examples",

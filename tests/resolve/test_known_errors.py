@@ -271,6 +271,12 @@ RECORDED = [
     ),
     ("/gcs/b/run/checkpoint_10.tmp-1700000000; Too many open files", "CKP12", "here /gcs/b/run/checkpoint_10.tmp-17"),
     ("Unexpected total_steps (20000) < checkpoint step  (1000000).", "CKP01", "TRAIN_STEPS is 20000, and"),
+    (
+        "The target dict keys and state dict keys do not match, target dict contains keys {'0'} which are not present "
+        "in state dict at path ./state/param_states",
+        "CKP07",
+        "holds the state of another optimizer",
+    ),
     ("Unknown factor rsqrt_dacay.", "GIN26", "has a factor rsqrt_dacay, which"),
     ("Model and Task vocabularies do not match:\n  task=x\n  ds_vocabs=(<a>, <b>)", "SEQ09", "differ"),
     (
@@ -301,6 +307,11 @@ RECORDED = [
         "eval_period (300) must be a multiple of the shortest period, period (200): set",
         "MSH12",
         "eval_period (300) and",
+    ),
+    (
+        "Checkpoint gs://b/checkpoint_1 lacks 5 of the model's leaves:\n  state/param_states/0/count (it has x)",
+        "CKP07",
+        "holds the state of another optimizer",
     ),
     ("there is nothing to evaluate: 'x' has no metric_fns, or no split 'test'", "SEQ19", "nothing of x can"),
     (

@@ -1,0 +1,76 @@
+"""Runs that start from a published model: its stand-in lies as such models do, and holds what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.backends.local import LocalBackend
+from t5x_harness.plan.stored_tree import Layout, read_tree
+from t5x_harness.spec import Outcome, Stage
+
+Backend = Callable[..., LocalBackend]
+
+PUBLISHED = "'gs://t5-data/pretrained_models/t5x/t5_1_1_small/checkpoint_1000000'"
+ADAMW = """
+import optax
+from t5x import optimizers
+models.EncoderDecoderModel.optimizer_def = @optimizers.chain()
+optimizers.chain.transformations = [@optax.adamw()]
+optax.adamw.learning_rate = 0.0001
+TRAIN_STEPS = 1_000_500
+utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()
+utils.RestoreCheckpointConfig.mode = 'specific'
+utils.RestoreCheckpointConfig.path = """
+
+
+def passed(backend: LocalBackend, *stages: Stage) -> dict[str, str]:
+    """Runs up to the last stage, and gives its facts."""
+    for stage in stages:
+        result = backend.stage(stage)
+        assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    return dict(result.facts)
+
+
+def test_inference_reads_it(backend: Backend, infer_text: str, tmp_path: Path) -> None:
+    extra = f"CHECKPOINT_PATH = {PUBLISHED}\n"
+    facts = passed(backend(infer_text, extra=extra), Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    assert facts["starts from"] == "a stand-in of the model's shapes at step 1000000"
+    tree = read_tree(str(tmp_path / "run/standin/checkpoint_1000000"))
+    assert tree is not None
+    assert tree.layout is Layout.T5X
+    assert {f"state/param_states/decoder/decoder_norm/scale/{m}" for m in ("m", "v", "v_row", "v_col")} < set(
+        tree.arrays
+    )
+
+
+def test_evaluation_reads_an_earlier_run_without_orbax(backend: Backend, eval_text: str, tmp_path: Path) -> None:
+    extra = "CHECKPOINT_PATH = 'gs://somewhere/run/checkpoint_500'\neval_script.evaluate.use_orbax = False\n"
+    passed(backend(eval_text, extra=extra), Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
+    tree = read_tree(str(tmp_path / "run/standin/checkpoint_500"))
+    assert tree is not None
+    assert tree.layout is Layout.T5X
+
+
+def test_another_optimizer_does_not_find_its_state(backend: Backend, train_text: str) -> None:
+    """Two users of T5X met this on the job: google-research/t5x issues 569 and 1196."""
+    run = backend(train_text, extra=f"{ADAMW}{PUBLISHED}\n")
+    passed(run, Stage.RESOLVE, Stage.PLAN)
+    result = run.stage(Stage.TRAIN)
+    assert [finding.code for finding in result.errors] == ["CKP07"]
+    assert result.errors[0].message == (
+        "the checkpoint to start from holds the state of another optimizer than the config's"
+    )
+    assert "assignment_map = [('.*param_states.*', None)] and fallback_to_scratch = True" in str(result.errors[0].fix)
+
+
+def test_another_optimizer_starts_from_the_parameters_alone(backend: Backend, train_text: str) -> None:
+    mend = """
+utils.RestoreCheckpointConfig.assignment_map = [('.*param_states.*', None)]
+utils.RestoreCheckpointConfig.fallback_to_scratch = True
+"""
+    facts: dict[str, Any] = passed(
+        backend(train_text, extra=f"{ADAMW}{PUBLISHED}{mend}"), Stage.RESOLVE, Stage.PLAN, Stage.TRAIN
+    )
+    assert facts["restored"].startswith("checkpoint_1000004: ")
