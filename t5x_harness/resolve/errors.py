@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
+from t5x_harness.network import HOW_TO_ALLOW
 from t5x_harness.resolve.frames import (
     UserFrame,
     causes,
@@ -58,16 +59,18 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         return Finding("RUN09", Severity.ERROR, stage, asked.message, location, asked.fix)
     if known := reword(texts):
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
+    # The private Google's proxy does not know for whom it refuses a host.
+    advice = f"; {HOW_TO_ALLOW}" if any("t5x-harness refuses " in text for text in texts) else ""
     if frame and raised_by_user_code(error):
-        return Finding(
-            "USR01", Severity.ERROR, stage, _raised(error, frame), frame.location, fix=f"correct {frame.function}"
-        )
+        message = f"{_raised(error, frame)}{advice}"
+        fix = f"correct {frame.function if frame.is_named else 'that line'}"
+        return Finding("USR01", Severity.ERROR, stage, message, frame.location, fix=fix)
     cause = root_cause(error)
     return Finding(
         "RUN01",
         Severity.ERROR,
         stage,
-        f"T5X stopped with {told(cause)}",
+        f"T5X stopped with {told(cause)}{advice}",
         location,
         fix="see the traceback in the run's log",
     )
@@ -81,7 +84,8 @@ def _evaluated_task(texts: list[str]) -> str | None:
 
 def _raised(error: BaseException, frame: UserFrame | None) -> str:
     cause = root_cause(error)
-    who = f"{frame.function} in {frame.file}:{frame.line}" if frame else "a metric function"
+    function = f"{frame.function} in " if frame and frame.is_named else ""
+    who = f"{function}{frame.file}:{frame.line}" if frame else "a metric function"
     return f"{who} raised {told(cause)}"
 
 

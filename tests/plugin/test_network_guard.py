@@ -198,14 +198,33 @@ def test_a_run_in_this_process_is_guarded_by_python_while_it_works(tmp_path: Pat
 # In pytest.
 
 
-def test_a_config_whose_code_reaches_out_is_told(run: Callable[..., pytest.RunResult], folder: Path) -> None:
-    (folder / "reaching.py").write_text("import urllib.request as r\n\nr.urlopen('http://tasks.example.com/list')\n")
-    with (folder / "train.gin").open("a") as config:
-        config.write("\nimport reaching\n")
-    result = run("train.gin::resolve")
-    result.assert_outcomes(failed=1)
-    shown = " ".join(result.stdout.str().split())
+@pytest.fixture
+def told(run: Callable[..., pytest.RunResult], folder: Path) -> Callable[..., str]:
+    """Runs a config that imports a module with this text, and returns what is shown."""
+
+    def resolve(text: str, *options: str) -> str:
+        (folder / "reaching.py").write_text(text)
+        with (folder / "train.gin").open("a") as config:
+            config.write("\nimport reaching\n")
+        result = run("train.gin::resolve", *options)
+        result.assert_outcomes(failed=1)
+        return " ".join(result.stdout.str().split())
+
+    return resolve
+
+
+def test_a_config_whose_code_reaches_out_is_told(told: Callable[..., str]) -> None:
+    shown = told("import urllib.request as r\n\nr.urlopen('http://tasks.example.com/list')\n", "--gcs=off")
     assert f"loopback only, not tasks.example.com, port 80; {ADVICE}" in shown
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_it_is_told_by_the_private_googles_proxy(told: Callable[..., str], scheme: str) -> None:
+    pytest.importorskip("httptools", reason="the extra google is not installed")
+    shown = told(f"import urllib.request as r\n\nr.urlopen('{scheme}://tasks.example.com/list')\n")
+    where = {"http": "tasks.example.com", "https": "tasks.example.com:443"}[scheme]
+    assert f" t5x-harness refuses {where}: only Google's API hosts are emulated here" in shown
+    assert f" nothing passes through to the network; {ADVICE}" in shown
 
 
 def test_the_marker_and_the_option_are_documented(pytester: pytest.Pytester) -> None:

@@ -33,7 +33,7 @@ class AnswerFraming:
         """The head of the answer.
 
         Args:
-          start: ASGI's ``http.response.start``.
+          start: ASGI's ``http.response.start``; with ``reason``, the phrase behind the status, if it is not the usual.
           size: of the body if it is there in one piece, which then need not name its length.
           date: of now, as HTTP has it.
           keep_alive: whether the client, and who answers, would use the connection again.
@@ -56,7 +56,9 @@ class AnswerFraming:
         self.keep_alive = keep_alive and given.get(b"connection", b"").lower() != b"close"
         if not self.keep_alive and b"connection" not in given:
             headers.append((b"Connection", b"close"))
-        line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+        line = _STATUS_LINES.get(status)
+        if line is None or "reason" in start:
+            line = b"HTTP/1.1 %d %b\r\n" % (status, start.get("reason", b""))
         return b"%bDate: %b\r\n%b\r\n" % (line, date, b"".join([b"%b: %b\r\n" % header for header in headers]))
 
     def framed(self, body: bytes, *, more: bool) -> bytes:

@@ -51,10 +51,13 @@ async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
             return bytes(body)
 
 
-async def answer(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    """Sends a whole answer."""
+async def answer(
+    send: Send, status: int, body: bytes, headers: Mapping[str, str], *, reason: str | None = None
+) -> None:
+    """Sends a whole answer; ``reason`` takes the place of the status's own phrase."""
     named = {"content-length": str(len(body)), **headers}
-    await send({"type": "http.response.start", "status": status, "headers": raw_headers(named)})
+    start: Message = {"type": "http.response.start", "status": status, "headers": raw_headers(named)}
+    await send(start if reason is None else {**start, "reason": reason.encode("ascii", "replace")})
     await send({"type": "http.response.body", "body": body})
 
 

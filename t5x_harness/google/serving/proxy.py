@@ -56,8 +56,9 @@ def with_whole_urls(app: App, refusals: Refusals) -> App:
         authority, _, path = rest.partition("/")
         host, port = _host_and_port(authority, 80)
         if scheme.lower() != "http" or port != 80 or not is_served(host):
-            text = f"{refusals.refuse(authority if separator else scheme)}\n"
-            return await answer(send, 403, text.encode(), {"content-type": "text/plain", "connection": "close"})
+            message = refusals.refuse(authority if separator else scheme)
+            kind = {"content-type": "text/plain", "connection": "close"}
+            return await answer(send, 403, f"{message}\n".encode(), kind, reason=message)
         headers = [(b"host", authority.encode("latin-1")), *((k, v) for k, v in scope["headers"] if k != b"host")]
         raw_path = f"/{path}"
         await app(

@@ -86,7 +86,7 @@ def test_checkpoints(mode: Mode, root: Path, bucket: Path, checkpoint: Path) -> 
 
 
 def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester) -> None:
-    pytest.importorskip("uvicorn", reason="the extra google is not installed")
+    pytest.importorskip("httptools", reason="the extra google is not installed")
     if refused := refusal(Mode.FUSE):
         pytest.skip(f"/gcs cannot be as Cloud Storage FUSE here: {refused}")
     (pytester.path / "models").symlink_to(CONFIGS / "models")
