@@ -44,6 +44,11 @@ class UserFrame:
         """The place as findings name it."""
         return Location(self.file, self.line)
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the code is a function with a name; a module's own statements, a lambda and the like are not."""
+        return not self.function.startswith("<")
+
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The exception and its causes, outermost first, those too that gin hides behind its own."""
