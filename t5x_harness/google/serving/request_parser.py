@@ -71,8 +71,10 @@ class RequestParser:
             self._parse(head)
             self.method = self._parser.get_method().decode("ascii")
             given = dict(self.headers)
-            length = None if b"transfer-encoding" in given else given.get(b"content-length")
-            self._left = None if length is None else int(length)
+            coding, length = given.get(b"transfer-encoding"), given.get(b"content-length")
+            if coding is not None and not coding.lower().endswith(b"chunked"):
+                raise BadRequest("its Transfer-Encoding does not say where the body ends")
+            self._left = int(length) if length is not None and coding is None else None
         return behind
 
     def _feed_chunked(self, data: bytes) -> tuple[list[bytes], bytes]:

@@ -14,6 +14,8 @@ def make_app(root: Path):
             return await lifespan(root, receive, send)
         if scope["path"].startswith("/zeros/"):
             return await zeros(int(scope["path"].removeprefix("/zeros/")), send)
+        if scope["path"] in MISTAKES:
+            return await MISTAKES[scope["path"]](receive, send)
         digest, size = hashlib.sha256(), 0
         while True:
             message = await receive()
@@ -46,6 +48,39 @@ async def zeros(count, send):
         piece = bytes(min(count, 1 << 20))
         count -= len(piece)
         await send({"type": "http.response.body", "body": piece, "more_body": bool(count)})
+
+
+async def raises(receive, send):
+    raise ValueError("a mistake of the application")
+
+
+async def says_nothing(receive, send):
+    await receive()
+
+
+async def says_too_little(receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"abc"})
+
+
+async def does_not_read(receive, send):
+    await send({"type": "http.response.start", "status": 403, "headers": []})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+async def does_not_know_how_long(receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"one", "more_body": True})
+    await send({"type": "http.response.body", "body": b"two"})
+
+
+MISTAKES = {
+    "/raises": raises,
+    "/says-nothing": says_nothing,
+    "/says-too-little": says_too_little,
+    "/does-not-read": does_not_read,
+    "/does-not-know-how-long": does_not_know_how_long,
+}
 
 
 async def lifespan(root, receive, send):
