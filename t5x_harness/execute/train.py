@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -153,9 +154,11 @@ def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: 
     """Restores the last checkpoint with the runtime's own manager and compares it leaf by leaf."""
     partitioner = config.build("partitioner")
     save = config.build("checkpoint_cfg").save
-    manager = checkpoints.OrbaxCheckpointManagerInterface(model_dir, state, partitioner, save_dtype=save.dtype)
-    restored = _leaves(manager.restore(step=step))
-    manager.close()
+    # Not a manager of MODEL_DIR: at gs://, orbax deletes the folders in it that are no checkpoints, as of TensorBoard.
+    with tempfile.TemporaryDirectory() as elsewhere:
+        manager = checkpoints.OrbaxCheckpointManagerInterface(elsewhere, state, partitioner, save_dtype=save.dtype)
+        restored = _leaves(manager.restore(path=os.path.join(model_dir, f"checkpoint_{step}")))
+        manager.close()
     expected = _leaves(state)
     if save.state_transformation_fns:
         report.not_checked.append("the saved state leaf by leaf: the config transforms it while saving")
