@@ -1,0 +1,104 @@
+"""Calls that must not wait: they are made as ever, or leave nothing; the disk is waited for by another thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.storage import database
+from t5x_harness.google.storage.errors import NotFound, WouldWait
+from t5x_harness.google.storage.store import ObjectStore
+
+
+@contextmanager
+def locked(store: ObjectStore) -> Iterator[None]:
+    """Another thread is in the store."""
+    inside, done = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with store._core.lock:
+            inside.set()
+            done.wait()
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    inside.wait()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_nothing_to_wait_for(store: ObjectStore) -> None:
+    written = store.write("data", "a", b"body", wait=False)
+    assert store.stat("data", "a", wait=False) == written
+    with store.open_read("data", "a", wait=False) as reader:
+        assert reader.read() == b"body"
+    with pytest.raises(NotFound):
+        store.stat("data", "b", wait=False)
+
+
+def test_another_thread(store: ObjectStore, leftovers: Callable[[], list[str]]) -> None:
+    store.write("data", "a", b"body")
+    with locked(store):
+        for call in (
+            lambda: store.stat("data", "a", wait=False),
+            lambda: store.open_read("data", "a", wait=False),
+            lambda: store.open_write("data", "a", wait=False),
+            lambda: store.write("data", "a", b"new", wait=False),
+        ):
+            with pytest.raises(WouldWait):
+                call()
+    writer = store.open_write("data", "a")
+    writer.write(b"new")
+    with locked(store), pytest.raises(WouldWait):
+        writer.commit(wait=False)
+    assert leftovers() == []
+    assert store.open_read("data", "a").read() == b"body"
+
+
+def test_a_file_from_outside_has_to_be_read(store: ObjectStore, tree: Path) -> None:
+    (tree / "outside").write_bytes(b"from outside")
+    for _ in range(2):
+        with pytest.raises(WouldWait):
+            store.stat("data", "outside", wait=False)
+    assert store.stat("data", "outside").size == 12
+    assert store.stat("data", "outside", wait=False).size == 12
+
+
+def test_the_log_of_changes_does_not_grow_for_ever(
+    store: ObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_CHANGES_KEPT", 20)
+    log = root / ".t5x-harness" / "storage.db-wal"
+    sizes = []
+    for number in range(400):
+        store.write("data", f"object-{number % 40}", b"body")
+        if number % 40 == 39:
+            deadline = time.monotonic() + 60
+            while store._core.database.wants_checkpoint and time.monotonic() < deadline:
+                time.sleep(0.001)
+            sizes.append(os.stat(log).st_size)
+    assert sizes[-1] <= 2 * sizes[0]
+
+
+def test_a_checkpoint_that_comes_too_late_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    monkeypatch.setattr(database, "_CHANGES_KEPT", 1)
+    store = ObjectStore(tmp_path / "root")
+    store.create_bucket("data")
+    with store._core.lock:  # the checkpoint waits for it
+        others = set(threading.enumerate())
+        store.write("data", "a", b"body")
+        (waiting,) = set(threading.enumerate()) - others
+        store.close()
+    waiting.join()
+    assert failures == []
