@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.google.here import store
+from t5x_harness.google.here import SOURCE_VARIABLE, store
 from t5x_harness.spec import GCS, Outcome, RunResult, RunSpec, Stage, StageResult
 
 from . import marks
@@ -129,7 +129,7 @@ class HarnessSession:
             standins=self.options.standins or self.project.standins or "missing",
             samples=self.project.samples,
             gcs=self.options.gcs or self.project.gcs or GCS[0],
-            gcs_root=self.options.gcs_root or self.project.gcs_root,
+            gcs_root=self._fake_buckets or self.options.gcs_root or self.project.gcs_root,
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
 
@@ -177,7 +177,7 @@ class HarnessSession:
                 timeout=self.options.timeout,
                 on_progress=self._progress,
                 t5x_parent=self.runtime.location,
-                env={**run_environment(allowed=network), **({} if self._has_fake_gcs else NO_STORE)},
+                env={**run_environment(allowed=network), **(self._led_to_fake_gcs() or NO_STORE)},
                 google=None if network else self._google(spec),
             )
         return self._pipelines[spec]
@@ -233,12 +233,17 @@ class HarnessSession:
         """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
         from t5x_harness.pipeline import google_for
 
-        return None if self._has_fake_gcs else google_for(spec, self._googles)
+        return None if self._fake_buckets else google_for(spec, self._googles)
+
+    def _led_to_fake_gcs(self) -> Mapping[str, str]:
+        """What a run needs beside the variables of ``fake_gcs`` that it inherits; nothing without ``fake_gcs``."""
+        return {SOURCE_VARIABLE: self._fake_buckets} if self._fake_buckets else {}
 
     @property
-    def _has_fake_gcs(self) -> bool:
-        """Whether the test that runs has ``fake_gcs``, whose variables lead its runs there."""
-        return store() != self._store
+    def _fake_buckets(self) -> str | None:
+        """The folder of the buckets in ``fake_gcs``, which are the user's own; None if the test that runs has none."""
+        here = store()
+        return str(here.root / "buckets") if here is not None and here != self._store else None
 
     def folder(self) -> Path:
         """The folder of this session's runs, beside those of ``tmp_path``."""

@@ -98,6 +98,7 @@ def test_a_text_for_a_shell_is_refused(fuse_path: FusePath) -> None:
 
 RUN_TEST = """
 import pathlib
+import shutil
 
 import pytest
 
@@ -117,7 +118,8 @@ except OSError as error:
     text += ", " + error.strerror
 raise RuntimeError(text)
 ''')
-    result = t5x_run("train.gin", check=False)
+    shutil.copy("train.gin", fuse_path.local / "train.gin")
+    result = t5x_run(f"{fuse_path}/train.gin", search_paths=["."], check=False)
     [finding] = result.stage("resolve").findings
     wanted = {"folder": "seen in folder", "fuse": "seen in fuse, Too many open files"}[fuse_mode]
     assert finding.message.endswith(f"raised RuntimeError: {wanted}")
@@ -125,7 +127,7 @@ raise RuntimeError(text)
 """
 
 
-def test_runs_see_it(pytester: pytest.Pytester) -> None:
+def test_runs_and_their_gin_files_see_it(pytester: pytest.Pytester) -> None:
     modes = [mode.value for mode in Mode if not refusal(mode)] or ["folder"]
     source = CONFIGS / "finetune_answer.gin"
     pytester.path.joinpath("train.gin").write_text(f"{source.read_text()}\nimport tasks_on_gcs\n")
