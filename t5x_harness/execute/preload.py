@@ -1,7 +1,9 @@
 """Everything heavy that a run needs, imported once so that forked runs share it; touches no device.
 
 A zygote imports this module and forks afterwards.  Importing tensorflow, jax and T5X is most of what a T5X process
-spends before its first step, so a fork starts where a fresh interpreter would be after several seconds.
+spends before its first step, so a fork starts where a fresh interpreter would be after several seconds.  The
+harness's own stages and what libraries import only at their first use are here for the same reason, and so is what
+AutoGraph makes of SeqIO's functions.
 """
 
 from __future__ import annotations
@@ -25,9 +27,22 @@ import t5x.partitioning
 import t5x.train
 import t5x.trainer
 import t5x.utils
+import tensorboard.summary
 import tensorflow
 
-__all__ = ["MODULES"]
+import t5x_harness.execute.evaluate
+import t5x_harness.execute.infer
+import t5x_harness.execute.prepare
+import t5x_harness.execute.session
+import t5x_harness.execute.train
+import t5x_harness.plan.stage
+import t5x_harness.resolve.stage
+import t5x_harness.standins.run
+from t5x_harness.execute.conversions import convert
+from t5x_harness.rule import all_rules
+from t5x_harness.spec import Stage
+
+__all__ = ["CONVERTED", "MODULES", "RULES"]
 
 MODULES = (
     clu.metric_writers,
@@ -49,6 +64,21 @@ MODULES = (
     t5x.train,
     t5x.trainer,
     t5x.utils,
+    tensorboard.summary,
     tensorflow,
+    t5x_harness.execute.evaluate,
+    t5x_harness.execute.infer,
+    t5x_harness.execute.prepare,
+    t5x_harness.execute.session,
+    t5x_harness.execute.train,
+    t5x_harness.plan.stage,
+    t5x_harness.resolve.stage,
+    t5x_harness.standins.run,
 )
 """What is now in memory."""
+
+RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
+"""The rules that runs apply; their modules are imported, too."""
+
+CONVERTED = convert()
+"""How many functions runs need not convert."""

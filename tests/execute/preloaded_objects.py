@@ -1,0 +1,47 @@
+"""A run that tells what it had to import and convert beyond what it was forked with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import seqio
+from tensorflow.python.autograph.impl import api
+
+from t5x_harness.execute.session import Session, open_session
+
+LENGTHS = {"inputs": 32, "targets": 16}
+
+
+class Watched:
+    """A session between two looks at what this process holds."""
+
+    def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
+        self._modules = set(sys.modules)
+        self._converted = _converted()
+        self._session: Session = open_session(argument, progress)
+
+    def resolve_and_plan(self) -> list[str]:
+        """The outcomes of the two stages."""
+        return [self._session.resolve()["outcome"], self._session.plan()["outcome"]]
+
+    def build_pipelines(self) -> None:
+        """The pipelines of training and of evaluation, built but not read."""
+        for pack in (True, False):
+            task = seqio.get_mixture_or_task("ref_reverse")
+            data = task.get_dataset(LENGTHS, "train", shuffle=pack, seed=0)
+            seqio.EncDecFeatureConverter(pack=pack)(data, LENGTHS)
+
+    def new(self) -> dict[str, list[str]]:
+        """Rules and stages of the harness, and functions of SeqIO, that came since the first look."""
+        rooms = ("t5x_harness.execute.", "t5x_harness.plan.rules.", "t5x_harness.resolve.rules.")
+        return {
+            "modules": sorted(name for name in set(sys.modules) - self._modules if name.startswith(rooms)),
+            "functions": sorted(_converted() - self._converted),
+        }
+
+
+def _converted() -> set[str]:
+    found = api._TRANSPILER._cache._cache
+    return {f"{code.co_name}:{code.co_firstlineno}" for code in list(found) if "/seqio/" in code.co_filename}

@@ -1,0 +1,51 @@
+"""What a zygote of runs has done once is not done again in each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert
+from t5x_harness.spec import RunSpec
+from t5x_harness.workers import Zygote
+
+HERE = Path(__file__).parent
+
+
+def test_a_run_imports_no_rule_or_stage_and_converts_nothing_of_seqio(
+    zygote: Zygote, train_text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.gin").write_text(train_text)
+    paths = [str(HERE), str(HERE.parent / "reference")]
+    spec = RunSpec(
+        gin_files=("config.gin",), slice="v3:1x1", runtime="embedded", python_path=tuple(paths), cwd=str(tmp_path)
+    )
+    argument = {"spec": spec.to_json(), "workspace": str(tmp_path / "run")}
+    log = tmp_path / "run.log"
+    with zygote.start("preloaded_objects:Watched", argument, log=log, cwd=tmp_path, python_path=paths) as run:
+        assert run.call("resolve_and_plan", timeout=300) == ["passed", "passed"]
+        run.call("build_pipelines", timeout=300)
+        assert run.call("new", timeout=60) == {"modules": [], "functions": []}
+
+
+def test_every_listed_function_is_converted_once_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorflow.python.autograph.impl import api
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in SEQIO_FUNCTIONS:
+        assert convert([name]) >= 1, name
+    held = len(api._TRANSPILER._cache)
+    assert convert() >= len(SEQIO_FUNCTIONS)
+    assert len(api._TRANSPILER._cache) == held
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["no_such_module:function", "seqio.utils:no_such_function", "seqio.utils:trim_dataset.<locals>.no_such_function"],
+)
+def test_what_this_seqio_lacks_is_passed_over(name: str) -> None:
+    assert convert([name]) == 0
