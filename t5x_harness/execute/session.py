@@ -13,7 +13,7 @@ from typing import Any
 
 from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
-from t5x_harness.execute.compile_options import compile_cheaply
+from t5x_harness.execute.compile_options import compile_cheaply, take_graphs_as_they_are
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
@@ -44,6 +44,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     activate(runtime)
     slice_ = get_slice(spec.slice)
     compile_cheaply()
+    take_graphs_as_they_are()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
     write_small_arrays_whole()
