@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from t5x_harness import network
+from t5x_harness.workers.errors import WorkerError
 from t5x_harness.workers.jax_options import apply_jax_environment
 from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
 from t5x_harness.workers.run_process import check_reply, load_factory
@@ -111,11 +112,21 @@ class _RunHere(Run):
 
 
 def _see_gcs() -> None:
-    """Finds what the environment names at ``/gcs`` by patching: this process has threads, and lives on."""
-    from t5x_harness.google.fuse import ROOT_VARIABLE
+    """Finds what the environment names at ``/gcs`` by patching: this process has threads, and lives on.
+
+    Raises:
+      WorkerError: it is to be as Cloud Storage FUSE, which takes a mount.
+    """
+    from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode
     from t5x_harness.google.fuse.patching import patch
 
-    if root := os.environ.get(ROOT_VARIABLE):
+    root = os.environ.get(ROOT_VARIABLE)
+    if root and os.environ.get(MODE_VARIABLE) == Mode.FUSE:
+        raise WorkerError(
+            "/gcs cannot be as Cloud Storage FUSE in a run without a process of its own: choose --gcs=folder, or leave "
+            "the run its process"
+        )
+    if root:
         patch(root)
 
 

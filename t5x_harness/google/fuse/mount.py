@@ -64,9 +64,11 @@ def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
         return Way.EXISTING
     try:
         mount_namespace(root, mode)
-    except NamespaceRefused:
+    except NamespaceRefused as refused:
         if Mode(mode) is Mode.FUSE:
-            raise
+            raise NamespaceRefused(
+                f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see t5x-harness doctor, or choose --gcs=folder"
+            ) from None
         from t5x_harness.google.fuse.patching import patch
 
         patch(root)

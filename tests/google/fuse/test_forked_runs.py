@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode
-from t5x_harness.workers import Run, RunRaised, Zygote, processes
+from t5x_harness.workers import InProcess, Run, RunRaised, WorkerError, Zygote, processes
 
 HERE = str(Path(__file__).parent)
 HELLO = "/gcs/my-bucket/data/hello.txt"
@@ -71,6 +71,17 @@ def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(start: Callable[..
     assert folder == "/gcs/my-bucket/data"
     assert len(descriptors) == 5  # the standard ones, the connection, and the listing's own
     assert run.call("read", path="hello.txt") == "hello"
+
+
+def test_a_run_without_a_process_of_its_own_cannot_have_fuse(root: Path, tmp_path: Path) -> None:
+    env = {ROOT_VARIABLE: str(root), MODE_VARIABLE: "fuse"}
+    with InProcess() as workers:
+        run = workers.start("gcs_objects:Reader", {}, log=tmp_path / "log", env=env, python_path=[HERE])
+        with pytest.raises(
+            WorkerError, match="be as Cloud Storage FUSE in a run without a process of its own"
+        ):
+            run.call("read", path=HELLO)
+    assert ROOT_VARIABLE not in os.environ
 
 
 def test_a_file_system_ends_with_its_run(start: Callable[..., Run], zygote: Zygote, mode: Mode) -> None:

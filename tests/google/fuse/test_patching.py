@@ -61,6 +61,20 @@ result = subprocess.run([sys.executable, "-c", program], env=env, capture_output
     assert patched(code, root) == "hello\n"
 
 
+def test_fuse_is_not_to_be_had_by_patching(root: Path) -> None:
+    code = f"""
+from t5x_harness.google.fuse import NamespaceRefused
+try:
+    enter({str(root)!r}, "fuse")
+except NamespaceRefused as refused:
+    result = str(refused)
+"""
+    assert patched(code, root) == (
+        "/gcs cannot be as Cloud Storage FUSE here: this process has 2 threads, and only a process of one can enter; "
+        "see t5x-harness doctor, or choose --gcs=folder"
+    )
+
+
 def test_a_later_call_names_another_store(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "buckets" / "b").mkdir(parents=True)
     code = f"from t5x_harness.google.fuse.patching import patch; patch({str(tmp_path / 'other')!r}); " + (
