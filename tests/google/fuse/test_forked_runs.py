@@ -77,9 +77,7 @@ def test_a_run_without_a_process_of_its_own_cannot_have_fuse(root: Path, tmp_pat
     env = {ROOT_VARIABLE: str(root), MODE_VARIABLE: "fuse"}
     with InProcess() as workers:
         run = workers.start("gcs_objects:Reader", {}, log=tmp_path / "log", env=env, python_path=[HERE])
-        with pytest.raises(
-            WorkerError, match="be as Cloud Storage FUSE in a run without a process of its own"
-        ):
+        with pytest.raises(WorkerError, match="be as Cloud Storage FUSE in a run without a process of its own"):
             run.call("read", path=HELLO)
     assert ROOT_VARIABLE not in os.environ
 
