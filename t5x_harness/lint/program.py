@@ -157,6 +157,14 @@ class GinProgram:
         """Whether every statement was read, so that an absence means something."""
         return not any(p.loses_statements for p in self.problems)
 
+    @property
+    def clone_doubts(self) -> tuple[str, ...]:
+        """What is open where files of a clone of T5X's repository were asked for; of every stage that reads them."""
+        if not self.in_clone:
+            return ()
+        asked = ", ".join(self.in_clone)
+        return (f"whether the job has {asked}: here is no such clone of T5X's repository, and the T5X in use was read",)
+
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
         """Every parameter binding, overridden ones too, in the order of execution."""

@@ -152,9 +152,6 @@ class _Reader:
 
     def _not_checked(self) -> Iterator[str]:
         yield from dict.fromkeys(self._doubts)
-        if self._in_clone:
-            asked = ", ".join(self._in_clone)
-            yield f"whether the job has {asked}: here is no such clone of T5X's repository, and the T5X in use was read"
         if self._bare_unknown:
             yield (
                 f"whether {', '.join(self._bare_unknown)} can be configured: only the import of "

@@ -54,7 +54,7 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
             left_out.append(rule.code)
         else:
             findings.extend(rule().check(context))
-    not_checked = list(program.not_checked)
+    not_checked = [*program.not_checked, *program.clone_doubts]
     if left_out:
         because = f"run, and {fragment}" if fragment else "config, and it cannot be read to the end"
         not_checked.append(f"{', '.join(_families(left_out))}: these rules need the whole {because}")

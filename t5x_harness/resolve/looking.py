@@ -73,12 +73,13 @@ class _Look:
     def _is_there(self, role: DataRole, task: seqio.Task) -> bool:
         """Whether there is anything to read: rules tell of a cache, data or lengths that are missing."""
         split = role.dataset.split
-        if task.requires_caching and not (role.dataset.use_cached and cache_of(task)):
+        uncached = self._run.is_uncached(task)
+        if task.requires_caching and not uncached and not (role.dataset.use_cached and cache_of(task)):
             if role.dataset.use_cached:
                 self._doubt(f"the examples of {task.name}: they are in no cache that can be read here")
             return False
         if cached := [folder for folder in map(str, seqio.get_global_cache_dirs()) if "://" in folder]:
-            if role.dataset.use_cached and task.supports_caching and cache_of(task) is None:
+            if role.dataset.use_cached and task.supports_caching and cache_of(task) is None and not uncached:
                 self._doubt(f"whether {task.name} is cached in {cached[0]}: it cannot be read here")
         elif tfds_problem(task, split):
             return False
@@ -90,7 +91,10 @@ class _Look:
         return files_of(task, split) != []
 
     def _sample(self, role: DataRole, task: seqio.Task) -> Sample:
-        split, cached = role.dataset.split, bool(role.dataset.use_cached and cache_of(task))
+        split = role.dataset.split
+        cached = role.dataset.use_cached and bool(
+            cache_of(task) or (task.requires_caching and self._run.is_uncached(task))
+        )
         for (parameter, name), other in self._run.samples.items():
             same = name == task.name and other.split == split and other.whole
             if same and bool(self._role(parameter).dataset.use_cached) is bool(role.dataset.use_cached):

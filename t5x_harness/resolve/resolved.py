@@ -54,6 +54,10 @@ class Resolved:
         """Whether the number of tokens in a task's examples says nothing of the job."""
         return self.standins is not None and self.standins.are_tokens_made_up(task)
 
+    def is_uncached(self, task: seqio.Task) -> bool:
+        """Whether a task's examples are preprocessed as they are read, though the run wants them from a cache."""
+        return self.standins is not None and self.standins.is_uncached(task)
+
     def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
         """Whether the pieces of a vocabulary say nothing of the job's."""
         return self.standins is not None and self.standins.is_vocabulary_made_up(vocabulary)

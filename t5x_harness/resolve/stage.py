@@ -46,6 +46,7 @@ def resolve(
       Exception: the model or a dataset's configuration cannot be built.
     """
     report.fact("mode", config.mode)
+    report.not_checked += config.program.clone_doubts
     if not _complete(config, report):
         return Resolved(config, None)
     config.finalize()
@@ -60,6 +61,9 @@ def resolve(
             if "No Task or Mixture found" not in str(error):
                 raise
         standins.take_places(role, run.tasks.get(role.parameter, ()))
+        key = role.key(config, "mixture_or_task_name")
+        for asked in standins.take_requests():
+            report.find("RUN09", Severity.ERROR, asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
         look_at_data(run, report)

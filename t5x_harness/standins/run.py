@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.spec import Change, RunSpec
 from t5x_harness.standins import hugging_face
+from t5x_harness.standins.hugging_face import Request
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import Samples
 from t5x_harness.standins.vocabulary_files import VocabularyFiles
@@ -45,6 +46,8 @@ class StandIns:
         self._noted: set[Change] = set()
         self._loads_rows = False
         self._sources: dict[str, str] = {}
+        self._uncached: set[str] = set()
+        self._requests: list[Request] = []
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
     def install(self) -> None:
@@ -83,6 +86,8 @@ class StandIns:
                     self._note_tfds(task.name, dataset)
             elif isinstance(task.source, seqio.FileDataSource):
                 self._ask_for_rows(task, role.dataset.split)
+            if role.dataset.use_cached and task.supports_caching:
+                self._read_uncached(task)
 
     def source_of(self, task: seqio.Task) -> str | None:
         """What a task reads here instead of its own source, in words; None if it reads that.
@@ -99,6 +104,15 @@ class StandIns:
         return self._sources.get(task.name) == _MADE_UP or any(
             self.is_vocabulary_made_up(feature.vocabulary) for feature in task.output_features.values()
         )
+
+    def is_uncached(self, task: seqio.Task) -> bool:
+        """Whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
+        return task.name in self._uncached
+
+    def take_requests(self) -> Sequence[Request]:
+        """The rows that are needed, and were not asked for since the last call."""
+        requests, self._requests = self._requests, []
+        return requests
 
     def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
         """Whether a vocabulary is read from a made-up file."""
@@ -121,8 +135,31 @@ class StandIns:
         from t5x_harness.resolve.sources import out_of_reach
 
         if self._policy is not Policy.OFF and (remote := out_of_reach(task, split)):
-            rows = f"rows for {task.name} in [tool.t5x_harness.samples] would take its place"
-            self._doubt(f"{task.name} on examples: {remote[0]} cannot be read here; {rows}")
+            self._requests.append(
+                Request(
+                    f"task {task.name} reads {remote[0]}, which is out of reach here, and no rows are declared for it",
+                    f'give a few in [tool.t5x_harness.samples] of pyproject.toml, {task.name} = "rows.jsonl", or in a '
+                    "test with the fixture sample_rows; or give the bucket, --gcs-root",
+                )
+            )
+
+    def _read_uncached(self, task: seqio.Task) -> None:
+        """Goes around a cache that cannot be reached, or that the user's rows are not in."""
+        import seqio
+
+        from t5x_harness.resolve.sources import cache_of
+        from t5x_harness.standins import sources
+
+        folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
+        remote = next(filter(self._policy.replaces, folders), None)
+        declared = any(samples.name == task.name for samples in self._samples)
+        if not declared and (remote is None or cache_of(task)):
+            return
+        sources.read_uncached(task)
+        self._uncached.add(task.name)
+        if remote:
+            self._add("cached examples of task", f"{task.name} in {remote}", "preprocessed as they are read")
+            self._doubt(f"whether {task.name} is cached in {remote}, and by the preprocessors that it has now")
 
     def _note_tfds(self, task: str, dataset: MadeUpTfds) -> None:
         if dataset.problem:

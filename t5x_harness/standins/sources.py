@@ -19,7 +19,7 @@ from t5x_harness.standins.policy import Policy, is_remote
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
 from t5x_harness.standins.tfds_examples import CannotMakeUp
 
-__all__ = ["MadeUpTfds", "make_up_tfds", "put_rows"]
+__all__ = ["MadeUpTfds", "make_up_tfds", "put_rows", "read_uncached"]
 
 _USUAL_SPLITS = ("train", "validation", "test")
 _INT32 = range(-(2**31), 2**31)
@@ -30,14 +30,15 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
 
     Args:
       task: a registered task; changed.
-      samples: its rows, with the columns that its first preprocessor gets.
+      samples: its rows, with the columns that its first preprocessor gets; for text files one column, ``text``.
 
     Raises:
-      ValueError: the rows' values make no tensors.
+      ValueError: the rows' values make no tensors, or there are columns where lines are read.
     """
     before = task.source
     dtypes = _dtypes_of(before)
-    own = {split: _Rows(rows, dtypes) for split, rows in samples.splits.items()}
+    as_read = _line_of if isinstance(before, seqio.TextLineDataSource) else dict
+    own = {split: _Rows([as_read(row) for row in rows], dtypes) for split, rows in samples.splits.items()}
     every = own.pop(EVERY_SPLIT, None)
     splits = dict.fromkeys((*own, *_splits_of(before, everything=every is not None)))
 
@@ -54,6 +55,33 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
     )
 
 
+def read_uncached(task: seqio.Task) -> None:
+    """Lets a task read from its source what it would read from its cache: the same examples, preprocessed as they come.
+
+    Args:
+      task: a registered task with a place for its cache; changed.
+    """
+
+    def examples(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+        dataset = task.source.get_dataset(split, shuffle=shuffle_files, seed=seed)
+        return task.preprocess_precache(dataset, seed=seed)
+
+    # SeqIO asks for these two only where use_cached is set; the second is for a line in the log.
+    task._get_cached_source = lambda split=None: seqio.FunctionDataSource(examples, splits=tuple(task.splits))
+    task.get_cached_stats = lambda split="train": {"examples": 0}
+
+
+def _line_of(row: Row) -> Any:
+    """The line that a row stands for.
+
+    Raises:
+      ValueError: it has other columns than ``text``.
+    """
+    if list(row) != ["text"]:
+        raise ValueError(f"the task reads lines, so its rows have one column, text, and not {', '.join(row)}")
+    return row["text"]
+
+
 def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequence[str]:
     """The splits that a source has; the usual ones if nobody can tell, and there are rows for all."""
     try:
@@ -64,7 +92,10 @@ def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequen
 
 
 def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
-    """The dtypes of a TFDS dataset's features, nested as they are; empty for other sources, and if it is unknown."""
+    """The dtypes of a source's features, nested as they are; empty if the source does not tell."""
+    if isinstance(source, seqio.TFExampleDataSource):
+        described = source.feature_description.items()
+        return {name: spec.dtype.as_numpy_dtype for name, spec in described if spec.dtype is not tf.string}
     if not isinstance(source, seqio.TfdsDataSource):
         return {}
     try:
@@ -76,7 +107,7 @@ def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
 class _Rows:
     """Rows as a tf.data.Dataset."""
 
-    def __init__(self, rows: Sequence[Row], dtypes: Any) -> None:
+    def __init__(self, rows: Sequence[Any], dtypes: Any) -> None:
         self._rows = [_tensors(row, dtypes) for row in rows]
         self._signature = tf.nest.map_structure(lambda *values: _spec(values), *self._rows)
 

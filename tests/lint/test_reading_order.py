@@ -153,7 +153,7 @@ def test_a_file_in_a_clone_that_only_the_job_has_is_that_of_the_t5x_in_use(folde
     assert program.complete
     assert program.macros["BATCH_SIZE"].value == 128
     assert program.in_clone == {f"t5x/{TINY}": str(T5X / TINY), f"/t5x/{PRETRAIN}": str(T5X / PRETRAIN)}
-    assert program.not_checked == (
+    assert program.clone_doubts == (
         f"whether the job has t5x/{TINY}, /t5x/{PRETRAIN}: here is no such clone of T5X's repository, and the T5X in "
         "use was read",
     )

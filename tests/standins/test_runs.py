@@ -92,7 +92,13 @@ def test_a_file_out_of_reach_asks_for_rows(run):
     source = f"seqio.TfdsDataSource({before})"
     pattern = {"train": "gs://my-bucket/train.txt", "validation": "gs://my-bucket/dev.txt"}
     result = run(tasks=(source, f"seqio.TextLineDataSource({json.dumps(pattern)})")).stage(Stage.RESOLVE)
-    assert (
-        "translate on examples: gs://my-bucket/train.txt cannot be read here; rows for translate in "
-        "[tool.t5x_harness.samples] would take its place" in result.not_checked
+    finding = result.errors[0]
+    assert finding.code == "RUN09"
+    assert finding.message == (
+        "task translate reads gs://my-bucket/train.txt, which is out of reach here, and no rows are declared for it"
+    )
+    assert str(finding.location) == "run.gin:10"
+    assert finding.fix == (
+        'give a few in [tool.t5x_harness.samples] of pyproject.toml, translate = "rows.jsonl", or in a test with the '
+        "fixture sample_rows; or give the bucket, --gcs-root"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import tensorflow as tf  # noqa: E402
 import tensorflow_datasets as tfds  # noqa: E402
 
 from t5x_harness.standins.rows import Samples  # noqa: E402
-from t5x_harness.standins.sources import put_rows  # noqa: E402
+from t5x_harness.standins.sources import put_rows, read_uncached  # noqa: E402
 
 
 def read(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
@@ -45,6 +46,50 @@ def test_rows_go_through_the_tasks_preprocessors(task):
     assert task.num_input_examples("test") == 2
     assert list(task.splits) == ["train", "test"]
     assert not task.supports_caching
+
+
+def test_rows_of_a_text_file_are_its_lines():
+    task = seqio.Task(
+        "sample_sources_lines",
+        source=seqio.TextLineDataSource({"train": "gs://b/train.txt"}),
+        preprocessors=[seqio.map_over_dataset(lambda line: {"targets": tf.strings.upper(line)})],
+        output_features={"targets": seqio.Feature(seqio.PassThroughVocabulary(1), dtype=tf.string, rank=0)},
+    )
+    put_rows(task, Samples(task.name, {"*": [{"text": "a\tb"}, {"text": "c"}]}))
+    assert texts(task, "train") == ["A\tB", "C"]
+    with pytest.raises(ValueError, match="the task reads lines, so its rows have one column, text, and not text, n"):
+        put_rows(
+            SimpleNamespace(source=seqio.TextLineDataSource({"train": "x"})),
+            Samples("lines", {"*": [{"text": "a", "n": 1}]}),
+        )
+
+
+def test_rows_of_tfexamples_have_the_dtypes_of_their_features(task):
+    described = {"n": tf.io.FixedLenFeature([], tf.int64), "text": tf.io.FixedLenFeature([], tf.string)}
+    task._source = seqio.TFExampleDataSource({"train": "gs://b/train.tfrecord"}, feature_description=described)
+    put_rows(task, Samples(task.name, {"*": [{"n": 7, "text": "mine"}]}))
+    assert task.source.get_dataset("train").element_spec == {
+        "n": tf.TensorSpec((), tf.int64),
+        "text": tf.TensorSpec((), tf.string),
+    }
+
+
+def test_what_a_cache_out_of_reach_has_is_preprocessed_as_it_is_read():
+    joined = seqio.map_over_dataset(lambda example: {"targets": example["text"] + "!"})
+    task = seqio.Task(
+        "sample_sources_cached",
+        source=seqio.FunctionDataSource(read, splits=("train", "test")),
+        preprocessors=[joined, seqio.CacheDatasetPlaceholder(required=True), joined_again],
+        output_features={"targets": seqio.Feature(seqio.PassThroughVocabulary(1), dtype=tf.string, rank=0)},
+    )
+    read_uncached(task)
+    (example,) = task.get_dataset(None, "train", use_cached=True, shuffle=False)
+    assert example["targets"].numpy() == b"the task's own train!?"
+
+
+@seqio.map_over_dataset
+def joined_again(example):
+    return {"targets": example["targets"] + "?"}
 
 
 def test_a_split_without_rows_reads_what_it_did(task):
