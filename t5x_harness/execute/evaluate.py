@@ -17,6 +17,7 @@ from t5x import utils
 
 from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
@@ -49,6 +50,8 @@ def evaluate_checkpoint(
 ) -> None:
     """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
 
+    One that was written without orbax is read without it: at gs://, orbax deletes what it does not know.
+
     Args:
       config: the train config.
       model: its model.
@@ -70,6 +73,7 @@ def evaluate_checkpoint(
         partitioner=partitioner,
         output_dir=str(output),
         inference_evaluator_cls=watch(evaluator),
+        use_orbax=layout_of(checkpoint) is not Layout.T5X,
     )
     report.fact("checkpoint", os.path.basename(checkpoint))
     watch.tell(report)
@@ -97,7 +101,7 @@ def teacher_forced(
         utils.RestoreCheckpointConfig(path=checkpoint, mode="specific", strict=False),
         checkpoint,
         None,
-        use_orbax=True,
+        use_orbax=layout_of(checkpoint) is not Layout.T5X,
     )
     layout = partitioner.get_data_layout(role.dataset.batch_size)
     datasets = utils.get_training_eval_datasets(

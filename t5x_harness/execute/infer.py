@@ -13,6 +13,7 @@ from t5x import infer as infer_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import json_lines
+from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
@@ -54,7 +55,8 @@ def infer_checkpoint(
 ) -> None:
     """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
 
-    A model whose data has no inputs is asked for scores: there is nothing to predict from.
+    A model whose data has no inputs is asked for scores: there is nothing to predict from.  A checkpoint that was
+    written without orbax is read without it: at gs://, orbax deletes what it does not know.
 
     Raises:
       Exception: what T5X raises.
@@ -68,6 +70,7 @@ def infer_checkpoint(
         partitioner=partitioner,
         output_dir=str(output),
         checkpoint_period=1,
+        use_orbax=layout_of(checkpoint) is not Layout.T5X,
         checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
     )
     report.fact("checkpoint", os.path.basename(checkpoint))

@@ -17,7 +17,7 @@ from t5x_harness.google.here import store
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial, uses_orbax
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
-from t5x_harness.plan.stored_tree import Layout, read_tree
+from t5x_harness.plan.stored_tree import Layout, layout_of, read_tree
 from t5x_harness.resolve.datasets import DataRole, roles_of, vocabulary_ids
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
@@ -196,10 +196,8 @@ def _start_from(
 def _kind_of(start: StartPoint, config: GinConfig) -> CheckpointKind:
     """How the checkpoint lies that a stand-in takes the place of: as it can be seen, else as its path tells."""
     kind = kind_at(start.path or "", use_orbax=uses_orbax(config))
-    seen = read_tree(start.checkpoint) if start.reachable and start.checkpoint else None
-    if seen is not None and seen.layout is Layout.T5X and kind is CheckpointKind.ORBAX:
-        return CheckpointKind.LEGACY
-    return kind
+    seen = layout_of(start.checkpoint) if start.reachable and start.checkpoint else None
+    return CheckpointKind.LEGACY if seen is Layout.T5X and kind is CheckpointKind.ORBAX else kind
 
 
 def _place_in_bucket(start: StartPoint, step: int) -> str | None:

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-__all__ = ["Layout", "StoredArray", "StoredTree", "read_tree"]
+__all__ = ["Layout", "StoredArray", "StoredTree", "layout_of", "read_tree"]
 
 _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
+_FILE, _STATE = "checkpoint", "state"
 
 
 class Layout(enum.StrEnum):
@@ -61,11 +62,28 @@ class StoredTree:
         return tuple(sorted({a.dtype for name, a in self.arrays.items() if name.startswith("target/")}))
 
 
+def layout_of(path: str) -> Layout | None:
+    """How a checkpoint lies.
+
+    Args:
+      path: the checkpoint: a folder, or the common beginning of a TensorFlow checkpoint's files.
+
+    Returns:
+      Its layout; None where nothing there is a checkpoint of a known one.
+    """
+    folder = epath.Path(path)
+    if epath.Path(f"{path}.index").exists():
+        return Layout.TENSORFLOW
+    if (folder / _FILE).is_file():
+        return Layout.T5X
+    return Layout.ORBAX if (folder / _STATE).is_dir() else None
+
+
 def read_tree(path: str) -> StoredTree | None:
     """Reads the metadata of a checkpoint.
 
     Args:
-      path: the checkpoint: a folder, or the common beginning of a TensorFlow checkpoint's files.
+      path: as :func:`layout_of` takes it.
 
     Returns:
       Its tree; None where nothing there is a checkpoint of a known layout.
@@ -73,14 +91,13 @@ def read_tree(path: str) -> StoredTree | None:
     Raises:
       Exception: it is damaged, with the library's own account.
     """
-    folder = epath.Path(path)
-    if epath.Path(f"{path}.index").exists():
-        return StoredTree(Layout.TENSORFLOW, _tensorflow(path))
-    file = folder / "checkpoint"
-    if file.is_file():
-        return StoredTree(Layout.T5X, _msgpack(file))
-    if (folder / "state").is_dir():
-        return StoredTree(Layout.ORBAX, _orbax(folder / "state"))
+    match layout_of(path):
+        case Layout.TENSORFLOW:
+            return StoredTree(Layout.TENSORFLOW, _tensorflow(path))
+        case Layout.T5X:
+            return StoredTree(Layout.T5X, _msgpack(epath.Path(path) / _FILE))
+        case Layout.ORBAX:
+            return StoredTree(Layout.ORBAX, _orbax(epath.Path(path) / _STATE))
     return None
 
 

@@ -74,7 +74,10 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBackend]]:
-    """Makes the run of some gin text; ``extra`` is put at its end and ``replace`` swaps a part of it."""
+    """Makes the run of some gin text; ``extra`` is put at its end and ``replace`` swaps a part of it.
+
+    The run's process gets the variables in ``env``.
+    """
     opened = []
 
     def make(text: str, *, extra: str = "", replace: tuple[str, str] | None = None, **options: Any) -> LocalBackend:
@@ -83,7 +86,7 @@ def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBacke
             text = text.replace(*replace)
         file = tmp_path / "config.gin"
         file.write_text(text + extra)
-        on_progress = options.pop("on_progress", None)
+        on_progress, env = options.pop("on_progress", None), options.pop("env", {})
         spec = RunSpec(
             gin_files=(str(file),),
             slice=options.pop("slice", TWO_DEVICES),
@@ -93,7 +96,7 @@ def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBacke
             **options,
         )
         run = LocalBackend(
-            spec, zygote=zygote, workspace=tmp_path / "run", timeout=300, on_progress=on_progress, env={}
+            spec, zygote=zygote, workspace=tmp_path / "run", timeout=300, on_progress=on_progress, env=env
         )
         opened.append(run)
         return run
