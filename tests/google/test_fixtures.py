@@ -68,3 +68,12 @@ def test_a_folder_and_its_clients(fake_gcs: FakeGcs, gcs_tree: Callable[[Path], 
     assert blob.download_as_bytes() == b"\x00 body"
     downloads = [r for r in fake_gcs.requests if r.operation == "download"]  # some versions ask for the bucket, too
     assert [(r.object, r.status, r.sent) for r in downloads] == [("sub/file", 200, 6)]
+
+
+def test_an_early_import_of_gcsfs_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(**{"gcsfs/__init__": "", "gcsfs/extended_gcsfs": ""})
+    pytester.makepyfile("import gcsfs.extended_gcsfs\ndef test(fake_gcs): pass")
+    pytester.syspathinsert()
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*set GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false for pytest, or import gcsfs in tests*"])

@@ -1,0 +1,191 @@
+"""Unmodified clients: in this process, and in one more that imports TensorFlow once for all tests.
+
+What leads them to the private Google is the environment alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.gcs import FakeGcs
+from t5x_harness.google.session import GoogleSession
+
+# Runs what it is sent line by line: all of it sees the same names, and the value of `result` goes back.
+_LOOP = """
+import json, sys, traceback
+asked, told = open(int(sys.argv[1])), open(int(sys.argv[2]), "w")
+names = {}
+for line in asked:
+    code, given = json.loads(line)
+    names |= {**given, "result": None}
+    try:
+        exec(compile(code, "<client>", "exec"), names)
+        answer = {"result": names["result"]}
+    except BaseException:
+        answer = {"error": traceback.format_exc()}
+    print(json.dumps(answer), file=told, flush=True)
+"""
+
+_TENSORS = """
+import base64, numpy as np, tensorflow as tf, tensorstore as ts
+
+def read_by_tensorflow(bucket, name):
+    return tf.io.gfile.GFile(f"gs://{bucket}/{name}", "rb").read()
+
+def read_by_tensorstore(bucket, name):
+    return bytes(ts.KvStore.open({"driver": "gcs", "bucket": bucket}).result().read(name).result().value)
+"""
+
+# gcsfs looks at it when it is imported, which the modules here do before any test.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+
+_NEEDED = ("tensorflow", "tensorstore", "orbax.checkpoint", "etils.epath", "gcsfs", "fsspec", "google.cloud.storage")
+
+Reader = Callable[[str, str], bytes]
+
+
+class ClientError(Exception):
+    """What a client raised; the text is its traceback."""
+
+
+class Client:
+    """A Python process with the environment of a session, which runs code and keeps what it has imported."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+        reading, to_it = os.pipe()
+        from_it, writing = os.pipe()
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _LOOP, str(reading), str(writing)],
+                env=dict(environment),
+                pass_fds=(reading, writing),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        os.close(reading)
+        os.close(writing)
+        self._asked, self._told = os.fdopen(to_it, "w"), os.fdopen(from_it)
+
+    def __call__(self, code: str, **given: Any) -> Any:
+        """Runs code that sees ``given`` by name; returns what it leaves in ``result``.
+
+        Raises:
+          ClientError: it raised something.
+        """
+        print(json.dumps([textwrap.dedent(code), given]), file=self._asked, flush=True)
+        line = self._told.readline()
+        assert line, f"the client has ended: {self._log.read_text(errors='replace')[-3000:]}"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ClientError(answer["error"])
+        return answer["result"]
+
+    def close(self) -> None:
+        self._asked.close()
+        self._told.close()
+        self._process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def _installed() -> None:
+    for name in _NEEDED:
+        try:
+            found = importlib.util.find_spec(name)  # TensorFlow is not for this process
+        except ModuleNotFoundError:  # not even the package that it is in
+            found = None
+        if found is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(scope="session")
+def client_environment(fake_gcs_server: GoogleSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    home = tmp_path_factory.mktemp("home")
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "HOME": str(home)}
+    return {**os.environ, **fake_gcs_server.environment(), **quiet}
+
+
+@pytest.fixture(scope="session")
+def _tensors(
+    _installed: None, client_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    client = Client(client_environment, tmp_path_factory.mktemp("client") / "log")
+    with contextlib.closing(client):
+        client(_TENSORS)
+        yield client
+
+
+@pytest.fixture
+def tensors(_tensors: Client, fake_gcs: FakeGcs) -> Client:
+    """A process with TensorFlow as ``tf``, tensorstore as ``ts`` and NumPy as ``np``; ``fake_gcs`` is its cloud."""
+    return _tensors
+
+
+@pytest.fixture
+def readers(tensors: Client) -> Mapping[str, Reader]:
+    """Clients that read an object, by their names."""
+    import gcsfs
+    from google.cloud import storage
+
+    def there(function: str) -> Reader:
+        def read(bucket: str, name: str) -> bytes:
+            code = f"result = base64.b64encode({function}(bucket, name)).decode()"
+            return base64.b64decode(tensors(code, bucket=bucket, name=name))
+
+        return read
+
+    client, files = storage.Client(), gcsfs.GCSFileSystem(skip_instance_cache=True, use_listings_cache=False)
+    return {
+        "google-cloud-storage": lambda bucket, name: client.bucket(bucket).blob(name).download_as_bytes(),
+        "gcsfs": lambda bucket, name: files.cat_file(f"{bucket}/{name}"),
+        "tensorflow": there("read_by_tensorflow"),
+        "tensorstore": there("read_by_tensorstore"),
+    }
+
+
+@pytest.fixture
+def read_back(readers: Mapping[str, Reader]) -> Callable[..., None]:
+    """Reads objects through all clients but the one that wrote them, and compares."""
+
+    def check(bucket: str, written: Mapping[str, bytes], *, by: str) -> None:
+        others = [name for name in readers if name != by]
+        assert len(others) >= 2
+        for name, data in written.items():
+            for other in others:
+                assert readers[other](bucket, name) == data, f"{name}, which {by} wrote, read by {other}"
+
+    return check
+
+
+@pytest.fixture
+def fetch_folder(readers: Mapping[str, Reader], tmp_path: Path) -> Callable[[str, str], Path]:
+    """Copies all objects below a prefix to a folder, if two clients, none of them TensorFlow, read the same."""
+    from google.cloud import storage
+
+    def fetch(bucket: str, prefix: str) -> Path:
+        names = [blob.name for blob in storage.Client().list_blobs(bucket, prefix=prefix)]
+        files = [name for name in names if not name.endswith("/")]
+        assert files
+        target = tmp_path / "fetched" / prefix
+        for name in files:
+            data = readers["google-cloud-storage"](bucket, name)
+            assert readers["gcsfs"](bucket, name) == data, name
+            path = tmp_path / "fetched" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return target
+
+    return fetch

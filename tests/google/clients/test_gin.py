@@ -1,0 +1,75 @@
+"""Configs that are read from a bucket, with what they include.
+
+T5X itself tells gin of no reader for buckets; a job that imports ``gin.tf`` has TensorFlow's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WITH_READER = "import gin.tf, runpy; runpy.run_module('t5x.main', run_name='__main__', alter_sys=True)"
+MAIN = """
+from __gin__ import dynamic_registration
+from t5x import utils
+
+include "gs://{bucket}/configs/base.gin"
+
+RATE = 0.5
+utils.SaveCheckpointConfig.period = %PERIOD
+"""
+BASE = "RATE = 0.25\nPERIOD = 7\n"
+
+
+def test_gin_by_tensorflows_reader(tensors: Any, fake_gcs: Any, gcs_bucket: str) -> None:
+    fake_gcs.put(gcs_bucket, {"configs/main.gin": f'include "gs://{gcs_bucket}/configs/base.gin"\nRATE = 0.5\n'})
+    fake_gcs.put(gcs_bucket, {"configs/base.gin": BASE})
+    told = tensors(
+        """
+        import gin, gin.tf
+        with gin.unlock_config():
+            gin.parse_config_file(f"gs://{bucket}/configs/main.gin")
+        result = [gin.query_parameter("%RATE"), gin.query_parameter("%PERIOD")]
+        gin.clear_config(clear_constants=True)
+        try:
+            gin.parse_config_file(f"gs://{bucket}/configs/none.gin")
+        except OSError as error:
+            result.append("none.gin" in str(error))
+        """,
+        bucket=gcs_bucket,
+    )
+    assert told == [0.5, 7, True]
+
+
+def test_t5x_main(client_environment: Mapping[str, str], fake_gcs: Any, gcs_bucket: str, tmp_path: Path) -> None:
+    pytest.importorskip("seqio", reason="the extra t5x is not installed")
+    fake_gcs.put(gcs_bucket, {"configs/main.gin": MAIN.format(bucket=gcs_bucket), "configs/base.gin": BASE})
+    command = [
+        "-m",
+        "t5x_harness",
+        "exec",
+        "--",
+        sys.executable,
+        "-m",
+        "t5x.main",
+        "--run_mode=train",
+        "--dry_run",
+        f"--gin_file=gs://{gcs_bucket}/configs/main.gin",
+    ]
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=dict(client_environment),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    read = [request.object for request in fake_gcs.requests if request.operation == "download"]
+    assert {"configs/main.gin", "configs/base.gin"} <= set(read)
