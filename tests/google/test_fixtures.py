@@ -71,8 +71,10 @@ def test_a_folder_and_its_clients(fake_gcs: FakeGcs, gcs_tree: Callable[[Path], 
 
 
 def test_an_early_import_of_gcsfs_is_told(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(**{"gcsfs/__init__": "", "gcsfs/extended_gcsfs": ""})
-    pytester.makepyfile("import gcsfs.extended_gcsfs\ndef test(fake_gcs): pass")
+    package = pytester.mkpydir("gcsfs")
+    package.joinpath("__init__.py").write_text("from gcsfs.extended_gcsfs import GCSFileSystem")
+    package.joinpath("extended_gcsfs.py").write_text("class GCSFileSystem: pass")
+    pytester.makepyfile("import gcsfs\n\ndef test(fake_gcs):\n    pass")
     pytester.syspathinsert()
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, warnings=1)
