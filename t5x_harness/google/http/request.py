@@ -72,7 +72,8 @@ class Request:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["raw_path"].decode("latin-1").partition("?")[0]
         try:
-            segments = tuple(unquote(part, errors="strict") for part in path.removeprefix("/").split("/"))
+            parts = path.removeprefix("/").split("/")
+            segments = tuple(unquote(part, errors="strict") if "%" in part else part for part in parts)
             query = scope["query_string"].decode("latin-1")
             parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
         except UnicodeDecodeError:
