@@ -26,11 +26,11 @@ class GcsPaths(Check):
         found = probe()
         if found.way is Way.REWRITING:
             return self.diagnosis(
-                "rewritten in words, variables and Gin texts, and patched in Python",
+                "patched in runs, and rewritten in the words and variables of commands",
                 Finding(
                     Severity.WARNING,
-                    f"runs get no /gcs of their own ({found.refused}): native code that is given such a path by the"
-                    " user's own modules does not find it",
+                    f"runs get no /gcs of their own ({found.refused}): T5X finds such paths, but native code that is"
+                    " given one by the user's own modules may not",
                     _ALLOW,
                 ),
             )

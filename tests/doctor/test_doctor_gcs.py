@@ -39,9 +39,11 @@ def test_a_machine_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     found = diagnosis(Mount(Way.REWRITING, reason, reason), monkeypatch)
     assert (found.status, found.summary) == (
         "warning",
-        "rewritten in words, variables and Gin texts, and patched in Python",
+        "patched in runs, and rewritten in the words and variables of commands",
     )
     [finding] = found.findings
-    assert finding.message.startswith(f"runs get no /gcs of their own ({reason}): native code")
+    assert finding.message.startswith(
+        f"runs get no /gcs of their own ({reason}): T5X finds such paths, but native code"
+    )
     assert "user.max_user_namespaces" in finding.fix
     assert "--security-opt seccomp=unconfined" in finding.fix

@@ -2,9 +2,10 @@
 
 Python's own functions that take paths are replaced for good by ones that look into the store. Reached are ``open``,
 ``os`` and what is written on them (``pathlib``, ``shutil``, ``glob``, numpy's files, ``etils.epath``), TensorFlow's
-``tf.io.gfile``, and tensorstore's ``open`` and ``KvStore.open``. Not reached is what opens files in native code by a
-path of its own (``tf.data`` readers, ``tf.train.Checkpoint``), and functions that another module took before this was
-called (``from os import stat``): paths in words, variables and Gin texts are rewritten instead.
+``tf.io.gfile``, ``TFRecordWriter``, ``tf.summary``, ``tf.data`` readers and ``tf.io.read_file``, and tensorstore's
+``open`` and ``KvStore.open``: what T5X's jobs use. Not reached is what else opens files in native code
+(``tf.train.Checkpoint``, paths made up in a ``tf.function``), and functions that another module took before this was
+called (``from os import stat``).
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ def patch(root: str | os.PathLike[str]) -> None:
         names.update(getattr(os, f.__name__) for f in list(names) if f.__name__ in _ONE_PATH + list(_TWO_PATHS))
     after_import("tensorflow.python.util.compat", functools.partial(_patch_tensorflow, to_real))
     after_import("tensorflow.python.lib.io._pywrap_file_io", functools.partial(_patch_glob, to_real))
+    after_import("tensorflow.python.lib.io.tf_record", functools.partial(_patch_record_writer, to_real))
+    for module in _OPERATIONS:
+        after_import(module, functools.partial(_patch_operations, to_real))
     after_import("tensorstore", functools.partial(_patch_tensorstore, to_real))
 
 
@@ -77,6 +81,47 @@ def _patch_tensorflow(to_real: _Map, compat: ModuleType) -> None:
     # Every function of tf.io.gfile but glob passes its paths through one of these.
     for name in ("path_to_bytes", "path_to_str"):
         setattr(compat, name, _wrapped(getattr(compat, name), to_real, paths=1))
+
+
+def _patch_record_writer(to_real: _Map, tf_record: Any) -> None:
+    writer = tf_record.TFRecordWriter
+    writer.__init__ = _wrapped(writer.__init__, to_real, paths=2)  # the first is the writer itself
+
+
+# What takes paths as tensors, and is looked up where it is called.
+_OPERATIONS = {
+    "tensorflow.python.ops.gen_summary_ops": ("create_summary_file_writer",),
+    "tensorflow.python.ops.gen_io_ops": ("matching_files", "read_file"),
+    "tensorflow.python.data.ops.readers": ("_create_or_validate_filenames_dataset",),
+}
+
+
+def _patch_operations(to_real: _Map, module: ModuleType) -> None:
+    for name in _OPERATIONS[module.__name__]:
+        setattr(module, name, _operation(getattr(module, name), to_real))
+
+
+def _operation(function: Callable[..., Any], to_real: _Map) -> Callable[..., Any]:
+    original = getattr(function, "_without_gcs", function)  # TensorFlow has uses of its own for __wrapped__
+
+    @functools.wraps(original)
+    def with_gcs(*args: Any, **kwargs: Any) -> Any:
+        real = {key: _in_tensor(to_real, value) for key, value in kwargs.items()}
+        return original(*(_in_tensor(to_real, value) for value in args), **real)
+
+    vars(with_gcs)["_without_gcs"] = original
+    return with_gcs
+
+
+def _in_tensor(to_real: _Map, value: Any) -> Any:
+    """Paths in the store for those in a list, an array or a tensor whose value is known; every other value as it is."""
+    if isinstance(value, list | tuple):
+        return [_in_tensor(to_real, part) for part in value]
+    if hasattr(value, "numpy") and value.dtype.name == "string":
+        value = value.numpy()  # bytes, or an array of bytes
+    if hasattr(value, "tolist") and value.dtype.kind in "OSU":
+        return _in_tensor(to_real, value.tolist())
+    return to_real(value)
 
 
 def _patch_glob(to_real: _Map, native: Any) -> None:

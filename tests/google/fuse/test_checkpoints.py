@@ -85,6 +85,31 @@ def test_checkpoints(mode: Mode, root: Path, bucket: Path, checkpoint: Path) -> 
     assert not (bucket / "orbax" / "checkpoint_7").exists()
 
 
+# A machine that gives no namespaces, as most containers are.
+WITHOUT_NAMESPACES = (
+    "unshare", "--user", "--map-root-user", "sh", "-c",
+    'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin "$@"',
+    "sh",
+)  # fmt: skip
+
+
+def test_a_run_saves_and_restores_where_nothing_can_be_mounted(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("httptools", reason="the extra google is not installed")
+    refused = [*WITHOUT_NAMESPACES, "unshare", "--user", "true"]
+    if (
+        shutil.which("unshare") is None
+        or "No space left" not in subprocess.run(refused, capture_output=True, text=True, check=False).stderr
+    ):
+        pytest.skip("no machine without namespaces can be made here")
+    (pytester.path / "models").symlink_to(CONFIGS / "models")
+    text = (CONFIGS / "finetune_answer.gin").read_text()
+    pytester.path.joinpath("train.gin").write_text(f"{text}\nMODEL_DIR = '/gcs/t5x-harness-test/run'\n")
+    arguments = ("-p", "no:cacheprovider", "--t5x-runtime=embedded", "train.gin")
+    result = pytester.run(*WITHOUT_NAMESPACES, sys.executable, "-m", "pytest", *arguments)
+    result.assert_outcomes(passed=6)
+    assert not os.path.exists("/gcs/t5x-harness-test")
+
+
 def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
     if refused := refusal(Mode.FUSE):

@@ -94,12 +94,26 @@ array = ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": gcs + "
                 dtype=ts.int32, shape=[3]).result()
 array[...] = [1, 2, 3]
 np.save(gcs + "array.npy", np.arange(3))
+with tf.io.TFRecordWriter(gcs + "records") as writer:
+    writer.write(b"one")
+records = [gcs + "records"]
+with tf.summary.create_file_writer(gcs + "events").as_default():
+    tf.summary.scalar("loss", 1.0, step=0)
 again = ts.Spec({"driver": "zarr", "kvstore": {"driver": "file", "path": gcs + "zarr/"}})
 result = [tf.io.gfile.exists(gcs + "gfile"), len(tf.io.gfile.glob(gcs + "gf*")), sorted(tf.io.gfile.listdir(gcs)),
           ts.open(again).result()[...].read().result().tolist(), np.load(gcs + "array.npy", mmap_mode="r").tolist(),
           sorted(key.decode() for key in ts.KvStore.open(f"file://{gcs}zarr/").result().list().result()),
-          (epath.Path(gcs) / "data" / "hello.txt").read_text()]
+          (epath.Path(gcs) / "data" / "hello.txt").read_text(),
+          [r.decode() for name in (records, np.array(records), tf.constant(records), records[0])
+           for r in tf.data.TFRecordDataset(name).as_numpy_iterator()],
+          [r.decode() for r in tf.data.TextLineDataset(gcs + "data/hello.txt").as_numpy_iterator()],
+          [r.decode() for r in tf.data.Dataset.list_files(gcs + "rec*").interleave(tf.data.TFRecordDataset)
+           .as_numpy_iterator()],
+          tf.io.read_file(gcs + "data/hello.txt").numpy().decode(), len(os.listdir(gcs + "events")),
+          tf.data.TFRecordDataset(tf.data.Dataset.from_tensor_slices([b"/etc/no"])).element_spec.dtype.name]
 """
-    listed = ["array.npy", "data", "gfile", "zarr"]
-    assert patched(code, root) == [True, 1, listed, [1, 2, 3], [0, 1, 2], [".zarray", "0"], "hello"]
+    listed = ["array.npy", "data", "events", "gfile", "records", "zarr"]
+    arrays = [[1, 2, 3], [0, 1, 2], [".zarray", "0"]]
+    read = [["one"] * 4, ["hello"], ["one"], "hello", 1, "string"]
+    assert patched(code, root) == [True, 1, listed, *arrays, "hello", *read]
     assert (bucket / "gfile").read_text() == "gfile"
