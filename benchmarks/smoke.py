@@ -33,9 +33,9 @@ FIRST = "finetune_translate.gin"
 FURTHER = ("finetune_classify.gin", "pretrain_stream.gin", "finetune_sums.gin", "pretrain_span_corruption.gin")
 
 # What shrinking makes of FIRST, so that both sides do the same work.
-TRAIN = ("TRAIN_STEPS = 4", "BATCH_SIZE = 4", "train.eval_period = 2", "train.eval_steps = 2", "train.stats_period = 1")
+TRAIN = ("TRAIN_STEPS = 4", "BATCH_SIZE = 8", "train.eval_period = 2", "train.eval_steps = 2", "train.stats_period = 1")
 MESH = ("--gin.partitioning.PjitPartitioner.num_partitions=2",)
-EXAMPLES = 4
+EXAMPLES = 8
 
 
 def call(command: Sequence[str], cache: Path, folder: Path) -> float:
@@ -59,7 +59,7 @@ def processes(folder: Path) -> float:
     """Seconds of training, evaluating and inferring by three T5X processes, without a compile cache."""
     checkpoint = folder / "model" / "checkpoint_4"
     task = ("--gin.MIXTURE_OR_TASK_NAME='sample_translate'", "--gin.DROPOUT_RATE=0.0")
-    restore = (f"--gin.CHECKPOINT_PATH='{checkpoint}'", *MESH, "--gin.utils.DatasetConfig.batch_size=4")
+    restore = (f"--gin.CHECKPOINT_PATH='{checkpoint}'", *MESH, "--gin.utils.DatasetConfig.batch_size=8")
     train = [f"--gin.{binding.replace(' ', '')}" for binding in TRAIN]
     steps = (
         (
