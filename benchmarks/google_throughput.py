@@ -9,8 +9,8 @@ put, get          objects of 1 KB and of 8 MB over plain HTTP, one request after
 emulator          the same with gcp-storage-emulator, which keeps its objects on disk, too
 TensorFlow        `tf.io.gfile` writing and reading whole objects of 1 KB through the proxy and TLS
 2 GB, peak memory the most memory that the server's process has had resident after an object of 2 GB was put and got
-new file          creating one empty file where the objects go, a part of every put: 0.01 ms, but up to 0.5 ms on an ext4
-                  without a journal on which many files were just deleted; TMPDIR names another place
+new file          creating one empty file where the objects go, a part of every put: 0.01 ms, but up to 0.5 ms on ext4
+                  without a journal where many files were just deleted; TMPDIR names another place
 start             not here: benchmarks/google_start.py
 
 gcp-storage-emulator is no dependency of this project. Its rows are left out unless it is on the PATH:

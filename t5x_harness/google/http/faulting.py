@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from t5x_harness.google.faults import Fault, RecordedRequest
 from t5x_harness.google.http import app as storage
@@ -22,6 +24,7 @@ UNRECORDED = "x-t5x-harness-unrecorded"
 """A header of the harness's own requests, which meet no fault and are not recorded."""
 
 _KEPT = 100_000
+_ENDING_SECONDS = 10.0
 
 
 @dataclasses.dataclass
@@ -51,6 +54,7 @@ class _Faulting:
         self._app = app
         self._armed: list[_Armed] = []
         self._record: collections.deque[RecordedRequest] = collections.deque(maxlen=_KEPT)
+        self._running: dict[asyncio.Task[Any], Exchange] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or header_of(scope, UNRECORDED.encode()):
@@ -60,6 +64,7 @@ class _Faulting:
         await self._exchange(scope, receive, send)
 
     async def _administer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._cut_ones_end()
         if scope["method"] == "POST":
             self._armed.append(_Armed(Fault(**json.loads(await body_of(receive)))))
         elif scope["method"] == "DELETE":
@@ -67,6 +72,11 @@ class _Faulting:
             self._record.clear()
         faults = [{"fault": dataclasses.asdict(armed.fault), "met": armed.met} for armed in self._armed]
         await answer_json(send, 200, {"faults": faults, "requests": [dataclasses.asdict(r) for r in self._record]})
+
+    async def _cut_ones_end(self) -> None:
+        """Waits for exchanges that are over for their clients, but not here: who asks may be such a client."""
+        if ending := [task for task, exchange in self._running.items() if exchange.cut]:
+            await asyncio.wait(ending, timeout=_ENDING_SECONDS)
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         parameters = parameters_of(scope)
@@ -76,9 +86,13 @@ class _Faulting:
             meant = meant._replace(object=await name_in_body(receive, exchange.early))
         armed = next((armed for armed in self._armed if armed.meets(meant)), None)
         exchange.fault = armed.fault if armed else None
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = exchange
         try:
             await exchange.run(self._app)
         finally:
+            del self._running[task]
             if armed and not exchange.spoilt:
                 armed.met -= 1  # there was nothing to spoil, so it is for another request still
             self._record.append(_recorded(scope, parameters, meant, exchange))

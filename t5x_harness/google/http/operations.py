@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
+from t5x_harness.google.http.request import parse_query
 from t5x_harness.google.serving.asgi import Message, Receive, Scope, header_of
 
 __all__ = ["Meaning", "is_json_api", "meaning_of", "name_in_body", "parameters_of"]
@@ -33,7 +34,7 @@ class Meaning(NamedTuple):
 
 def parameters_of(scope: Scope) -> dict[str, str]:
     """The parameters of the query; the last one of a name counts."""
-    return dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return parse_query(scope["query_string"])
 
 
 def is_json_api(scope: Scope) -> bool:

@@ -6,12 +6,12 @@ import dataclasses
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from t5x_harness.google.serving.asgi import Message, Receive, Scope
 from t5x_harness.google.storage.errors import Invalid
 
-__all__ = ["Body", "Request", "parse_json"]
+__all__ = ["Body", "Request", "parse_json", "parse_query"]
 
 _CHUNK = 1 << 20
 _LARGEST_JSON = 16 << 20
@@ -74,8 +74,7 @@ class Request:
         try:
             parts = path.removeprefix("/").split("/")
             segments = tuple(unquote(part, errors="strict") if "%" in part else part for part in parts)
-            query = scope["query_string"].decode("latin-1")
-            parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
+            parameters = parse_query(scope["query_string"], errors="strict")
         except UnicodeDecodeError:
             raise Invalid("The path and the parameters have to be UTF-8") from None
         host = headers.get("host", "storage.googleapis.com")
@@ -127,6 +126,21 @@ class Request:
           Invalid: it is something else.
         """
         return parse_json(await self.body())
+
+
+def parse_query(query: bytes, *, errors: str = "replace") -> dict[str, str]:
+    """The parameters of a query; the last one of a name counts.
+
+    Args:
+      query: as it came; several times as fast as ``urllib.parse.parse_qsl`` where little of it is quoted.
+      errors: what becomes of bytes that are no UTF-8, as ``bytes.decode`` has it.
+    """
+    pairs = (field.partition("=") for field in query.decode("latin-1").split("&") if field)
+    return {_unquoted(name, errors): _unquoted(value, errors) for name, _, value in pairs}
+
+
+def _unquoted(text: str, errors: str) -> str:
+    return unquote(text.replace("+", " "), errors=errors) if "%" in text or "+" in text else text
 
 
 def parse_json(body: bytes) -> dict[str, Any]:

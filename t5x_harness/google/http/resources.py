@@ -21,8 +21,7 @@ _IN_NAMES = "!#$&'*+^`|"
 
 def rfc3339(microseconds: int) -> str:
     """A time as Google writes it, to the millisecond."""
-    moment = datetime.fromtimestamp(microseconds / 1e6, UTC).replace(tzinfo=None)
-    return f"{moment.isoformat(timespec='milliseconds')}Z"
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def http_time(microseconds: int) -> str:
@@ -70,7 +69,7 @@ def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
 def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
     """An object's resource."""
     path = f"storage/v1/b/{quote(found.bucket, safe='')}/o/{quote(found.name, safe='')}"
-    fields = found.fields
+    fields, created = found.fields, rfc3339(found.created)
     optional: Mapping[str, Any] = {
         "md5Hash": found.md5,
         "contentEncoding": fields.content_encoding,
@@ -95,8 +94,8 @@ def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
         "size": str(found.size),
         "crc32c": found.crc32c,
         "etag": etag_of(found),
-        "timeCreated": rfc3339(found.created),
+        "timeCreated": created,
         "updated": rfc3339(found.updated),
-        "timeStorageClassUpdated": rfc3339(found.created),
+        "timeStorageClassUpdated": created,
         **{name: value for name, value in optional.items() if value is not None},
     }

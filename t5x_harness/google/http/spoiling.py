@@ -56,6 +56,11 @@ class Exchange:
         self.spoilt = False
         self._cut = False
 
+    @property
+    def cut(self) -> bool:
+        """Whether the client has lost its connection to the fault."""
+        return self._cut
+
     async def run(self, app: App) -> None:
         """Lets the application answer, as far as the fault lets it."""
         match self.fault:
