@@ -5,7 +5,7 @@ from __future__ import annotations
 import seqio
 
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.mixtures import mixtures_of, rates_of
+from t5x_harness.resolve.mixtures import mixtures_of, rates_of, tasks_of_open_rate
 from t5x_harness.resolve.resolved import Resolved, embedding_rows
 from t5x_harness.resolve.samples import Sample, packed_rows
 from t5x_harness.resolve.sources import cache_of, declared_size, files_of, patterns_of
@@ -159,6 +159,9 @@ def _rates(run: Resolved, report: StageReport) -> None:
         total = sum(rates.values())
         rows = [(task, f"{rate:g}", f"{rate / total:.1%}" if total > 0 else "-") for task, rate in rates.items()]
         table = columns(rows, ("task", "rate", "share"))
+        if open_rates := tasks_of_open_rate(run, mixture):
+            doubt = f"the rates of {mixture.name}: how many examples {', '.join(open_rates)} has is not known here"
+            report.not_checked += [doubt] if doubt not in report.not_checked else []
         if (mixture.name, table) not in said:  # another split has the same rates, most often
             said.add((mixture.name, table))
             report.fact(f"rates of {mixture.name} {split}", table)

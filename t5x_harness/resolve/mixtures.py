@@ -10,7 +10,7 @@ from t5x_harness.resolve.datasets import provider_of
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.spec import Mode
 
-__all__ = ["mixtures_of", "rates_of"]
+__all__ = ["mixtures_of", "rates_of", "tasks_of_open_rate"]
 
 
 def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
@@ -22,6 +22,12 @@ def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
             found[provider.name, role.dataset.split] = provider
     for (_, split), mixture in found.items():
         yield mixture, split
+
+
+def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
+    """The tasks whose rate is a function, of their size most often, and whose size is not the job's."""
+    rates = mixture._task_to_rate
+    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.has_made_up_size(t)]
 
 
 def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:

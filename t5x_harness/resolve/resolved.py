@@ -54,6 +54,10 @@ class Resolved:
         """Whether the number of tokens in a task's examples says nothing of the job."""
         return self.standins is not None and self.standins.are_tokens_made_up(task)
 
+    def has_made_up_size(self, task: seqio.Task) -> bool:
+        """Whether how many examples a task says to have is nothing of the job's."""
+        return self.standins is not None and self.standins.has_made_up_size(task)
+
     def is_uncached(self, task: seqio.Task) -> bool:
         """Whether a task's examples are preprocessed as they are read, though the run wants them from a cache."""
         return self.standins is not None and self.standins.is_uncached(task)

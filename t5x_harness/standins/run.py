@@ -47,6 +47,7 @@ class StandIns:
         self._loads_rows = False
         self._sources: dict[str, str] = {}
         self._uncached: set[str] = set()
+        self._of_tfds: set[str] = set()
         self._requests: list[Request] = []
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
@@ -73,6 +74,8 @@ class StandIns:
             if task.name in self._seen:
                 continue
             self._seen.add(task.name)
+            if isinstance(task.source, seqio.TfdsDataSource):
+                self._of_tfds.add(task.name)
             if samples := next((s for s in self._samples if s.name == task.name), None):
                 sources.put_rows(task, samples)
                 self._sources[task.name] = f"{_number(samples)} declared rows"
@@ -104,6 +107,10 @@ class StandIns:
         return self._sources.get(task.name) == _MADE_UP or any(
             self.is_vocabulary_made_up(feature.vocabulary) for feature in task.output_features.values()
         )
+
+    def has_made_up_size(self, task: seqio.Task) -> bool:
+        """Whether a task's number of examples is made up: TFDS knows it from the data, other sources are told it."""
+        return task.name in self._of_tfds and task.name in self._sources
 
     def is_uncached(self, task: seqio.Task) -> bool:
         """Whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""

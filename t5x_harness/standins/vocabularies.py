@@ -18,11 +18,14 @@ import re
 
 from t5x_harness.standins.pieces import letters, pieces
 
-__all__ = ["VocabularySize", "model_of", "size_of", "standin_for"]
+__all__ = ["VocabularySize", "is_published", "model_of", "size_of", "standin_for"]
 
 EOS_ID = 1
 PAD_ID = 0
 UNK_ID = 2
+
+_PUBLISHED = re.compile(r"(?:gs://|/gcs/)t5-data/vocabs/")
+"""T5's public vocabularies, whose paths tell their sizes."""
 
 _DEFAULT_PIECES = 32_000
 """Of T5's English vocabulary: for a path and a model that say nothing."""
@@ -77,6 +80,11 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
         return VocabularySize(_DEFAULT_PIECES)
     left = rows - extra_ids
     return VocabularySize(left - left % 100 if left > _LEAST_WITH_BYTES else left)
+
+
+def is_published(path: str) -> bool:
+    """Whether a path is that of one of T5's public vocabularies, of which :func:`size_of` is certain."""
+    return _PUBLISHED.match(path) is not None
 
 
 def _is_a_size(number: int) -> bool:

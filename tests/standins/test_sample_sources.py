@@ -43,7 +43,7 @@ def texts(task: seqio.Task, split: str) -> list[str]:
 def test_rows_go_through_the_tasks_preprocessors(task):
     put_rows(task, Samples(task.name, {"*": [{"text": "mine"}, {"text": "größer"}]}))
     assert texts(task, "train") == texts(task, "test") == ["MINE", "GRößER"]
-    assert task.num_input_examples("test") == 2
+    assert task.num_input_examples("test") == 1  # as the source says: rates of mixtures follow from it
     assert list(task.splits) == ["train", "test"]
     assert not task.supports_caching
 
@@ -90,6 +90,13 @@ def test_what_a_cache_out_of_reach_has_is_preprocessed_as_it_is_read():
 @seqio.map_over_dataset
 def joined_again(example):
     return {"targets": example["targets"] + "?"}
+
+
+def test_a_source_that_says_no_size_says_none_with_rows():
+    """SeqIO stops a job whose mixture has a rate by that size."""
+    task = SimpleNamespace(source=seqio.FunctionDataSource(read, splits=("train",)))
+    put_rows(task, Samples("unsized", {"*": [{"text": "mine"}]}))
+    assert task._source.num_input_examples("train") is None
 
 
 def test_a_split_without_rows_reads_what_it_did(task):

@@ -1,0 +1,262 @@
+"""Configs in the style of public ones run as they are, from gs:// and /gcs, with nothing of theirs within reach.
+
+``community`` is a pretraining recipe: its own 64k vocabulary and its outputs in a bucket, a stream of the Hugging Face
+hub, a shell script. ``vertex`` are fine-tuning, evaluation and inference on TFDS as people start them on Vertex AI.
+``others`` have a mixture of text files in a bucket, cached examples, and TFExamples to infer on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.arguments import add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.pipeline import Pipeline, worker_for
+from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
+from t5x_harness.t5x_runtime import Runtime, find_runtime
+from t5x_harness.workers import Zygote
+
+pytestmark = pytest.mark.skipif(not GoogleOfRuns.is_installed(), reason="the extra google is not installed")
+
+HERE = Path(__file__).parent
+
+Run = Callable[..., RunResult]
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Runtime:
+    return find_runtime("embedded")
+
+
+@pytest.fixture(scope="module")
+def zygote(runtime: Runtime) -> Iterator[Zygote]:
+    with worker_for(runtime) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[GoogleOfRuns]:
+    made = GoogleOfRuns()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[str], Path]:
+    """A user's folder, as they have it."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(HERE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")))
+
+    return copy
+
+
+@pytest.fixture
+def run(zygote: Zygote, google: GoogleOfRuns, runtime: Runtime, tmp_path: Path) -> Run:
+    """Runs what T5X's flags say, in a folder, up to a stage."""
+
+    def run(where: Path, *flags: str, until: Stage | None = None) -> RunResult:
+        spec = spec_of(where, *flags)
+        workspace = tmp_path / "workspace"
+        workspace.mkdir(exist_ok=True)
+        with Pipeline(
+            spec, zygote=zygote, workspace=workspace, timeout=600, t5x_parent=runtime.location, google=google
+        ) as pipeline:
+            for stage in pipeline.stages:
+                pipeline.stage(stage)
+                if stage is until:
+                    break
+            return pipeline.result()
+
+    return run
+
+
+def spec_of(where: Path, *flags: str) -> RunSpec:
+    """The run that ``t5x-harness run`` makes of T5X's flags in a folder."""
+    parser = argparse.ArgumentParser()
+    add_run_arguments(parser)
+    (spec,) = specs_of(parser.parse_args(rewrite_gin(["--t5x-runtime=embedded", *flags])), where)
+    return spec
+
+
+def assert_passed(result: RunResult, *stages: Stage) -> None:
+    """Every stage passed, did something, and changed nothing of the config beyond its sizes and its seed."""
+    assert tuple(stage.stage for stage in result.stages) == stages
+    for stage in result.stages:
+        assert stage.outcome is Outcome.PASSED, (stage.findings, stage.log_tail)
+        assert not stage.errors
+        assert stage.exercised
+    assert {change.why for change in result.changes} <= {"shrink", "repeatable", "standin"}
+
+
+TRAINING = (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER)
+VOCABULARY = "vocabulary: 'gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model'"
+
+
+def flags_of(script: Path) -> list[str]:
+    """The flags that a shell script starts T5X with: it is run with a Python that tells them."""
+    tools = script.parent / "tools"
+    tools.mkdir()
+    python = tools / "python3"
+    python.write_text(f'#!{sys.executable}\nimport sys\nprint("\\0".join(sys.argv[1:]), end="")\n')
+    python.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    told = subprocess.run(["bash", str(script)], env=env, capture_output=True, text=True, check=True)
+    module, *flags = told.stdout.removeprefix("-m\0").split("\0")
+    assert module == "t5x.main"
+    return flags
+
+
+def test_a_community_recipe_pretrains_from_its_shell_script(run: Run, folder) -> None:
+    pytest.importorskip("datasets")
+    where = folder("community")
+    result = run(where, *flags_of(where / "nordlys_base.sh"))
+    assert_passed(result, *TRAINING)
+    assert set(result.standins) == {
+        "vocabulary: 'gs://nordlys-lm/sentencepiece/nordlys_64k.model'",
+        "load_dataset: 'nordlys/web-no'",
+    }
+    assert "MODEL_DIR = 'gs://nordlys-lm/models/nordlys_base'" in result.operative_config
+    assert ("mesh", "data 4 x model 2") in result.stage(Stage.PLAN).facts
+    assert [checkpoint.step for checkpoint in result.checkpoints] == [0, 2, 4]
+    assert not [finding for stage in result.stages for finding in stage.findings]
+    assert "'gs://nordlys-lm/sentencepiece/nordlys_64k.model'" in result.operative_config
+
+
+def test_without_rows_a_stream_is_asked_for(run: Run, folder) -> None:
+    pytest.importorskip("datasets")
+    where = folder("community")
+    (where / "pyproject.toml").write_text("[tool.t5x_harness]\n")
+    result = run(where, "nordlys_base.gin", until=Stage.RESOLVE)
+    (finding,) = result.stage(Stage.RESOLVE).errors
+    assert finding.code == "RUN09"
+    assert str(finding.location) == "nordlys_tasks.py:16"
+    assert finding.message.startswith("load_dataset('nordlys/web-no') cannot reach its dataset here")
+    assert finding.fix is not None
+    assert '"hf:nordlys/web-no" = "rows.jsonl"' in finding.fix
+
+
+def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
+    result = run(
+        folder("vertex"),
+        "--gin_file=configs/finetune_base_wmt.gin",
+        '--gin.MODEL_DIR="gs://my-team-t5x/jobs/wmt_base"',
+    )
+    assert_passed(result, *TRAINING)
+    assert set(result.standins) == {
+        VOCABULARY,
+        "TFDS data of task wmt_de_en: wmt_t2t_translate/de-en:1.0.0",
+        "INITIAL_CHECKPOINT_PATH: 'gs://t5-data/pretrained_models/t5x/t5_1_1_base/checkpoint_1000000'",
+    }
+    assert "MODEL_DIR = 'gs://my-team-t5x/jobs/wmt_base'" in result.operative_config
+    assert result.steps == result.checkpoints[-1].step == 1_000_004
+    facts = dict(result.stage(Stage.PLAN).facts)
+    assert facts["mesh"] == "data 4 x model 2"
+    assert facts["steps"].startswith("20000"), facts["steps"]
+    assert result.predictions[0]["input"]["inputs_pretokenized"].startswith("translate German to English: ")
+
+
+def test_evaluation_as_on_vertex(run: Run, folder) -> None:
+    """Its files are those of a clone that only the image has; the checkpoint is one that a job before has written."""
+    result = run(folder("vertex"), "configs/eval_xl_xsum.gin")
+    assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
+    assert "CHECKPOINT_PATH: 'gs://my-team-t5x/jobs/xsum_xl/checkpoint_1009000'" in result.standins
+    assert (
+        "whether the job has t5x/t5x/examples/t5/t5_1_1/xl.gin, t5x/t5x/configs/runs/eval.gin: here is no such clone "
+        "of T5X's repository, and the T5X in use was read" in result.stage(Stage.RESOLVE).not_checked
+    )
+    assert any(tag.endswith("rouge1") for tag in result.metrics), result.metrics
+
+
+def test_inference_as_on_vertex_through_mounted_buckets(run: Run, folder) -> None:
+    result = run(folder("vertex"), "configs/infer_base_wmt.gin")
+    assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    assert "CHECKPOINT_PATH: '/gcs/my-team-t5x/jobs/wmt_base/checkpoint_1020000'" in result.standins
+    assert result.predictions
+    assert {"inputs", "prediction"} <= result.predictions[0].keys()
+
+
+def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: Run, folder) -> None:
+    result = run(folder("others"), "mt5_captions.gin", until=Stage.PLAN)
+    assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+    rates = dict(result.stage(Stage.RESOLVE).facts)["rates of captions train"].split()
+    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # of the job, not of the rows
+    assert "source of task: 'captions_de'" in result.standins
+
+
+def test_training_goes_on_with_cached_examples_and_the_latest_checkpoint(run: Run, folder) -> None:
+    result = run(folder("others"), "mt5_captions_continue.gin", until=Stage.PLAN)
+    assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+    assert "cached examples of task: captions_de in gs://polyglot-data/cached_tasks" in result.standins
+    assert (
+        "whether captions_de is cached in gs://polyglot-data/cached_tasks, and by the preprocessors that it has now"
+        in result.stage(Stage.RESOLVE).not_checked
+    )
+
+
+def test_inference_on_tfexamples_in_a_bucket(run: Run, folder) -> None:
+    result = run(folder("others"), "byt5_infer.gin")
+    assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    assert len(result.predictions) == 4
+    assert result.predictions[0]["inputs"]["inputs_pretokenized"] == "A man reads the paper on a bench."
+
+
+def test_without_rows_files_in_a_bucket_are_asked_for(run: Run, folder) -> None:
+    where = folder("others")
+    (where / "pyproject.toml").write_text("[tool.t5x_harness]\n")
+    found = failed_at(run(where, "mt5_captions.gin", until=Stage.RESOLVE), Stage.RESOLVE)
+    assert {finding.code for finding in found} == {"RUN09"}
+    assert found[0].message == (
+        "task captions_de reads gs://polyglot-data/captions/de/train.tsv, which is out of reach here, and no rows are "
+        "declared for it"
+    )
+    assert str(found[0].location) == "mt5_captions.gin:13"
+
+
+@pytest.mark.parametrize(
+    ("config", "line", "stage", "code", "message"),
+    [
+        (
+            "finetune_base_wmt",
+            "network.T5Config.vocab_size = 16_000",
+            Stage.RESOLVE,
+            "SEQ12",
+            "has 32100 ids and the embedding 16000 rows",
+        ),
+        ("finetune_base_wmt", "BATCH_SIZE = 130", Stage.PLAN, "MSH02", "130 / 4 leaves 2"),
+        ("finetune_base_wmt", "TRAIN_STEPS = 20_000", Stage.LINT, "CKP01", "TRAIN_STEPS = 20000 is below step 1000000"),
+        ("infer_base_wmt", "utils.DatasetConfig.split = 'dev'", Stage.RESOLVE, "INF11", "'dev'"),
+    ],
+)
+def test_one_wrong_line_is_found(run: Run, folder, config: str, line: str, stage: Stage, code: str, message: str):
+    where = folder("vertex")
+    file = where / "configs" / f"{config}.gin"
+    number = len(file.read_text().splitlines()) + 1
+    imports = "from t5x.examples.t5 import network\n" if line.startswith("network") else ""
+    file.write_text(f"{file.read_text()}{imports}{line}\n")
+    (finding,) = failed_at(run(where, f"configs/{config}.gin", until=stage), stage)
+    assert (finding.code, str(finding.location)) == (code, f"configs/{config}.gin:{number + bool(imports)}")
+    assert message in finding.message
+
+
+def test_a_version_that_tfds_does_not_have_is_found(run: Run, folder) -> None:
+    where = folder("vertex")
+    tasks = where / "tasks" / "bucket_tasks.py"
+    tasks.write_text(tasks.read_text().replace("de-en:1.0.0", "de-en:2.0.0"))
+    found = failed_at(run(where, "configs/finetune_base_wmt.gin", until=Stage.RESOLVE), Stage.RESOLVE)
+    assert {finding.code for finding in found} == {"SEQ31"}
+    assert "wmt_t2t_translate cannot be loaded at version 2.0.0, only: 1.0.0" in found[0].message
+
+
+def failed_at(result: RunResult, stage: Stage):
+    """The errors of the first stage that failed, which is this one."""
+    assert [each.stage for each in result.stages if each.outcome is Outcome.FAILED] == [stage]
+    return result.stage(stage).errors
