@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import seqio
+import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
 from t5x_harness.execute.session import Session, open_session
@@ -32,6 +34,10 @@ class Watched:
             task = seqio.get_mixture_or_task("ref_reverse")
             data = task.get_dataset(LENGTHS, "train", shuffle=pack, seed=0)
             seqio.EncDecFeatureConverter(pack=pack)(data, LENGTHS)
+
+    def settings(self) -> dict[str, Any]:
+        """What was set for a process that traces much and runs little."""
+        return {"optimizer": tf.config.optimizer.get_experimental_options(), "garbage": gc.get_threshold()[0]}
 
     def new(self) -> dict[str, list[str]]:
         """Rules and stages of the harness, and functions of SeqIO, that came since the first look."""

@@ -9,6 +9,7 @@ import pytest
 from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
+from t5x_harness.workers.run_process import COLLECTED_AFTER
 
 HERE = Path(__file__).parent
 
@@ -26,6 +27,9 @@ def test_a_run_imports_no_rule_or_stage_and_converts_nothing_of_seqio(
     with zygote.start("preloaded_objects:Watched", argument, log=log, cwd=tmp_path, python_path=paths) as run:
         assert run.call("resolve_and_plan", timeout=300) == ["passed", "passed"]
         run.call("build_pipelines", timeout=300)
+        settings = run.call("settings", timeout=60)
+        assert settings["optimizer"]["disable_meta_optimizer"] is True
+        assert settings["garbage"] == COLLECTED_AFTER
         assert run.call("new", timeout=60) == {"modules": [], "functions": []}
 
 
