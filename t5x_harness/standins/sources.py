@@ -50,17 +50,17 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
     task._source = seqio.FunctionDataSource(
         declared_rows,
         splits=tuple(splits),
-        num_input_examples=_sizes(before, counts if len(counts) == len(splits) else None),
+        num_input_examples=_sizes(before, counts, len(splits)),
         caching_permitted=before.caching_permitted,
     )
 
 
-def _sizes(source: seqio.DataSourceInterface, counts: Mapping[str, int] | None) -> Mapping[str, int] | None:
+def _sizes(source: seqio.DataSourceInterface, counts: Mapping[str, int], splits: int) -> Mapping[str, int] | None:
     """What a source with rows in it says to hold: what it said before, as rates of mixtures follow from that."""
     if isinstance(source, seqio.TfdsDataSource):  # it knows from its data, which is not here
-        return counts
+        return counts if len(counts) == splits else None
     declared = getattr(source, "_num_input_examples", None)
-    return {**(counts or {}), **declared} if declared is not None else None
+    return {**counts, **declared} if declared is not None else None
 
 
 def read_uncached(task: seqio.Task) -> None:
