@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import threading
@@ -13,12 +12,10 @@ from pathlib import Path
 from t5x_harness.google.fuse.mount import MODE_VARIABLE, Mode
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.here import ROOT_VARIABLE, SOURCE_VARIABLE
+from t5x_harness.google.serving.launch import missing_packages
 from t5x_harness.google.session import GoogleSession
 
 __all__ = ["GoogleOfRuns"]
-
-_MODULES = ("httptools", "cryptography", "grpc", "google_crc32c")
-
 
 class GoogleOfRuns:
     """Starts with the first run that enters, or earlier by :meth:`warm`; ends with :meth:`close`.
@@ -43,7 +40,7 @@ class GoogleOfRuns:
     @staticmethod
     def is_installed() -> bool:
         """Whether the extra ``google`` is here."""
-        return all(importlib.util.find_spec(name) is not None for name in _MODULES)
+        return not missing_packages()
 
     def warm(self) -> None:
         """Starts the server in the background."""

@@ -95,11 +95,11 @@ def test_the_server_ends_with_close_and_may_never_have_been_started(tmp_path: Pa
 
 
 def test_a_server_that_cannot_start_says_why_to_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
     assert not GoogleOfRuns.is_installed()
     made = GoogleOfRuns()
     for _ in range(2):
-        with pytest.raises(ServerError, match="needs uvicorn, not installed here"):
+        with pytest.raises(ServerError, match="needs cryptography, not installed here"):
             made.enter()
     made.close()
 
