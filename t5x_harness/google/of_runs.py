@@ -17,6 +17,7 @@ from t5x_harness.google.session import GoogleSession
 
 __all__ = ["GoogleOfRuns"]
 
+
 class GoogleOfRuns:
     """Starts with the first run that enters, or earlier by :meth:`warm`; ends with :meth:`close`.
 
