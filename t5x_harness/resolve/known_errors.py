@@ -265,6 +265,12 @@ _RUN = (
         "fallback_to_scratch = True",
     ),
     KnownError(
+        "RUN10",
+        r"cannot import name 'storage' from 'google\.cloud'|No module named 'google\.cloud(?:\.storage)?'",
+        "orbax looks for checkpoints at gs:// with google-cloud-storage, which is not installed",
+        "python -m pip install google-cloud-storage, in the image of the job, too",
+    ),
+    KnownError(
         "INF03",
         r"No chunk results found|there are no results to write to|There is nothing to infer: the dataset has no",
         "inference wrote no prediction: its input has no examples",

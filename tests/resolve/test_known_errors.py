@@ -25,6 +25,7 @@ from t5x_harness.resolve.frames import causes, one_line  # noqa: E402
 from t5x_harness.resolve.frames import told as told_of  # noqa: E402
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
 from t5x_harness.rule import all_codes  # noqa: E402
+from t5x_harness.rule_pages import OTHER_CODES  # noqa: E402
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
 PAIR = {"inputs": BYTES, "targets": BYTES}
@@ -335,8 +336,18 @@ def test_a_text_that_nobody_knows_is_left_alone() -> None:
     assert reword(["out of cheese", ""]) is None
 
 
+def test_orbax_at_gs_without_its_client() -> None:
+    error = ImportError("cannot import name 'storage' from 'google.cloud' (unknown location)")
+    code, message, fix = told(error)
+    assert (code, message) == (
+        "RUN10",
+        "orbax looks for checkpoints at gs:// with google-cloud-storage, which is not installed",
+    )
+    assert fix == "python -m pip install google-cloud-storage, in the image of the job, too"
+
+
 def test_every_code_of_the_table_has_a_page() -> None:
-    assert {known.code for known in KNOWN_ERRORS} <= set(all_codes())
+    assert {known.code for known in KNOWN_ERRORS} <= {*all_codes(), *OTHER_CODES}
 
 
 def test_what_a_generator_raises_is_told_without_tensorflows_wrapping() -> None:

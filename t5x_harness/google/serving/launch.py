@@ -21,7 +21,12 @@ from t5x_harness.workers.processes import kill_quietly
 
 __all__ = ["Launched", "launch", "missing_packages", "require_extra"]
 
-_NEEDED = {"httptools": "httptools", "cryptography": "cryptography", "grpc": "grpcio"}
+_NEEDED = {
+    "httptools": "httptools",
+    "cryptography": "cryptography",
+    "grpc": "grpcio",
+    "google.cloud.storage": "google-cloud-storage",
+}
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 
@@ -98,7 +103,14 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
 
 def missing_packages() -> list[str]:
     """The packages of the extra ``google`` that are not installed here."""
-    return [package for module, package in _NEEDED.items() if importlib.util.find_spec(module) is None]
+    return [package for module, package in _NEEDED.items() if not _is_here(module)]
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 def require_extra() -> None:
