@@ -80,6 +80,7 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
     (block,) = blocks(readme, "toml")
     (tmp_path / "pyproject.toml").write_text(block)
     (tmp_path / "configs").mkdir()
+    (tmp_path / "tests" / "buckets").mkdir(parents=True)
     (tmp_path / "configs" / "my_finetune.gin").write_text(
         "include 't5x/configs/runs/finetune.gin'\n"
         "MIXTURE_OR_TASK_NAME = 'my_task'\n"

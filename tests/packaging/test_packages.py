@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import tomllib
 from pathlib import Path
 
@@ -40,3 +41,9 @@ def test_licence_and_typing_are_declared() -> None:
     metadata = importlib.metadata.metadata("t5x-harness")
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "Typing :: Typed" in metadata.get_all("Classifier")
+
+
+def test_no_two_test_files_have_one_name(repository: Path) -> None:
+    """Test folders are no packages, so pytest imports each file by its bare name."""
+    names = sorted(path.name for path in (repository / "tests").rglob("test_*.py"))
+    assert [name for name, following in itertools.pairwise(names) if name == following] == []
