@@ -11,10 +11,12 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from t5x_harness.google.http.resources import etag_of
-from t5x_harness.google.storage.errors import NotModified, PreconditionFailed
-from t5x_harness.google.storage.values import Preconditions, StoredObject
+from t5x_harness.google.storage.errors import NotModified, PreconditionFailed, StorageError
+from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Preconditions, SourceObject, StoredObject
 
-__all__ = ["check_read", "with_entity_tags"]
+__all__ = ["check_read", "open_checked", "with_entity_tags"]
 
 _NOBODYS = -1
 """A generation that no object has."""
@@ -37,6 +39,25 @@ def check_read(found: StoredObject, headers: Mapping[str, str]) -> None:
             raise NotModified("Not Modified")
     elif (since := _moment(headers, "if-modified-since")) is not None and changed <= since.timestamp():
         raise NotModified("Not Modified")
+
+
+def open_checked(
+    store: ObjectStore, source: SourceObject, headers: Mapping[str, str], *, wait: bool = True
+) -> ObjectReader:
+    """Opens an object for a request; close the reader.
+
+    Raises:
+      StorageError: as ``ObjectStore.open_read`` and :func:`check_read` do.
+    """
+    reader = store.open_read(
+        source.bucket, source.name, generation=source.generation, preconditions=source.preconditions, wait=wait
+    )
+    try:
+        check_read(reader.object, headers)
+    except StorageError:
+        reader.close()
+        raise
+    return reader
 
 
 def with_entity_tags(given: Preconditions, headers: Mapping[str, str]) -> Preconditions:

@@ -8,7 +8,7 @@ from typing import Any
 
 from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.bucket_api import not_allowed, not_emulated
-from t5x_harness.google.http.conditions import check_read
+from t5x_harness.google.http.conditions import check_read, open_checked
 from t5x_harness.google.http.parameters import (
     cleared_by,
     every_field,
@@ -21,7 +21,7 @@ from t5x_harness.google.http.prompt import promptly
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import object_resource
 from t5x_harness.google.http.rewriting import Rewrite, answer_rewrite
-from t5x_harness.google.storage.errors import Invalid, StorageError
+from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions, SourceObject
@@ -108,13 +108,7 @@ async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -
 
 def _open(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
-    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions, wait=wait)
-    try:
-        check_read(reader.object, request.headers)
-    except StorageError:
-        reader.close()
-        raise
-    return reader
+    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
 
 
 async def _compose(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:

@@ -7,14 +7,14 @@ from urllib.parse import unquote
 
 from t5x_harness.google.http.answers import Answer, media_headers
 from t5x_harness.google.http.bucket_api import not_allowed, not_emulated
-from t5x_harness.google.http.conditions import check_read, with_entity_tags
+from t5x_harness.google.http.conditions import open_checked, with_entity_tags
 from t5x_harness.google.http.parameters import checksums_of, generation_of, number_of
 from t5x_harness.google.http.prompt import promptly, write_object
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import etag_of, rfc3339
 from t5x_harness.google.http.xml_listing import list_bucket
 from t5x_harness.google.http.xml_multipart import S3_NAMESPACE, answer_upload_of_parts, document, list_uploads
-from t5x_harness.google.storage.errors import Invalid, StorageError
+from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
@@ -77,13 +77,7 @@ async def _bucket(store: ObjectStore, request: Request, bucket: str) -> Answer:
 
 def _read(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     generation, conditions = generation_of(request.parameters), _conditions(request)
-    reader = store.open_read(bucket, name, generation=generation, preconditions=conditions, wait=wait)
-    try:
-        check_read(reader.object, request.headers)
-    except StorageError:
-        reader.close()
-        raise
-    return reader
+    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
 
 
 async def _put(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
