@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tasks_in_text import READ, SOURCE, STEPS, module
+from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, module
 
 from t5x_harness.resolve import examples
 from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
@@ -14,16 +14,6 @@ Resolve = Callable[..., StageResult]
 
 CUT = "def cut(dataset, sequence_length):\n    return dataset\n\n\n"
 NEEDY = module((STEPS, f"[cut, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{CUT}seqio.TaskRegistry"))
-INFER_EVAL = """
-train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
-infer_eval/utils.DatasetConfig:
-  mixture_or_task_name = %MIXTURE_OR_TASK_NAME
-  task_feature_lengths = None
-  split = 'validation'
-  batch_size = 8
-  shuffle = False
-  seed = 42
-"""
 
 
 def of(result: StageResult, code: str) -> Finding:

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tasks_in_text import SOURCE, STEPS, module
+from tasks_in_text import INFER_EVAL, SOURCE, STEPS, module
 
 from t5x_harness.resolve import examples
 from t5x_harness.spec import StageResult
 
 Resolve = Callable[..., StageResult]
-
-INFER_EVAL = """
-train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
-infer_eval/utils.DatasetConfig:
-  mixture_or_task_name = %MIXTURE_OR_TASK_NAME
-  task_feature_lengths = None
-  split = 'validation'
-  batch_size = 8
-  shuffle = False
-  seed = 42
-"""
 
 
 @pytest.fixture

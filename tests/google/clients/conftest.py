@@ -118,6 +118,25 @@ def client_environment(fake_gcs_server: GoogleSession, tmp_path_factory: pytest.
     return {**os.environ, **fake_gcs_server.environment(), **quiet}
 
 
+@pytest.fixture
+def run_command(client_environment: Mapping[str, str], tmp_path: Path) -> Callable[..., None]:
+    """Runs a command in the test's folder, led to the private Google; it has to succeed."""
+
+    def run(*command: str) -> None:
+        done = subprocess.run(
+            command,
+            env=dict(client_environment),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def _tensors(
     _installed: None, client_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory

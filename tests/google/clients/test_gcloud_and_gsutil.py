@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,23 +26,13 @@ LARGE = bytes(range(256)) * 40_000  # more than eight megabytes: a resumable upl
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_files_there_and_back(
-    tool: str, client_environment: Mapping[str, str], fake_gcs: Any, tmp_path: Path, read_back: Callable[..., None]
+    tool: str, run_command: Callable[..., None], fake_gcs: Any, tmp_path: Path, read_back: Callable[..., None]
 ) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
 
     def run(what: str, *arguments: str) -> None:
-        command = [*TOOLS[tool][what], *arguments]
-        done = subprocess.run(
-            command,
-            env=dict(client_environment),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        run_command(*TOOLS[tool][what], *arguments)
 
     bucket = f"by-{tool}"
     (tmp_path / "tree" / "sub").mkdir(parents=True)

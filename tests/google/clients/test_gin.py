@@ -6,10 +6,8 @@ a job gives gin TensorFlow's.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,20 +50,10 @@ except OSError as error:
     assert told == [0.5, 7, True]
 
 
-def test_t5x_main(client_environment: Mapping[str, str], fake_gcs: Any, gcs_bucket: str, tmp_path: Path) -> None:
+def test_t5x_main(run_command: Callable[..., None], fake_gcs: Any, gcs_bucket: str) -> None:
     pytest.importorskip("seqio", reason="the extra t5x is not installed")
     fake_gcs.put(gcs_bucket, {"configs/main.gin": MAIN.format(bucket=gcs_bucket), "configs/base.gin": BASE})
     flags = ["--run_mode=train", "--dry_run", f"--gin_file=gs://{gcs_bucket}/configs/main.gin"]
-    command = ["-m", "t5x_harness", "exec", "--", sys.executable, "-c", JOB, *flags]
-    done = subprocess.run(
-        [sys.executable, *command],
-        env=dict(client_environment),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_command(sys.executable, "-m", "t5x_harness", "exec", "--", sys.executable, "-c", JOB, *flags)
     read = [request.object for request in fake_gcs.requests if request.operation == "download"]
     assert {"configs/main.gin", "configs/base.gin"} <= set(read)
