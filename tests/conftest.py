@@ -8,6 +8,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from t5x_harness.pipeline import worker_for
+from t5x_harness.t5x_runtime import find_runtime
+from t5x_harness.workers import Zygote
+
 pytest_plugins = ["pytester"]
 
 # No test asserts a time: a busy machine is no mistake.
@@ -28,6 +32,14 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv(name, raising=False)
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session")
+def zygote(hermetic: None) -> Iterator[Zygote]:
+    """A process that has imported the embedded T5X, which runs are forked from: one for all tests, as it takes 10 s."""
+    with worker_for(find_runtime("embedded")) as worker:
+        worker.warm()
+        yield worker
 
 
 @pytest.fixture(scope="session")

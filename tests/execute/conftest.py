@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from t5x_harness.backends.local import PRELOAD, LocalBackend
-from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.backends.local import LocalBackend
 from t5x_harness.spec import RunSpec
-from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.workers import Zygote
 
 HERE = Path(__file__).parent
 REFERENCE = HERE.parent / "reference"
@@ -55,21 +53,6 @@ utils.SaveCheckpointConfig.period = 2
 """
 
 TWO_DEVICES = "v3:1x1"
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    """The warmed process."""
-    import t5x_harness
-
-    bootstrap = Path(t5x_harness.__file__).parent / "bootstrap"
-    env = {
-        RUNTIME_VARIABLE: "embedded",
-        "PYTHONPATH": str(bootstrap),
-        **compile_cache_environment(default_cache_folder(os.environ)),
-    }
-    with Zygote(preload=PRELOAD, env=env) as shared:
-        yield shared
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 
 from t5x_harness.arguments import add_run_arguments, rewrite_gin, specs_of
 from t5x_harness.google.of_runs import GoogleOfRuns
-from t5x_harness.pipeline import Pipeline, worker_for
+from t5x_harness.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
 from t5x_harness.t5x_runtime import Runtime, find_runtime
 from t5x_harness.workers import Zygote
@@ -34,12 +34,6 @@ Run = Callable[..., RunResult]
 @pytest.fixture(scope="module")
 def runtime() -> Runtime:
     return find_runtime("embedded")
-
-
-@pytest.fixture(scope="module")
-def zygote(runtime: Runtime) -> Iterator[Zygote]:
-    with worker_for(runtime) as shared:
-        yield shared
 
 
 @pytest.fixture(scope="module")

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import t5x_harness
-from t5x_harness.backends.local import PRELOAD, LocalBackend
-from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.backends.local import LocalBackend
 from t5x_harness.pipeline import Pipeline
 from t5x_harness.resolve.examples import FOLDER
 from t5x_harness.rule import Example
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
-from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.workers import Zygote
 
 Examined = Callable[[Example, Stage], StageResult]
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    bootstrap = Path(t5x_harness.__file__).parent / "bootstrap"
-    env = {
-        RUNTIME_VARIABLE: "embedded",
-        "PYTHONPATH": str(bootstrap),
-        **compile_cache_environment(default_cache_folder(os.environ)),
-    }
-    with Zygote(preload=PRELOAD, env=env) as shared:
-        yield shared
 
 
 @pytest.fixture

@@ -7,20 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.pipeline import Pipeline, worker_for
+from t5x_harness.pipeline import Pipeline
 from t5x_harness.spec import RunSpec
 from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers import Zygote
 
 MakePipeline = Callable[[RunSpec], Pipeline]
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    """Imports in the background while the first tests lint."""
-    with worker_for(find_runtime("embedded")) as worker:
-        worker.warm()
-        yield worker
 
 
 @pytest.fixture

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import t5x_harness
-from t5x_harness.backends.local import PRELOAD, LocalBackend
-from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.backends.local import LocalBackend
 from t5x_harness.spec import RunSpec
-from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.workers import Zygote
 
 TASKS = """
 import seqio
@@ -59,18 +56,6 @@ seqio.SentencePieceVocabulary.sentencepiece_model_file = \
 network.T5Config.vocab_size = 32128
 INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_tiny/checkpoint_1000000'
 """
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    """The warmed process."""
-    env = {
-        RUNTIME_VARIABLE: "embedded",
-        "PYTHONPATH": str(Path(t5x_harness.__file__).parent / "bootstrap"),
-        **compile_cache_environment(default_cache_folder(os.environ)),
-    }
-    with Zygote(preload=PRELOAD, env=env) as shared:
-        yield shared
 
 
 @pytest.fixture
