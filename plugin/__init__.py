@@ -102,8 +102,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test whose ``slice`` marker names no slice."""
+    """Fails a test whose ``slice`` or ``tpu`` marker has a mistake in it."""
     marks.check_slice(item)
+    marks.check_tpu(item)
 
 
 @pytest.hookimpl(tryfirst=True)  # before JUnit's file is written

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
+
+from t5x_harness.promotion.expression import TPU, promotes
+from t5x_harness.promotion.resources import SIGNATURE, ResourcesError, TpuResources, merged
 
 from .options import network_policy
 
@@ -16,6 +20,8 @@ MARKERS = (
     "slice(name='v3-8'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this test",
     "network(): lets this test and its runs reach beyond this machine; smoke tests and runs without it reach loopback "
     "only, unless --t5x-network=allow",
+    f"{TPU}({SIGNATURE}): under -m tpu, and any other -m that selects it because of this mark alone, the test is "
+    "promoted to a job on Vertex AI with these resources; it means nothing else",
 )
 
 # How many units of real work (train steps, examples, predictions) a test did through the harness.
@@ -51,6 +57,47 @@ def selects_only(expression: str, mark: str) -> bool:
 
     compiled = Expression.compile(expression)
     return compiled.evaluate(lambda name, **_: name == mark) and not compiled.evaluate(lambda name, **_: False)
+
+
+def promotes_tpu(expression: str) -> bool:
+    """Whether ``-m EXPRESSION`` promotes the tests that it selects: none without the mark ``tpu`` is among them."""
+    if TPU not in expression:
+        return False
+    from _pytest.mark.expression import Expression, ExpressionMatcher
+
+    compiled = Expression.compile(expression)
+
+    def evaluate(is_there: ExpressionMatcher) -> bool:
+        return bool(compiled.evaluate(is_there))
+
+    return promotes(evaluate)
+
+
+def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResources:
+    """What the ``tpu`` markers of a test ask for: the closest counts most, then those of its class and module.
+
+    Args:
+      item: the test.
+      otherwise: what holds where no marker says anything, such as the project's table.
+
+    Raises:
+      ResourcesError: a marker has an argument that there is not, or with a value that cannot be.
+    """
+    marks_ = list(item.iter_markers(TPU))
+    for mark in marks_:
+        if mark.args:
+            given = ", ".join(map(repr, mark.args))
+            raise ResourcesError(f"arguments are given by name, as accelerator_type='TPU_V3'; not {given}")
+        TpuResources.of(mark.kwargs)
+    return TpuResources.of(merged([*(mark.kwargs for mark in marks_), otherwise]))
+
+
+def check_tpu(item: pytest.Item) -> None:
+    """Fails a test, without a traceback, whose ``tpu`` marker has a mistake in it, promoted or not."""
+    try:
+        tpu_resources(item, {})
+    except ResourcesError as error:
+        pytest.fail(f"@pytest.mark.tpu: {error}", pytrace=False)
 
 
 def network_allowed(item: pytest.Item) -> bool:

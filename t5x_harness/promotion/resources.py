@@ -1,0 +1,124 @@
+"""What a promoted test asks for: the arguments of its ``tpu`` marker, and of the project's table."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from t5x_harness.promotion.duration import seconds_of
+
+__all__ = ["FIELDS", "SIGNATURE", "ResourcesError", "TpuResources", "merged"]
+
+
+class ResourcesError(ValueError):
+    """An argument that there is not, or with a value that cannot be; the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TpuResources:
+    """The machine that a test's job runs on and the limits it has.
+
+    Attributes:
+      accelerator_type: as Vertex AI spells it: ``TPU_V2``, ``TPU_V3``, ``TPU_V4_POD``, ``TPU_V5_LITEPOD``.
+      accelerator_count: how many cores of it; not with ``tpu_topology``.
+      machine_type: ``cloud-tpu``, or the host machine of newer TPUs, such as ``ct5lp-hightpu-4t``.
+      tpu_topology: the slice's chips, such as ``2x4``, for newer TPUs.
+      region: where the job runs, in place of the target's location.
+      image_uri: the container image, in place of the target's.
+      steps: train steps of the job, in place of those that the config names.
+      timeout: limit of the job's run time: seconds, or text such as ``30m`` or ``2h``.
+      full_size: run at the sizes that the config names (True) or shrunken as smoke is (False); None for shrunken on the
+        emulated Vertex AI and full size on the real one.
+      ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``.
+      files: globs, relative to pytest's root folder, of files that a shipped test needs beside its package.
+
+    Raises:
+      ResourcesError: a value is of the wrong type or out of range.
+    """
+
+    accelerator_type: str | None = None
+    accelerator_count: int | None = None
+    machine_type: str | None = None
+    tpu_topology: str | None = None
+    region: str | None = None
+    image_uri: str | None = None
+    steps: int | None = None
+    timeout: float | str | None = None
+    full_size: bool | None = None
+    ship: bool = False
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("accelerator_type", "machine_type", "tpu_topology", "region", "image_uri"):
+            self._check(name, "text", lambda value: isinstance(value, str) and bool(value.strip()))
+        for name in ("accelerator_count", "steps"):
+            self._check(name, "a whole number above zero", lambda value: type(value) is int and value > 0)
+        self._check("full_size", "True or False", lambda value: isinstance(value, bool))
+        self._check("ship", "True or False", lambda value: isinstance(value, bool))
+        self._check("files", "a list of globs", lambda value: not isinstance(value, str) and _all_text(value))
+        object.__setattr__(self, "files", tuple(self.files))
+        if self.accelerator_count is not None and self.tpu_topology is not None:
+            raise ResourcesError(
+                f"accelerator_count={self.accelerator_count} and tpu_topology={self.tpu_topology!r} both say how many "
+                "chips: cloud-tpu machines take the first, newer ones (ct5lp-…) the second"
+            )
+        if self.timeout is not None:
+            try:
+                seconds_of(self.timeout)
+            except (TypeError, ValueError) as error:
+                raise ResourcesError(f"timeout: {error}") from None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TpuResources:
+        """Makes them from named values.
+
+        Raises:
+          ResourcesError: there is no such name; the message has the nearest.
+        """
+        for name in values:
+            if name not in FIELDS:
+                near = difflib.get_close_matches(name, FIELDS, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FIELDS)}"
+                raise ResourcesError(f"no argument {name!r}: {hint}")
+        return cls(**values)
+
+    @property
+    def seconds(self) -> float | None:
+        """The limit of the job's run time; None for none of its own."""
+        return seconds_of(self.timeout) if self.timeout is not None else None
+
+    @property
+    def names_machine(self) -> bool:
+        """Whether anything says what to run on."""
+        return any((self.accelerator_type, self.machine_type, self.tpu_topology))
+
+    def _check(self, name: str, form: str, fits: Any) -> None:
+        value = getattr(self, name)
+        if value is not None and not fits(value):
+            raise ResourcesError(f"{name} has to be {form}, not {value!r}")
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(TpuResources))
+
+SIGNATURE = ", ".join(f"{field.name}={field.default!r}" for field in dataclasses.fields(TpuResources))
+"""As the marker's documentation shows it."""
+
+_HOW_MANY = ("accelerator_count", "tpu_topology")
+
+
+def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Named values of several places, the first of which count most.
+
+    The two ways to say how many chips are one value: the closer one takes the place of the other.
+    """
+    found: dict[str, Any] = {}
+    for layer in layers:
+        decided = any(name in found for name in _HOW_MANY)
+        found.update({k: v for k, v in layer.items() if k not in found and not (decided and k in _HOW_MANY)})
+    return found
+
+
+def _all_text(values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) and value for value in values)

@@ -1,0 +1,139 @@
+"""The marker ``tpu``: which ``-m`` expressions promote, what its arguments may be, and that it is inert elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from t5x_harness.plugin import marks
+from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.promotion.resources import ResourcesError, TpuResources, merged
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "tpu",
+        "(tpu)",
+        "tpu and not slow",
+        "not slow and tpu",
+        "tpu and smoke",
+        "tpu and (smoke or nightly)",
+        "(tpu and a) or (b and tpu)",
+        "not (slow or not tpu)",
+        "tpu and tpu(region='europe-west4')",
+        "tpu(region='europe-west4')",
+        "tpu(steps=8) and not slow",
+        "tpu and a and b and c and d and e and f and g and h and i and j and k and l",
+    ],
+)
+def test_these_promote(expression: str) -> None:
+    assert marks.promotes_tpu(expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        "smoke",
+        "not smoke",
+        "smoke or tpu",
+        "tpu or smoke",
+        "not tpu",
+        "not (tpu and slow)",
+        "slow",
+        "tpu or not tpu",
+        "tpu and not tpu",
+        "not tpu(region='europe-west4')",
+        "tputest",
+        "my_tpu and smoke",
+        "smoke and not tpu",
+        "tpu or (a and b)",
+    ],
+)
+def test_these_do_not(expression: str) -> None:
+    assert not marks.promotes_tpu(expression)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"accelerator_typ": "TPU_V3"}, "no argument 'accelerator_typ': did you mean accelerator_type?"),
+        ({"zone": "a"}, "no argument 'zone': there are accelerator_type, accelerator_count, machine_type, "),
+        ({"accelerator_count": "8"}, "accelerator_count has to be a whole number above zero, not '8'"),
+        ({"accelerator_count": True}, "accelerator_count has to be a whole number above zero, not True"),
+        ({"steps": 0}, "steps has to be a whole number above zero, not 0"),
+        ({"machine_type": ""}, "machine_type has to be text, not ''"),
+        ({"full_size": "yes"}, "full_size has to be True or False, not 'yes'"),
+        ({"files": "data/*.tsv"}, "files has to be a list of globs, not 'data/*.tsv'"),
+        ({"timeout": "soon"}, "timeout: give a time above zero, as 90s, 30m, 2h or a number of seconds; not 'soon'"),
+        (
+            {"accelerator_count": 8, "tpu_topology": "2x4"},
+            "accelerator_count=8 and tpu_topology='2x4' both say how many chips: cloud-tpu machines take the first",
+        ),
+    ],
+)
+def test_an_argument_that_cannot_be_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ResourcesError) as caught:
+        TpuResources.of(arguments)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2d", 172800), (7, 7)])
+def test_times_are_read(text: str | float, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+    assert TpuResources(timeout=text).seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0s", "-3", "3 weeks", 0, -1, True, float("inf"), float("nan")])
+def test_what_is_no_time_is_refused(text: str | float) -> None:
+    with pytest.raises(ValueError, match="give a time above zero"):
+        seconds_of(text)
+
+
+def test_the_closest_place_says_most_and_one_way_to_count_chips_replaces_the_other() -> None:
+    near, far = {"tpu_topology": "2x4", "steps": 8}, {"accelerator_count": 32, "region": "us-central1", "steps": 2}
+    assert merged([near, far]) == {"tpu_topology": "2x4", "steps": 8, "region": "us-central1"}
+
+
+def test_the_marker_is_documented_with_every_argument(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--markers")
+    result.stdout.fnmatch_lines(
+        ["@pytest.mark.tpu(accelerator_type=None, accelerator_count=None, machine_type=None, *ship=False, files=()): *"]
+    )
+
+
+@pytest.mark.parametrize("expression", ["", "smoke", "smoke or tpu", "not slow"])
+def test_it_is_inert_where_it_does_not_promote(pytester: pytest.Pytester, expression: str) -> None:
+    """A shipped test runs here; no target is asked for."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.smoke
+        @pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
+        def test_it(request):
+            from t5x_harness.plugin import marks
+            marks.count_exercise(request.node, 1)
+        """
+    )
+    pytester.makeini("[pytest]\nmarkers = slow")
+    pytester.runpytest_subprocess("--strict-markers", "-m", expression).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("acelerator_type='TPU_V3'", "@pytest.mark.tpu: no argument 'acelerator_type': did you mean accelerator_type?"),
+        ("'TPU_V3'", "@pytest.mark.tpu: arguments are given by name, as accelerator_type='TPU_V3'; not 'TPU_V3'"),
+    ],
+)
+def test_a_mistake_in_the_marker_fails_its_test_without_being_promoted(
+    pytester: pytest.Pytester, arguments: str, message: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n\n@pytest.mark.tpu({arguments})\ndef test_it():\n    pass\n")
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([message.replace("[", "[[]")])
+    result.stdout.no_fnmatch_line("*Traceback*")
