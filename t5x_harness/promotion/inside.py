@@ -1,0 +1,138 @@
+"""Runs one shipped test inside a job's container: ``python -m t5x_harness.promotion.inside``.
+
+The archive is read from, and the outcome written to, paths below ``/gcs/``, which Vertex AI mounts in every container.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness import __version__
+from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
+from t5x_harness.promotion.shipped import ShippedOutcome
+
+__all__ = ["main", "run_test"]
+
+_UNPACKING_FAILED = 2
+
+
+class Recorder:
+    """A pytest plugin that keeps the reports of a session that runs one test."""
+
+    def __init__(self) -> None:
+        self.reports: list[Mapping[str, Any]] = []
+        self.problems: list[str] = []
+        self._config: pytest.Config | None = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Keeps the configuration, whose hooks serialize reports."""
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps the report of a phase."""
+        assert self._config is not None
+        self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keeps why a module could not be collected."""
+        if report.failed:
+            self.problems.append(report.longreprtext)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Unpacks a test, runs it, and leaves its outcome.
+
+    Returns:
+      The exit status of the job's container: 0 where the outcome was written, whatever it is: a test that failed is no
+      job that failed. 2 where the archive cannot be used.
+    """
+    args = _parser().parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="t5x-harness-shipped-") as folder:
+        try:
+            unpack(TestArchive((), Path(args.archive).read_bytes()), args.sha256, Path(folder))
+        except (OSError, PackingError) as error:
+            print(f"t5x_harness.promotion.inside: {args.archive}: {error}", file=sys.stderr)
+            return _UNPACKING_FAILED
+        outcome = run_test(args.nodeid, Path(folder), args.ini, args.python_path)
+    _write(Path(args.outcome), outcome.to_text())
+    return 0
+
+
+def run_test(nodeid: str, folder: Path, ini: str | None = None, python_path: Sequence[str] = ()) -> ShippedOutcome:
+    """Runs one test with pytest in this process.
+
+    Args:
+      nodeid: the test, relative to ``folder``.
+      folder: where it was unpacked; becomes the working directory and pytest's root folder.
+      ini: pytest's ini file, relative to ``folder``.
+      python_path: folders for the import path, relative to ``folder``.
+    """
+    os.chdir(folder)
+    sys.path[:0] = [str(folder / path) for path in python_path] + [str(folder)]
+    recorder = Recorder()
+    # Options of the project's own, as --cov or -n, are for the machine that it is developed on.
+    options = [f"--rootdir={folder}", "-o", "addopts=", "-p", "no:cacheprovider", "-rA"]
+    status = pytest.main([*(["-c", ini] if ini else []), *options, nodeid], plugins=[recorder])
+    problem = "\n".join(recorder.problems) or f"pytest ended with status {int(status)} and ran no test; see the log"
+    return ShippedOutcome(
+        nodeid,
+        int(status),
+        tuple(recorder.reports),
+        problem="" if recorder.reports else problem,
+        devices=_devices(),
+        versions=dict(_versions()),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m t5x_harness.promotion.inside", description=__doc__)
+    parser.add_argument(
+        "--archive", required=True, metavar="PATH", help="the packed test, such as /gcs/bucket/test.tar.gz"
+    )
+    parser.add_argument("--sha256", required=True, metavar="DIGEST", help="what the archive's SHA-256 has to be")
+    parser.add_argument("--outcome", required=True, metavar="PATH", help="file to write the outcome to")
+    parser.add_argument("--ini", metavar="NAME", help="pytest's ini file in the archive")
+    parser.add_argument(
+        "--python-path", action="append", default=[], metavar="DIR", help="folder in the archive to import from"
+    )
+    parser.add_argument("nodeid", help="the test")
+    return parser
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes in one go: an object in a bucket is seen when its file is closed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _devices() -> str:
+    """The devices of this host's JAX, if the test has used it: asking would else take them."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return ""
+    devices = jax.devices()
+    return f"{len(devices)} x {devices[0].device_kind}"
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", platform.python_version()
+    yield "t5x-harness", __version__
+    for name in ("pytest", "jax"):
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main())

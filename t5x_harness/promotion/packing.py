@@ -1,0 +1,160 @@
+"""A test as one archive: its module or package, the conftests that apply to it, and the files that its marker lists.
+
+The archive depends on the files' contents alone, so the same test is the same object in the bucket.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+__all__ = ["LIMIT", "PackingError", "TestArchive", "listed_files", "pack", "unpack"]
+
+LIMIT = 64 * 2**20
+"""Bytes of all files together; what is larger belongs into a bucket."""
+
+_CONFTEST = "conftest.py"
+
+
+class PackingError(ValueError):
+    """A test cannot be packed, or an archive is not what it should be; the message says why and how to mend it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TestArchive:
+    """A packed test.
+
+    Attributes:
+      names: of its files, relative to pytest's root folder, sorted.
+      content: the archive, a gzipped tar.
+    """
+
+    __test__ = False  # pytest collects classes by their name
+
+    names: tuple[str, ...]
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the archive, in hexadecimal digits."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: Path | None = None) -> tuple[Path, ...]:
+    """The files that a test is packed with, sorted.
+
+    Args:
+      root: pytest's root folder.
+      module: the test's module.
+      globs: further files, relative to ``root``.
+      settings: pytest's ini file.
+
+    Raises:
+      PackingError: a file lies outside ``root``, or a glob matches nothing.
+    """
+    root = root.resolve()
+    found = {_inside(root, module, "the test's module"), *_package(module), *_conftests(root, module)}
+    if settings is not None and settings.is_file() and settings.resolve().is_relative_to(root):
+        found.add(settings)
+    for glob in globs:
+        found.update(_matches(root, glob))
+    return tuple(sorted({_inside(root, path, "a file to ship") for path in found}))
+
+
+def pack(root: Path, files: Sequence[Path]) -> TestArchive:
+    """Packs files.
+
+    Args:
+      root: what names in the archive are relative to.
+      files: as :func:`listed_files` gives them.
+
+    Raises:
+      PackingError: they are larger than :data:`LIMIT`, or one cannot be read.
+    """
+    root = root.resolve()
+    if (size := sum(path.stat().st_size for path in files)) > LIMIT:
+        largest = max(files, key=lambda path: path.stat().st_size).relative_to(root)
+        raise PackingError(
+            f"the files to ship have {size / 2**20:.0f} MiB, and {LIMIT // 2**20} MiB is the limit; the largest is "
+            f"{largest}: put it into a bucket and read it from there"
+        )
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as archive,
+    ):
+        for path in files:
+            content = path.read_bytes()
+            entry = tarfile.TarInfo(path.relative_to(root).as_posix())  # with no time and no owner of this machine
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return TestArchive(tuple(path.relative_to(root).as_posix() for path in files), buffer.getvalue())
+
+
+def unpack(archive: TestArchive, digest: str, folder: Path) -> None:
+    """Unpacks an archive into an empty folder.
+
+    Raises:
+      PackingError: it is not the archive with this digest, or an entry is no plain file inside the folder.
+    """
+    if archive.digest != digest:
+        raise PackingError(f"the archive's SHA-256 is {archive.digest}, and {digest} was sent: something replaced it")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive.content), mode="r:gz") as content:
+            entries = content.getmembers()
+            for entry in entries:
+                _check_entry(entry)
+            content.extractall(folder, entries, filter="data")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise PackingError(f"the archive cannot be unpacked: {error}") from None
+
+
+def _check_entry(entry: tarfile.TarInfo) -> None:
+    path = PurePosixPath(entry.name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise PackingError(f"the archive's entry {entry.name!r} leads out of its folder")
+    if not entry.isfile():
+        raise PackingError(f"the archive's entry {entry.name!r} is no plain file")
+
+
+def _inside(root: Path, path: Path, what: str) -> Path:
+    resolved = path.resolve()
+    if not resolved.is_relative_to(root):
+        raise PackingError(
+            f"{what}, {path}, lies outside pytest's root folder {root}, so it is not shipped; copy it into the project"
+        )
+    # As it is named, not where a link leads: that is how the test finds it.
+    return root / path.absolute().relative_to(root) if path.absolute().is_relative_to(root) else resolved
+
+
+def _package(module: Path) -> Iterator[Path]:
+    """The Python files of the outermost package that a module is in; nothing if it is in none."""
+    top = None
+    folder = module.parent
+    while (folder / "__init__.py").is_file():
+        top, folder = folder, folder.parent
+    if top is not None:
+        yield from (path for path in top.rglob("*.py") if path.is_file())
+
+
+def _conftests(root: Path, module: Path) -> Iterator[Path]:
+    """Those of the module's folder and of every folder above it, up to the root."""
+    for folder in module.resolve().parents:
+        if folder.is_relative_to(root) and (folder / _CONFTEST).is_file():
+            yield folder / _CONFTEST
+
+
+def _matches(root: Path, glob: str) -> list[Path]:
+    pattern = PurePosixPath(glob)
+    if pattern.is_absolute() or ".." in pattern.parts:
+        raise PackingError(f"files: {glob!r} leads out of pytest's root folder; globs are relative to it")
+    found = [path for path in root.glob(glob) if path.is_file() and "__pycache__" not in path.parts]
+    if not found:
+        folder = f"; for all of a folder write {glob.rstrip('/')}/**/*" if (root / glob).is_dir() else ""
+        raise PackingError(f"files: {glob!r} matches no file below {root}{folder}")
+    return found

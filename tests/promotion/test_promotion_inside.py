@@ -1,0 +1,125 @@
+"""A shipped test runs in a process elsewhere, and its outcome is what pytest there made of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.promotion.packing import listed_files, pack
+from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError
+
+MODULE = """
+import os
+import pytest
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("no bucket")
+
+class TestIt:
+    def test_passes(self, greeting, record_property, tmp_path):
+        record_property("speed", 3)
+        print("hello from the job")
+        assert greeting == "hi" and not os.path.exists("secret.key")
+
+def test_fails(greeting):
+    assert greeting == "ho"
+
+def test_skips():
+    pytest.skip("not on this TPU")
+
+@pytest.mark.xfail(reason="known")
+def test_xfails():
+    assert False
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_many(n):
+    assert n
+
+def test_errs(broken):
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("project")
+    (root / "test_it.py").write_text(MODULE)
+    (root / "test_unimportable.py").write_text("import no_such_module\n\ndef test_it(): pass\n")
+    (root / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef greeting(): return 'hi'\n")
+    (root / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    (root / "secret.key").write_text("mine")
+    return root
+
+
+def ship(project: Path, nodeid: str, folder: Path, digest: str | None = None) -> subprocess.CompletedProcess[str]:
+    module = project / nodeid.partition("::")[0]
+    archive = pack(project, listed_files(project, module, settings=project / "pytest.ini"))
+    (folder / "test.tar.gz").write_bytes(archive.content)
+    command = [
+        sys.executable, "-P", "-m", "t5x_harness.promotion.inside", f"--archive={folder / 'test.tar.gz'}",
+        f"--sha256={digest or archive.digest}", f"--outcome={folder / 'new' / 'outcome.json'}", "--ini=pytest.ini",
+        nodeid,
+    ]  # fmt: skip
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "outcomes"),
+    [
+        ("test_it.py::TestIt::test_passes", ["passed", "passed", "passed"]),
+        ("test_it.py::test_fails", ["passed", "failed", "passed"]),
+        ("test_it.py::test_skips", ["passed", "skipped", "passed"]),
+        ("test_it.py::test_xfails", ["passed", "skipped", "passed"]),
+        ("test_it.py::test_many[2]", ["passed", "passed", "passed"]),
+        ("test_it.py::test_errs", ["failed", "passed"]),
+    ],
+)
+def test_every_phase_is_reported(project: Path, tmp_path: Path, nodeid: str, outcomes: list[str]) -> None:
+    done = ship(project, nodeid, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcome = ShippedOutcome.from_text((tmp_path / "new/outcome.json").read_text())
+    assert outcome.nodeid == nodeid
+    assert [report["outcome"] for report in outcome.reports] == outcomes
+    assert {report["nodeid"] for report in outcome.reports} == {nodeid}
+    assert outcome.problem == ""
+    assert {"python", "pytest", "t5x-harness"} <= set(outcome.versions)
+
+
+def test_output_and_properties_come_along(project: Path, tmp_path: Path) -> None:
+    ship(project, "test_it.py::TestIt::test_passes", tmp_path)
+    outcome = ShippedOutcome.from_text((tmp_path / "new/outcome.json").read_text())
+    call = next(report for report in outcome.reports if report["when"] == "call")
+    assert call["user_properties"] == [["speed", 3]]
+    assert ["Captured stdout call", "hello from the job\n"] in call["sections"]
+
+
+def test_a_module_that_cannot_be_imported_says_why(project: Path, tmp_path: Path) -> None:
+    assert ship(project, "test_unimportable.py::test_it", tmp_path).returncode == 0
+    outcome = ShippedOutcome.from_text((tmp_path / "new/outcome.json").read_text())
+    assert outcome.reports == ()
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in outcome.problem
+
+
+def test_an_archive_that_is_not_the_one_that_was_sent_is_not_run(project: Path, tmp_path: Path) -> None:
+    done = ship(project, "test_it.py::test_fails", tmp_path, digest="00")
+    assert done.returncode == 2
+    assert "and 00 was sent: something replaced it" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the report of the job cannot be read: "),
+        ("[]", "the report of the job cannot be read: "),
+        ('{"version": 1}', "the report of the job cannot be read: "),
+        ('{"version": 99}', "the report of the job has version 99, and 1 is known here: the image's t5x-harness and"),
+    ],
+)
+def test_what_is_no_outcome_is_said(text: str, message: str) -> None:
+    with pytest.raises(ShippedOutcomeError, match=message):
+        ShippedOutcome.from_text(text)
