@@ -1,0 +1,111 @@
+"""Accelerator types as people write them: names that the API does not have, and what was meant.
+
+A name that is not in the API never becomes a message: JSON with it does not parse. So it is looked for in the document.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
+from t5x_harness.google.vertex.validation.machines import is_slice, machine_for_slice
+from t5x_harness.google.vertex.validation.verdict import Violation
+
+__all__ = ["accelerator_meant", "misspelt_accelerators"]
+
+_KEYS = ("acceleratorType", "accelerator_type")
+_ENUM = "type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType"
+_UNMENTIONED = ("ACCELERATOR_TYPE_UNSPECIFIED", "NVIDIA_TESLA_K80", "TPU_V4_POD", "TPU_V5_LITEPOD")
+_SOURCE = (
+    "REST reference of MachineSpec, and the SDK's types.AcceleratorType "
+    "(https://cloud.google.com/vertex-ai/docs/reference/rest/v1/MachineSpec#AcceleratorType)"
+)
+_SPOKEN = {
+    "A100_40GB": "NVIDIA_TESLA_A100",
+    "A100": "NVIDIA_TESLA_A100",
+    "H100": "NVIDIA_H100_80GB",
+    "H200": "NVIDIA_H200_141GB",
+    "TPU_V4": "TPU_V4_POD",
+    "TPU_V5E": "TPU_V5_LITEPOD",
+    "TPU_V5LITEPOD": "TPU_V5_LITEPOD",
+    "TPU_V5_LITE": "TPU_V5_LITEPOD",
+}
+
+
+def accelerator_meant(given: str) -> str:
+    """What to write instead of a name that is no accelerator type; empty where nothing comes near.
+
+    ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
+    """
+    machine = machine_for_slice(given)
+    if machine:
+        return f"{given} is a slice; write {machine}"
+    if is_slice(given):
+        return f"{given} is a slice, of a size or generation for which custom training documents no machine"
+    name = re.sub(r"\W+", "_", given.strip()).upper().replace("GIB", "GB")
+    bare = name.removeprefix("NVIDIA_").removeprefix("TESLA_")
+    spoken = _SPOKEN.get(bare)
+    if spoken == "TPU_V5_LITEPOD":
+        return "TPU v5e is asked for with machine_type ct5lp-hightpu-4t and tpu_topology, without an accelerator type"
+    if spoken == "TPU_V4_POD":
+        return "the type is called TPU_V4_POD, and custom training documents no machine for it"
+    known = _accelerator_types()
+    meant = spoken or next((type_ for type_ in known if type_ == name or type_.endswith(f"_{bare}")), None)
+    near = [meant] if meant else difflib.get_close_matches(name, known, n=2, cutoff=0.6)
+    return f"write {' or '.join(near)}" if near else ""
+
+
+def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Violation, ...]:
+    """Accelerator types in a job's JSON or YAML that the API does not have.
+
+    Args:
+      document: of a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
+      kind: the name of the resource, with which the service's text begins.
+
+    Returns:
+      One for each, with the message of Google's JSON parser and what was meant.
+    """
+    known = _accelerator_types()
+    return tuple(
+        Violation(
+            field=at,
+            message=_message(f"{kind}.{at}", given),
+            code="VTX02" if is_slice(given) else "VTX18",
+            source=_SOURCE,
+            rule="accelerator-name",
+        )
+        for at, given in _accelerators(document, "")
+        if given not in known
+    )
+
+
+def _message(at: str, given: str) -> str:
+    meant = accelerator_meant(given)
+    return f"Invalid value at '{at}' ({_ENUM}), \"{given}\"{f': {meant}' if meant else ''}"
+
+
+def _accelerators(document: Any, at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            here = _join(at, key)
+            if key in _KEYS and isinstance(value, str):
+                yield here, value
+            else:
+                yield from _accelerators(value, here)
+    elif isinstance(document, Sequence) and not isinstance(document, str | bytes):
+        for index, element in enumerate(document):
+            yield from _accelerators(element, f"{at}[{index}]")
+
+
+def _join(at: str, key: str) -> str:
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).lower()
+    return f"{at}.{name}" if at else name
+
+
+def _accelerator_types() -> tuple[str, ...]:
+    """Every type that the API has: those that machines take, and those that custom training says nothing of."""
+    taken = dict.fromkeys(name for machine in machine_types().values() for name in machine.counts)
+    return (*cloud_tpus(), *taken, *_UNMENTIONED)

@@ -1,0 +1,77 @@
+"""Checks of what the containers of T5X are told: the service takes every text, and the job ends long after."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from t5x_harness.google.vertex.validation.checks import Breach, check
+from t5x_harness.google.vertex.validation.rulebook import RuleText
+from t5x_harness.google.vertex.validation.subject import Subject
+from t5x_harness.spec import Mode
+
+__all__: list[str] = []
+
+_PROGRAMS = ("main", "train", "eval", "infer", "precompile", "export")
+_RUN_MODES = (*(mode.value for mode in Mode), "precompile", "export")
+_RENAMED = {"compile": "precompile", "predict": "infer", "test": "eval", "evaluate": "eval", "inference": "infer"}
+_GIN_TWICE = re.compile(r"--gin\.(?:--gin\.|gin\.)(?P<rest>.*)", re.DOTALL)
+_MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
+
+
+@check
+def data_dir_none(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """No flag for the data's folder has the text of Python's None."""
+    for at, argument in subject.resolve(rule.field):
+        if argument in ("--tfds_data_dir=None", "--tfds_data_dir='None'"):
+            yield at, {"value": argument}
+
+
+@check
+def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """A binding's flag has its prefix once."""
+    for at, argument in subject.resolve(rule.field):
+        match = _GIN_TWICE.fullmatch(argument)
+        if match:
+            yield at, {"value": argument, "mend": f"write --gin.{match['rest']}"}
+
+
+@check
+def carried_over(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """A binding's flag does not end with a comma of the list that it was copied from."""
+    for at, argument in subject.resolve(rule.field):
+        bare = argument.rstrip().rstrip(",").rstrip("\"'")
+        if argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
+            yield at, {"value": argument, "mend": f"write {bare}"}
+
+
+@check
+def run_mode(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """The run mode is one of T5X's main."""
+    for at, argument in subject.resolve(rule.field):
+        flag, _, mode = argument.lstrip("-").partition("=")
+        if flag == "run_mode" and argument.startswith("-") and mode and mode not in _RUN_MODES:
+            meant = _RENAMED.get(mode) or next(iter(difflib.get_close_matches(mode, _RUN_MODES, n=1)), "")
+            mend = f"write --run_mode={meant}" if meant else f"there are {', '.join(_RUN_MODES)}"
+            yield at, {"value": mode, "mend": mend}
+
+
+@check
+def t5x_module(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """A program of T5X that is run is one that it has."""
+    for at, task in subject.resolve(rule.field):
+        named = task.python_module if at.endswith("python_package_spec") else _program([*task.command, *task.args])
+        match = _MODULE.fullmatch(named)
+        if match and match["name"] not in _PROGRAMS:
+            yield at, {"value": named, "mend": f"there are {', '.join(f't5x.{name}' for name in _PROGRAMS)}"}
+
+
+def _program(command: Sequence[str]) -> str:
+    """The module after ``-m``, or the file after the interpreter; empty where the command names neither."""
+    for index, word in enumerate(command[:-1]):
+        if word == "-m":
+            return command[index + 1]
+        if re.fullmatch(r"(.*/)?python[\d.]*", word) and not command[index + 1].startswith("-"):
+            return "/".join(command[index + 1].rsplit("/", 2)[-2:])
+    return ""

@@ -1,0 +1,84 @@
+"""Which TPU slice a machine spec asks for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from t5x_harness.google.vertex.validation.machine_types import (
+    CLOUD_TPU,
+    Machine,
+    accelerator_name,
+    cloud_tpus,
+    machine_types,
+)
+from t5x_harness.slices import SliceError, get_slice
+
+__all__ = ["chips_of", "generation_of", "hosts_of", "slice_of"]
+
+
+def slice_of(machine_spec: Any) -> str | None:
+    """The slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.get_slice` takes it.
+
+    Args:
+      machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes
+        ``machine_type``, ``accelerator_type``, ``accelerator_count`` and ``tpu_topology``.
+
+    Returns:
+      None for a machine without a TPU, for a spec that Vertex AI does not take, and for a generation that the harness
+      has no slices of.
+    """
+    generation = generation_of(machine_spec)
+    if generation is None:
+        return None
+    machine = _tpu_machine(machine_spec)
+    if machine is None:
+        name = f"{generation}-{machine_spec.accelerator_count}"
+    elif machine_spec.tpu_topology in machine.topologies:
+        name = f"{generation}-{_chips(machine_spec.tpu_topology)}"
+    else:
+        return None
+    try:
+        return get_slice(name).name
+    except SliceError:
+        return None
+
+
+def generation_of(machine_spec: Any) -> str | None:
+    """The TPU generation that is asked for, ``v3``, or None; the count or topology may be one that does not exist."""
+    machine = _tpu_machine(machine_spec)
+    if machine is not None:
+        return machine.generation
+    accelerator = cloud_tpus().get(accelerator_name(machine_spec))
+    return accelerator.generation if accelerator and machine_spec.machine_type == CLOUD_TPU else None
+
+
+def chips_of(machine_spec: Any) -> int:
+    """TPU chips that are asked for; 0 without, and for a spec that Vertex AI does not take."""
+    machine = _tpu_machine(machine_spec)
+    if machine is not None:
+        return _chips(machine_spec.tpu_topology) if machine_spec.tpu_topology in machine.topologies else 0
+    name = slice_of(machine_spec)
+    return get_slice(name).num_chips if name else 0
+
+
+def hosts_of(machine_spec: Any) -> int:
+    """VMs that the slice has, each with a process of its own; 1 without a TPU, and for a spec that is not taken.
+
+    An eight-chip slice is the one of which the name does not tell: ``ct5lp-hightpu-8t`` has one VM,
+    ``ct5lp-hightpu-4t`` two.
+    """
+    machine = _tpu_machine(machine_spec)
+    if machine is not None:
+        return max(1, chips_of(machine_spec) // machine.chips)
+    name = slice_of(machine_spec)
+    return get_slice(name).hosts if name else 1
+
+
+def _tpu_machine(machine_spec: Any) -> Machine | None:
+    machine = machine_types().get(machine_spec.machine_type)
+    return machine if machine is not None and machine.generation else None
+
+
+def _chips(topology: str) -> int:
+    return math.prod(int(side) for side in topology.split("x"))

@@ -1,0 +1,124 @@
+"""What is judged: a job's message, walked by the paths that rules name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Pool", "Subject"]
+
+_SPECS = {"CustomJob": "job_spec", "HyperparameterTuningJob": "trial_job_spec"}
+_STEP = re.compile(r"(?P<name>\w+)(?:\[(?P<index>\d*)\])?")
+_TASKS = ("container_spec", "python_package_spec")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """A worker pool that is not skipped.
+
+    Attributes:
+      path: as the service names it.
+      index: its place among all pools.
+      message: a ``WorkerPoolSpec``.
+    """
+
+    path: str
+    index: int
+    message: Any
+
+    @property
+    def machine(self) -> Any:
+        """Its ``MachineSpec``."""
+        return self.message.machine_spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf message of any version of the API.
+
+    Attributes:
+      message: the job.
+      location: the region that it was sent to; empty where that is not known, and then no rule looks at it.
+    """
+
+    message: Any
+    location: str = ""
+
+    def __post_init__(self) -> None:
+        descriptor = getattr(self.message, "DESCRIPTOR", None)
+        if descriptor is None or descriptor.name not in _SPECS:
+            raise TypeError(f"no rules for {type(self.message).__name__}: give the message of {' or '.join(_SPECS)}")
+
+    @property
+    def spec_field(self) -> str:
+        """The name of the field that has the ``CustomJobSpec``."""
+        return _SPECS[self.message.DESCRIPTOR.name]
+
+    @property
+    def spec(self) -> Any:
+        """The ``CustomJobSpec``."""
+        return getattr(self.message, self.spec_field)
+
+    @property
+    def tunes(self) -> bool:
+        """Whether it is a job of trials."""
+        return self.spec_field == "trial_job_spec"
+
+    @functools.cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The worker pools, without the empty ones by which those after the first are skipped."""
+        return tuple(
+            Pool(f"{self.spec_field}.worker_pool_specs[{index}]", index, pool)
+            for index, pool in enumerate(self.spec.worker_pool_specs)
+            if index == 0 or pool.ByteSize()
+        )
+
+    def resolve(self, path: str) -> Iterator[tuple[str, Any]]:
+        """Every place that a rule's path names, with its value.
+
+        A message that is not set has no places inside; ``labels`` and other fields of the job itself always are one.
+        """
+        first, _, rest = path.partition(".")
+        if first == "spec":
+            yield from _walk(self.spec, rest.split("."), self.spec_field)
+        elif first.partition("[")[0] in self.message.DESCRIPTOR.fields_by_name:
+            yield from _walk(self.message, path.split("."), "")
+
+
+def _walk(message: Any, steps: list[str], at: str) -> Iterator[tuple[str, Any]]:
+    step, *rest = steps
+    if step == "task":
+        tasks = [name for name in _TASKS if message.HasField(name)]
+        for name in tasks:
+            yield from _further(getattr(message, name), rest, _join(at, name))
+        return
+    match = _STEP.fullmatch(step)
+    assert match is not None, f"{step!r} is no step of a path"
+    name, index = match["name"], match["index"]
+    if index is None:
+        if not rest or _is_set(message, name):
+            yield from _further(getattr(message, name), rest, _join(at, name))
+        return
+    for number, element in enumerate(getattr(message, name)):
+        skipped = name == "worker_pool_specs" and number > 0 and not element.ByteSize()
+        if not skipped and index in ("", str(number)):
+            yield from _further(element, rest, f"{_join(at, name)}[{number}]")
+
+
+def _further(value: Any, rest: list[str], at: str) -> Iterator[tuple[str, Any]]:
+    if rest:
+        yield from _walk(value, rest, at)
+    else:
+        yield at, value
+
+
+def _is_set(message: Any, name: str) -> bool:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    return field.message_type is None or bool(message.HasField(name))
+
+
+def _join(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
