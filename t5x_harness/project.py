@@ -16,6 +16,12 @@ For example::
     [tool.t5x_harness.samples]
     my_task = "samples/my_task.jsonl"
 
+    [tool.t5x_harness.vertex]
+    project = "my-project"
+    location = "us-central1"
+    bucket = "my-bucket"
+    image = "us-docker.pkg.dev/my-project/t5x/t5x:1"
+
     [[tool.t5x_harness.runs]]
     name = "small_finetune"
     gin_files = ["t5x/examples/t5/t5_1_1/small.gin", "t5x/configs/runs/finetune.gin"]
@@ -40,6 +46,7 @@ __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
+_VERTEX = f"{_TABLE}.vertex"
 _PROJECT_KEYS = (
     "gin_files",
     "search_paths",
@@ -52,6 +59,7 @@ _PROJECT_KEYS = (
     "gcs",
     "gcs_root",
     "plan_golden",
+    "vertex",
     "runs",
 )
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
@@ -117,6 +125,7 @@ class ProjectConfig:
       gcs: ``folder``, ``fuse`` or ``off``; None if the table does not say.
       gcs_root: folder with a folder for each bucket, absolute.
       plan_golden: folder with the golden plans of the runs, absolute.
+      vertex: where jobs go, by the names of :class:`~t5x_harness.vertex.target.VertexTarget`; what the table says.
       runs: the declared runs.
     """
 
@@ -132,6 +141,7 @@ class ProjectConfig:
     gcs: str | None = None
     gcs_root: str | None = None
     plan_golden: str | None = None
+    vertex: Mapping[str, str] = dataclasses.field(default_factory=dict)
     runs: tuple[DeclaredRun, ...] = ()
 
     def files(self) -> tuple[Path, ...]:
@@ -206,8 +216,19 @@ class _Reader:
             gcs=self._one_of(GCS, table, "gcs", where),
             gcs_root=self._folder(folder, table, "gcs_root", where),
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
+            vertex=self._vertex(table, where),
             runs=declared,
         )
+
+    def _vertex(self, table: Mapping[str, Any], where: tuple[str, int]) -> Mapping[str, str]:
+        from t5x_harness.vertex.target import FIELDS
+
+        value = table.get("vertex", {})
+        if not isinstance(value, dict):
+            raise self._error("vertex has to be a table", (*where, "vertex"))
+        place = (_VERTEX, 0)
+        self._known(value, FIELDS, place)
+        return {key: text for key in value if (text := self._text(value, key, place)) is not None}
 
     def _run(self, run: Mapping[str, Any], index: int) -> DeclaredRun:
         where = (_RUNS, index)

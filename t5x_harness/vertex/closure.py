@@ -1,0 +1,211 @@
+"""Everything of a run that its job needs and the image cannot have: gin files, those they include, and modules.
+
+T5X's own gin files are the image's. All others are staged under names of their own, two files called ``model.gin``
+too, and staged copies include each other by these names: a job looks nothing up in folders that it does not have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from t5x_harness.lint.problems import Problem, ProblemKind
+from t5x_harness.lint.program import BINDINGS, GinProgram, Include
+from t5x_harness.lint.reader import open_named
+from t5x_harness.lint.reading import program_of
+from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile
+from t5x_harness.vertex.modules import modules_of
+from t5x_harness.vertex.paths import GS, mounted
+
+__all__ = ["Closure", "ClosureError", "GinPath", "closure_of"]
+
+_INCLUDE = re.compile(r"""(^[ \t]*include\s+)(?:'[^'\n]*'|"[^"\n]*")""")
+_UNREADABLE: Mapping[ProblemKind, str] = {
+    ProblemKind.MISSING_FILE: "there is no such file",
+    ProblemKind.NOT_A_PACKAGE: "Gin finds no such file: a folder on its way is no Python package",
+    ProblemKind.UNREADABLE_FILE: "it cannot be read",
+    ProblemKind.INCLUDE_CYCLE: "it is being read already, so this would never end",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GinPath:
+    """Where a job finds a gin file.
+
+    Attributes:
+      name: its name in the stage, or its path elsewhere: of T5X's own as any T5X finds it, in a bucket ``/gcs/…``.
+      staged: whether it is in the stage.
+    """
+
+    name: str
+    staged: bool = False
+
+    def under(self, root: str) -> str:
+        """What ``--gin_file`` and ``include`` have to say, with the stage in the folder ``root``."""
+        return f"{root}/{self.name}" if self.staged else self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class _GinFile:
+    """A gin file to stage: its text, and for lines with an include what they are to say."""
+
+    name: str
+    text: str
+    includes: Mapping[int, GinPath]
+
+    def under(self, root: str) -> StagedFile:
+        lines = self.text.split("\n")  # as Gin counts them
+        for line, target in self.includes.items():
+            lines[line - 1] = _including(lines[line - 1], target.under(root), f"{self.name}:{line}")
+        return StagedFile(self.name, "\n".join(lines).encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class Closure:
+    """What a run needs of this machine.
+
+    Attributes:
+      program: the run as it was read.
+      gin_files: where the job finds the run's gin files, in order.
+      search_paths: folders in buckets where the job looks up what this machine does not see.
+      modules: files of Python modules, below ``python/``.
+      of_image: gin files and modules that the image has to have.
+      of_buckets: gin files that the job reads where they are.
+      passed_over: files of packages that are not staged, each with the reason.
+    """
+
+    program: GinProgram = dataclasses.field(repr=False)
+    gin_files: tuple[GinPath, ...]
+    search_paths: tuple[str, ...]
+    modules: tuple[StagedFile, ...]
+    of_image: tuple[str, ...]
+    of_buckets: tuple[str, ...]
+    passed_over: tuple[str, ...]
+    _gin: tuple[_GinFile, ...] = dataclasses.field(repr=False)
+    _included_by_bindings: Mapping[int, GinPath] = dataclasses.field(repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of what is staged, as 16 hexadecimal digits: the same files have the same."""
+        everything = hashlib.sha256()
+        for file in self.files(""):
+            everything.update(f"{file.name}\0{len(file.content)}\0".encode() + file.content)
+        return everything.hexdigest()[:16]
+
+    def files(self, root: str) -> tuple[StagedFile, ...]:
+        """The files to stage, sorted by name, and nothing else.
+
+        Args:
+          root: the folder as the job sees it, ``/gcs/bucket/folder``.
+        """
+        return tuple(sorted((*(file.under(root) for file in self._gin), *self.modules), key=lambda file: file.name))
+
+    def bindings(self, root: str) -> tuple[str, ...]:
+        """The run's bindings, with what they include led to the stage."""
+        given = enumerate(self.program.spec.bindings, start=1)
+        included = self._included_by_bindings
+        return tuple(_including(text, included[n].under(root), text) if n in included else text for n, text in given)
+
+
+def closure_of(spec: RunSpec) -> Closure:
+    """Reads what a run needs.
+
+    Args:
+      spec: the run; its bindings are :func:`~t5x_harness.vertex.overrides.normalized`.
+
+    Raises:
+      ClosureError: a file cannot be read, or lies behind a link that leads out of the project.
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not there.
+    """
+    program = program_of(spec)
+    _require_readable(program)
+    return _Collector(program).closure()
+
+
+class _Collector:
+    def __init__(self, program: GinProgram) -> None:
+        self._program = program
+        self._spec = program.spec
+        self._roots = LocalRoots.of(program.spec)
+        self._of_image: dict[str, None] = {}
+        self._of_buckets: dict[str, None] = {}
+        self._places = {shown: self._place(shown) for shown in program.files}
+
+    def closure(self) -> Closure:
+        included = self._included()
+        gin_files = tuple(self._named(given) for given in self._spec.gin_files)
+        modules = modules_of(self._program, self._roots)
+        return Closure(
+            program=self._program,
+            gin_files=gin_files,
+            search_paths=tuple(path for given in self._spec.search_paths if (path := mounted(given)) is not None),
+            modules=modules.files,
+            of_image=(*self._of_image, *modules.of_image),
+            of_buckets=tuple(self._of_buckets),
+            passed_over=modules.passed_over,
+            _gin=tuple(
+                _GinFile(place.name, self._program.texts[shown], included.get(shown, {}))
+                for shown, place in self._places.items()
+                if place.staged
+            ),
+            _included_by_bindings=included.get(BINDINGS, {}),
+        )
+
+    def _place(self, shown: str) -> GinPath:
+        """Where the job finds a file that was read here."""
+        if self._program.is_of_t5x(shown):
+            path = Path(os.path.abspath(self._spec.cwd)) / shown
+            name = path.relative_to(self._program.t5x_parent or "").as_posix()
+            self._of_image.setdefault(name)
+            return GinPath(name)
+        if shown.startswith(GS):
+            return GinPath(f"gin/buckets/{shown.removeprefix(GS)}", staged=True)
+        return GinPath(f"gin/{self._roots.name_of(Path(shown))}", staged=True)
+
+    def _elsewhere(self, target: str) -> GinPath:
+        """Where the job finds a file that is not here: in its bucket, or where it looks that up itself."""
+        name = mounted(target) or target
+        self._of_buckets.setdefault(name)
+        return GinPath(name)
+
+    def _included(self) -> dict[str, dict[int, GinPath]]:
+        """For each file, and for the bindings, the lines that include one, and where the job finds that."""
+        found: dict[str, dict[int, GinPath]] = {}
+        for statement in self._program.statements:
+            if isinstance(statement, Include):
+                place = self._places.get(statement.file or "") or self._elsewhere(statement.target)
+                found.setdefault(statement.location.file, {})[statement.location.line] = place
+        return found
+
+    def _named(self, given: str) -> GinPath:
+        """Where the job finds a file that the user named."""
+        alone = dataclasses.replace(self._spec, gin_files=(given,))
+        parent = Path(self._program.t5x_parent) if self._program.t5x_parent else None
+        shown = next(iter(open_named(alone, t5x_parent=parent).files), "")
+        return self._places.get(shown) or self._elsewhere(given)
+
+
+def _require_readable(program: GinProgram) -> None:
+    problem = next(_unreadable(program), None)
+    if problem is not None:
+        where = problem.location
+        asked = problem.subject if where.line == 0 else f"{where} includes {problem.subject}"
+        reason = f": {problem.detail}" if problem.kind is ProblemKind.UNREADABLE_FILE and problem.detail else ""
+        raise ClosureError(f"{asked}: {_UNREADABLE[problem.kind]}{reason}; nothing is staged")
+
+
+def _unreadable(program: GinProgram) -> Iterator[Problem]:
+    return (problem for problem in program.problems if problem.kind in _UNREADABLE)
+
+
+def _including(line: str, target: str, where: str) -> str:
+    changed, count = _INCLUDE.subn(lambda match: f"{match[1]}{target!r}", line, count=1)
+    if not count:
+        raise ClosureError(f"{where}: this include cannot be led to the staged file; write it as include '{target}'")
+    return changed

@@ -1,0 +1,95 @@
+"""Files of this machine that a job is given, under names that say where they came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+
+from t5x_harness.spec import RunSpec
+
+__all__ = ["ClosureError", "LocalRoots", "StagedFile", "read_file"]
+
+
+class ClosureError(ValueError):
+    """What a job needs cannot be staged; the message names the file, who asks for it, and the mend."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StagedFile:
+    """A file of the stage.
+
+    Attributes:
+      name: below the stage's folder, with ``/``; never absolute and never with ``..``.
+      content: all of it.
+    """
+
+    name: str
+    content: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalRoots:
+    """The folders that a run's files are looked up in; nothing is taken through a link that leads out of them.
+
+    Attributes:
+      cwd: the working directory, absolute.
+      others: folders of gin files and modules, absolute.
+    """
+
+    cwd: Path
+    others: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> LocalRoots:
+        """Those of a run."""
+        cwd = Path(os.path.abspath(spec.cwd))
+        given = (*spec.search_paths, *spec.python_path)
+        return cls(cwd, tuple(dict.fromkeys(Path(os.path.abspath(cwd / path)) for path in given if "://" not in path)))
+
+    def name_of(self, file: Path) -> str:
+        """A name for a file that no other file has, whatever folders the two are in.
+
+        Args:
+          file: absolute, or relative to the working directory.
+
+        Raises:
+          ClosureError: the file lies behind a link that leads out of the folders.
+        """
+        path = Path(os.path.abspath(self.cwd / file))
+        self._require_inside(path)
+        for root in (self.cwd, *self.others):
+            if path.is_relative_to(root):
+                inside = path.relative_to(root).as_posix()
+                return inside if root == self.cwd else f"{_folder_name(root)}/{inside}"
+        return f"{_folder_name(path.parent)}/{path.name}"
+
+    def _require_inside(self, path: Path) -> None:
+        """Refuses a link out of the folders; a file that was named outside of them is the user's own choice."""
+        roots = (self.cwd, *self.others)
+        real = path.resolve()
+        inside = any(path.is_relative_to(root) for root in roots)
+        if inside and not any(real.is_relative_to(root.resolve()) for root in roots):
+            raise ClosureError(
+                f"{path}: this is a link to {real}, outside of the project, and is not staged; name that folder in "
+                "--gin_search_paths, or put a copy here"
+            )
+
+
+def read_file(path: Path, name: str) -> StagedFile:
+    """A file's content, under a name.
+
+    Raises:
+      ClosureError: it cannot be read.
+    """
+    try:
+        return StagedFile(name, path.read_bytes())
+    except OSError as error:
+        raise ClosureError(f"{path}: it cannot be read: {error.strerror}") from None
+
+
+def _folder_name(folder: Path) -> str:
+    """A folder's name with a hash of its path: two folders called ``configs`` differ."""
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]
+    return f"{folder.name or 'root'}-{digest}"

@@ -1,0 +1,327 @@
+"""A run of T5X as a Vertex AI CustomJob: what is staged, what the container is told, and on which machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from t5x_harness import __version__
+from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.vertex.chip_hours import ChipHours
+from t5x_harness.vertex.closure import Closure, closure_of
+from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.overrides import argument_of, normalized
+from t5x_harness.vertex.paths import GS, mounted, object_address
+from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.target import VertexTarget
+
+if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import types
+
+__all__ = ["SPEC_LABEL", "VERSION_LABEL", "ContainerJob", "JobError", "T5XJob"]
+
+VERSION_LABEL = "t5x_harness_version"
+SPEC_LABEL = "t5x_harness_spec"
+"""The label with a hash of what a job does: two jobs that have it do the same."""
+
+FOUR_HOURS = 4 * 3600
+_STAGED = "t5x-harness/staged"
+_RUNS = "t5x-harness/runs"
+
+
+class JobError(ValueError):
+    """A run cannot be made a job; the message says what disagrees and how to mend it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ContainerJob:
+    """A container on one machine or TPU slice, as a CustomJob: whatever its image and arguments are.
+
+    Attributes:
+      name: shown in the console; up to 128 characters.
+      target: the project, region and image.
+      machine: the worker pool's.
+      args: of the container's entry point.
+      command: takes the place of the image's entry point; empty to keep that.
+      env: variables of the container.
+      timeout: seconds after which Vertex AI ends it.
+      output: ``gs://…`` folder for results, AIP_MODEL_DIR and the like are below it.
+      labels: of the job; keys and values of lowercase letters, digits, ``_`` and ``-``.
+    """
+
+    name: str
+    target: VertexTarget
+    machine: Machine
+    args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    timeout: int = FOUR_HOURS
+    output: str = ""
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_pb(self) -> types.CustomJob:
+        """The message that CreateCustomJob takes.
+
+        Raises:
+          MachineError: there is no accelerator of this name.
+        """
+        from google.cloud.aiplatform_v1 import types
+
+        container = types.ContainerSpec(
+            image_uri=self.target.image,
+            command=self.command,
+            args=self.args,
+            env=[types.EnvVar(name=name, value=value) for name, value in sorted(self.env.items())],
+        )
+        # A TPU pool is one replica, whatever number of hosts its slice has.
+        pool = types.WorkerPoolSpec(machine_spec=self.machine.to_pb(), replica_count=1, container_spec=container)
+        return types.CustomJob(
+            display_name=self.name,
+            labels=dict(self.labels),
+            job_spec=types.CustomJobSpec(
+                worker_pool_specs=[pool],
+                scheduling=types.Scheduling(timeout={"seconds": self.timeout}),
+                service_account=self.target.service_account,
+                base_output_directory=types.GcsDestination(output_uri_prefix=self.output),
+            ),
+        )
+
+    @property
+    def chip_hours(self) -> ChipHours:
+        """The most that it can use up."""
+        return ChipHours.of(self.machine, self.timeout)
+
+
+@dataclasses.dataclass(frozen=True)
+class T5XJob:
+    """A run of T5X that Vertex AI is to make.
+
+    Nothing is read, staged or sent before it is asked for; see :meth:`from_gin` for the usual way to make one.
+
+    Attributes:
+      run: gin files, bindings and folders; its slice and model_dir are not used.
+      target: where it goes.
+      machine: what it runs on.
+      run_mode: of T5X's main.
+      timeout: seconds after which Vertex AI ends it.
+      name: of the run: letters, digits and ``-``; in the job's name, the folder of its results, and the experiment.
+      stamp: tells runs of one name apart; a UTC time by default.
+      env: further variables of the container.
+      labels: further labels of the job.
+    """
+
+    run: RunSpec
+    target: VertexTarget
+    machine: Machine
+    run_mode: RunMode
+    timeout: int = FOUR_HOURS
+    name: str = ""
+    stamp: str = dataclasses.field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.run.gin_files:
+            raise JobError("a T5X job needs a gin file")
+        object.__setattr__(self, "name", _plain(self.name or self.run.name))
+        object.__setattr__(self, "run", dataclasses.replace(self.run, bindings=normalized(self.run.bindings)))
+
+    @classmethod
+    def from_gin(
+        cls,
+        *gin_files: str,
+        run_mode: str,
+        machine: str | Machine,
+        target: VertexTarget,
+        bindings: Sequence[str] = (),
+        search_paths: Sequence[str] = (),
+        python_path: Sequence[str] = (),
+        tfds_data_dir: str | None = None,
+        timeout: int = FOUR_HOURS,
+        name: str = "",
+        cwd: str = ".",
+    ) -> Self:
+        """A job out of gin files.
+
+        Args:
+          *gin_files: paths, in the order in which T5X reads them.
+          run_mode: ``train``, ``eval``, ``infer`` or ``precompile``.
+          machine: as :meth:`Machine.parse` reads it: ``v3-32``, ``TPU_V3:32``, ``machine-type=…,tpu-topology=…``.
+          target: where it goes; see :func:`~t5x_harness.vertex.target.find_target`.
+          bindings: gin statements that are read after the files: ``TRAIN_STEPS = 1000``.
+          search_paths: folders where gin files and includes are looked up.
+          python_path: folders with the modules that the gin files import.
+          tfds_data_dir: ``gs://…``; None leaves the flag out.
+          timeout: seconds after which Vertex AI ends it.
+          name: of the run; by default that of the last gin file.
+          cwd: what relative paths start from.
+
+        Raises:
+          RunModeError: T5X has no such mode.
+          MachineError: there is no such machine.
+          OverrideError: Gin cannot read a binding.
+          JobError: there is no gin file.
+        """
+        mode = RunMode.parse(run_mode)
+        spec = RunSpec(
+            gin_files=tuple(gin_files),
+            bindings=tuple(bindings),
+            search_paths=tuple(search_paths),
+            python_path=tuple(python_path),
+            mode=Mode(mode.value) if mode is not RunMode.PRECOMPILE else None,
+            tfds_data_dir=tfds_data_dir,
+            cwd=cwd,
+        )
+        chosen = machine if isinstance(machine, Machine) else Machine.parse(machine)
+        return cls(spec, target, chosen, mode, timeout, name)
+
+    @cached_property
+    def closure(self) -> Closure:
+        """What it needs of this machine, read now.
+
+        Raises:
+          ClosureError: a file is missing, or is not the project's to stage.
+        """
+        return closure_of(self.run)
+
+    @property
+    def stage(self) -> str:
+        """The ``gs://…`` folder of the staged files, named by what they hold."""
+        return f"{GS}{self.target.bucket}/{_STAGED}/{self.closure.digest}"
+
+    @property
+    def staged_files(self) -> tuple[StagedFile, ...]:
+        """Everything that is put into the bucket for it."""
+        return self.closure.files(self._mounted_stage)
+
+    @property
+    def output(self) -> str:
+        """The ``gs://…`` folder of this run."""
+        return f"{GS}{self.target.bucket}/{_RUNS}/{self.name}/{self.stamp}"
+
+    @property
+    def model_dir(self) -> str:
+        """The ``gs://…`` folder that T5X writes into: the config's MODEL_DIR, or one of this run's own.
+
+        Raises:
+          JobError: the config's lies in no bucket.
+        """
+        bound = self._bound_model_dir
+        if bound is None:
+            return f"{self.output}/model"
+        address = object_address(bound)
+        if address is None:
+            raise JobError(
+                f"MODEL_DIR = {bound!r}: that is a folder of the job's container, and is gone when the job ends. Bind "
+                f"MODEL_DIR to a gs:// folder, or leave it out: then it is {self.output}/model"
+            )
+        return address.rstrip("/")
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """The arguments of T5X's main.
+
+        Raises:
+          ClosureError: a file is missing, or is not the project's to stage.
+          JobError: MODEL_DIR or the data's folder lie in no bucket.
+        """
+        root = self._mounted_stage
+        paths = self.closure.search_paths
+        bindings = list(self.closure.bindings(root))
+        if object_address(self._bound_model_dir or "") is None:
+            bindings.insert(0, f'MODEL_DIR = "{self.model_dir}"')
+        return (
+            f"--run_mode={self.run_mode}",
+            *(f"--gin_file={path.under(root)}" for path in self.closure.gin_files),
+            *(argument_of(binding) for binding in bindings),
+            *([f"--gin_search_paths={','.join(paths)}"] if paths else ()),
+            *([f"--tfds_data_dir={self._data_dir}"] if self.run.tfds_data_dir else ()),
+        )
+
+    @property
+    def container(self) -> ContainerJob:
+        """It as a container: what :meth:`to_pb` puts into the message.
+
+        Raises:
+          ClosureError: a file is missing, or is not the project's to stage.
+          JobError: MODEL_DIR or the data's folder lie in no bucket.
+        """
+        labels = {**self.labels, VERSION_LABEL: _label(__version__), SPEC_LABEL: self.digest}
+        return ContainerJob(
+            name=f"{self.name}-{self.stamp}",
+            target=self.target,
+            machine=self.machine,
+            args=self.args,
+            env=self._env,
+            timeout=self.timeout,
+            output=self.output,
+            labels=labels,
+        )
+
+    def to_pb(self) -> types.CustomJob:
+        """The message that CreateCustomJob takes.
+
+        Raises:
+          ClosureError: a file is missing, or is not the project's to stage.
+          JobError: MODEL_DIR or the data's folder lie in no bucket.
+          MachineError: there is no accelerator of this name.
+        """
+        return self.container.to_pb()
+
+    @property
+    def chip_hours(self) -> ChipHours:
+        """The most that it can use up."""
+        return ChipHours.of(self.machine, self.timeout)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of what it does, as 32 hexadecimal digits: the same for jobs that do the same, whenever they start."""
+        own = self.output
+        does = [
+            self.target.image,
+            dataclasses.asdict(self.machine),
+            [argument.replace(own, "") for argument in self.args],
+            dict(self._env),
+        ]
+        return hashlib.sha256(json.dumps(does, sort_keys=True).encode()).hexdigest()[:32]
+
+    @property
+    def _mounted_stage(self) -> str:
+        return mounted(self.stage) or ""
+
+    @property
+    def _env(self) -> Mapping[str, str]:
+        if not self.closure.modules:
+            return self.env
+        folders = (f"{self._mounted_stage}/python", self.target.image_python_path, self.env.get("PYTHONPATH"))
+        return {**self.env, "PYTHONPATH": ":".join(folder for folder in folders if folder)}
+
+    @cached_property
+    def _bound_model_dir(self) -> str | None:
+        macro = self.closure.program.macros.get("MODEL_DIR")
+        value = self.closure.program.resolve(macro).value if macro else None
+        return value if isinstance(value, str) else None
+
+    @property
+    def _data_dir(self) -> str:
+        folder = self.run.tfds_data_dir or ""
+        address = object_address(folder)
+        if address is None:
+            raise JobError(f"--tfds_data_dir {folder}: the job does not have this folder; copy it to a gs:// folder")
+        return address
+
+
+def _plain(name: str) -> str:
+    """A name that a folder, a job, an experiment's run and a label can have."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63] or "run"
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())

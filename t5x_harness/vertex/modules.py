@@ -1,0 +1,170 @@
+"""The Python modules of the user's that a run imports: its gin files', and what those import in turn.
+
+A package is taken as a whole, with the vocabularies and tables that lie in it. What is installed in this Python, and
+not part of the project, is left to the image.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from t5x_harness.lint.modules import FoundModule, ModuleFinder, module_path
+from t5x_harness.lint.program import MAIN, GinProgram
+from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile, read_file
+
+__all__ = ["Modules", "modules_of"]
+
+MOST_BYTES = 100 * 2**20
+
+# T5X's own, and what T5X does not run without.
+_OF_ANY_JOB = sys.stdlib_module_names | frozenset(
+    f"{MAIN} __gin__ absl clu fiddle flax gin jax numpy optax orbax seqio t5x tensorflow tensorstore".split()
+)
+_HARNESS = "t5x_harness"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Modules:
+    """What a run imports of the user's.
+
+    Attributes:
+      files: below ``python/``, which is to be on the job's import path.
+      of_image: modules that gin files import and that the image has to have.
+      passed_over: files of packages that are not taken, each with the reason.
+    """
+
+    files: tuple[StagedFile, ...]
+    of_image: tuple[str, ...]
+    passed_over: tuple[str, ...]
+
+
+def modules_of(program: GinProgram, roots: LocalRoots) -> Modules:
+    """Follows the imports of a run's gin files.
+
+    Args:
+      program: the run.
+      roots: its folders.
+
+    Raises:
+      ClosureError: a file cannot be read, or they are too large to be staged.
+    """
+    return _Collector(program, roots).modules()
+
+
+class _Collector:
+    def __init__(self, program: GinProgram, roots: LocalRoots) -> None:
+        spec = program.spec
+        parent = Path(program.t5x_parent) if program.t5x_parent else None
+        self._program = program
+        self._finder = ModuleFinder(module_path(spec), parent)
+        self._cwd = roots.cwd
+        self._own = tuple(Path(os.path.abspath(roots.cwd / folder)) for folder in spec.python_path)
+        self._files: dict[str, StagedFile] = {}
+        self._of_image: dict[str, None] = {}
+        self._passed_over: dict[str, None] = {}
+        self._size = 0
+
+    def modules(self) -> Modules:
+        waiting = list(dict.fromkeys(_named_modules(self._program)))
+        named = frozenset(waiting)
+        seen: set[str] = set()
+        while waiting:
+            module = waiting.pop(0)
+            if module in seen or module.split(".")[0] in _OF_ANY_JOB:
+                continue
+            seen.add(module)
+            taken = list(self._take(module))
+            if module in named and not self._is_taken(module):
+                self._of_image.setdefault(f"module {module}")
+            waiting.extend(name for file in taken if file.name.endswith(".py") for name in _imported(file))
+        return Modules(tuple(self._files.values()), tuple(self._of_image), tuple(self._passed_over))
+
+    def _is_taken(self, module: str) -> bool:
+        path = f"python/{module.replace('.', '/')}"
+        return any(name in self._files for name in (f"{path}.py", f"{path}/__init__.py"))
+
+    def _take(self, module: str) -> Iterator[StagedFile]:
+        """The files of a module of the project's that were not taken before; nothing where it is not the project's."""
+        parts = module.split(".")
+        for count in range(1, len(parts) + 1):
+            found = self._finder.find(".".join(parts[:count]))
+            if found is None or (count == 1 and not self._is_own(parts[0], found)):
+                return
+            if not found.is_namespace:
+                yield from self._files_of(found, depth=count)
+                return
+
+    def _is_own(self, top: str, found: FoundModule) -> bool:
+        """Whether a module is the project's: it lies below the working directory, or in a folder of the run's."""
+        places = found.folders or ((found.origin,) if found.origin else ())
+        return top != _HARNESS and any(
+            place.parent in self._own
+            or (place.is_relative_to(self._cwd) and not _INSTALLED & set(place.relative_to(self._cwd).parts))
+            for place in places
+        )
+
+    def _files_of(self, found: FoundModule, depth: int) -> Iterator[StagedFile]:
+        if found.origin is None:
+            return
+        top = found.origin.parent if found.folders else found.origin
+        root = top.parents[depth - 1]
+        paths = _below(top) if found.folders else (top,)
+        for path in paths:
+            name = f"python/{path.relative_to(root).as_posix()}"
+            if name in self._files:
+                continue
+            if not path.resolve().is_relative_to(root.resolve()):
+                self._passed_over.setdefault(f"{path}: a link out of {root}")
+                continue
+            yield self._add(read_file(path, name), path)
+
+    def _add(self, file: StagedFile, path: Path) -> StagedFile:
+        self._size += len(file.content)
+        if self._size > MOST_BYTES:
+            raise ClosureError(
+                f"{path}: with it more than {MOST_BYTES >> 20} MiB of Python packages would be staged; put large data "
+                "into a bucket, or the packages into the image"
+            )
+        self._files[file.name] = file
+        return file
+
+
+def _named_modules(program: GinProgram) -> Iterator[str]:
+    """The modules that gin files import, and those that they have T5X import: ``MIXTURE_OR_TASK_MODULE``."""
+    for statement in program.imports:
+        yield statement.module
+    for binding in program.final_bindings:
+        value = program.resolve(binding).value
+        if binding.param == "module" and isinstance(value, str):
+            yield value
+
+
+def _below(folder: Path) -> Iterable[Path]:
+    """The files of a package, without what Python and version control keep beside them."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and path.suffix != ".pyc"
+        and not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts)
+    )
+
+
+def _imported(file: StagedFile) -> Iterator[str]:
+    """The full names that a source imports, wherever in it; relative imports stay in its own package."""
+    try:
+        tree = ast.parse(file.content)
+    except (SyntaxError, ValueError, RecursionError):
+        return  # the run will say so
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -1,0 +1,154 @@
+"""Cloud Storage as jobs need it: files are put there, and read from there, and what goes wrong is said as it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.paths import GS
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob, Client
+
+__all__ = ["Folder", "StorageError"]
+
+_AT_ONCE = 8
+_SECONDS = 60.0
+
+
+class StorageError(Exception):
+    """Cloud Storage refused; the message has the object, the service's own reason, and what can be done."""
+
+
+class Folder:
+    """A folder of a bucket.
+
+    Args:
+      address: ``gs://bucket/folder``.
+      project: the project that is charged.
+      client: of ``google.cloud.storage``; by default one with the process's own credentials.
+
+    Raises:
+      StorageError: there are no credentials.
+    """
+
+    def __init__(self, address: str, project: str, client: Client | None = None) -> None:
+        bucket, _, prefix = address.removeprefix(GS).rstrip("/").partition("/")
+        self.address = f"{GS}{bucket}/{prefix}".rstrip("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._client = client or _client(project)
+        self._bucket = self._client.bucket(bucket)
+
+    def put(self, files: Iterable[StagedFile]) -> int:
+        """Writes files that are not there yet; returns how many were.
+
+        The folder is named by a hash of what is in it, so that a file that is there already is the same.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return sum(pool.map(self._put, files))
+
+    def read(self, name: str) -> bytes | None:
+        """A whole object; None where there is none.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        from google.api_core import exceptions
+
+        with _told(f"{self.address}/{name}"):
+            try:
+                content: bytes = self._blob(name).download_as_bytes(timeout=_SECONDS)
+            except exceptions.NotFound:
+                self.require_bucket()
+                return None
+            return content
+
+    def names(self, below: str = "") -> Iterator[tuple[str, int]]:
+        """The names of the objects whose names begin with ``below``, and their sizes in bytes, sorted by name.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        with _told(f"{self.address}/{below}"):
+            for blob in self._client.list_blobs(self._bucket, prefix=f"{self._prefix}{below}", timeout=_SECONDS):
+                yield blob.name.removeprefix(self._prefix), blob.size or 0
+
+    def require_bucket(self) -> None:
+        """Refuses a bucket that is not there.
+
+        Raises:
+          StorageError: it is not there, or may not be looked at.
+        """
+        with _told(f"{GS}{self._bucket.name}"):
+            next(iter(self._client.list_blobs(self._bucket, max_results=1, timeout=_SECONDS)), None)
+
+    def create_bucket(self, location: str) -> None:
+        """Makes the bucket where it is not there.
+
+        Raises:
+          StorageError: it cannot be made.
+        """
+        from google.api_core import exceptions
+
+        with _told(f"{GS}{self._bucket.name}"), contextlib.suppress(exceptions.Conflict):
+            self._client.create_bucket(self._bucket, location=location, timeout=_SECONDS)
+
+    def _put(self, file: StagedFile) -> int:
+        from google.api_core import exceptions
+
+        with _told(f"{self.address}/{file.name}"):
+            try:
+                self._blob(file.name).upload_from_string(
+                    file.content, content_type="application/octet-stream", if_generation_match=0, timeout=_SECONDS
+                )
+            except exceptions.PreconditionFailed:  # it is there
+                return 0
+            return 1
+
+    def _blob(self, name: str) -> Blob:
+        return self._bucket.blob(f"{self._prefix}{name}")
+
+
+def _client(project: str) -> Client:
+    from google.auth.exceptions import DefaultCredentialsError
+    from google.cloud import storage
+
+    try:
+        return storage.Client(project=project)
+    except DefaultCredentialsError as error:
+        raise StorageError(
+            f"no Google credentials here: {error}. Run gcloud auth application-default login, or use --vertex=emulated"
+        ) from None
+
+
+@contextlib.contextmanager
+def _told(address: str) -> Iterator[None]:
+    """Says what the service said of an object, and whose move it is."""
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError
+
+    bucket = address.removeprefix(GS).partition("/")[0]
+    try:
+        yield
+    except exceptions.NotFound as error:
+        raise StorageError(
+            f"{address}: 404, {error.message}. Is there a bucket {bucket}? It can be made by "
+            f"gcloud storage buckets create gs://{bucket}"
+        ) from None
+    except exceptions.Forbidden as error:
+        raise StorageError(
+            f"{address}: 403, {error.message}. This account needs roles/storage.objectAdmin on gs://{bucket}, as the "
+            "account of the job does"
+        ) from None
+    except exceptions.GoogleAPICallError as error:
+        raise StorageError(f"{address}: {error.code}, {error.message}") from None
+    except GoogleAuthError as error:
+        raise StorageError(f"{address}: no valid credentials: {error}") from None
+    except OSError as error:  # requests' connection errors are
+        raise StorageError(f"{address}: Cloud Storage cannot be reached: {error}") from None
