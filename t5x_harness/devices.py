@@ -28,18 +28,21 @@ class DevicesTooLate(RuntimeError):
     """JAX's backend exists already, with another number of devices; the message says what to do."""
 
 
-def device_environment(slice: Slice, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def device_environment(
+    slice: Slice, environment: Mapping[str, str] | None = None, *, processes: int = 1
+) -> dict[str, str]:
     """The variables that give a new process as many CPU devices as a slice has.
 
     Args:
       slice: whose number of devices.
       environment: what XLA_FLAGS are kept from; the process's own by default.
+      processes: how many processes share the devices, each the same number.
 
     Returns:
       Variables to set over the process's environment; flags the user set are kept.
     """
     flags = (os.environ if environment is None else environment).get("XLA_FLAGS", "")
-    return _variables(slice.num_devices, flags)
+    return _variables(slice.num_devices // processes, flags)
 
 
 def force_cpu_devices(number: int) -> None:

@@ -13,12 +13,14 @@ import functools
 import inspect
 import logging
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from t5x_harness.import_hooks import POD_VARIABLE
 from t5x_harness.mesh import MeshRefused, plan_mesh, refusal
 from t5x_harness.slices import Slice
 
@@ -50,7 +52,10 @@ class VirtualDevice:
 
 
 class _JaxOnSlice:
-    """The module ``jax`` as a process on host 0 of a slice sees it: its devices are the slice's, all else is JAX."""
+    """The module ``jax`` as a process of a slice sees it: its devices are the slice's, all else is JAX.
+
+    The process is host 0, unless it is one of several that are the slice's hosts.
+    """
 
     def __init__(self, jax: Any, slice_: Slice) -> None:
         self._jax = jax
@@ -67,7 +72,8 @@ class _JaxOnSlice:
         return list(self._devices)
 
     def local_devices(self, process_index: int | None = None, *_: Any, **__: Any) -> list[VirtualDevice]:
-        return [d for d in self._devices if d.process_index == (process_index or 0)]
+        host = self.process_index() if process_index is None else process_index
+        return [d for d in self._devices if d.process_index == host]
 
     def device_count(self, backend: str | None = None) -> int:
         return len(self._devices)
@@ -79,7 +85,10 @@ class _JaxOnSlice:
         return self._hosts
 
     def process_index(self, backend: str | None = None) -> int:
-        return 0
+        if not os.environ.get(POD_VARIABLE):
+            return 0  # without asking JAX, which would make its devices now
+        index: int = self._jax.process_index()
+        return index
 
 
 def emulate_slice(module: ModuleType, slice_: Slice) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from t5x_harness.devices import device_environment
 from t5x_harness.import_hooks import RUNTIME_VARIABLE, SLICE_VARIABLE
+from t5x_harness.pod import Pod
 from t5x_harness.slices import Slice, SliceError, get_slice
 from t5x_harness.t5x_runtime import Runtime, RuntimeChoiceError, find_runtime
 
@@ -67,7 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def exec_environment(
-    slice: Slice | None, runtime: Runtime, preference: str = "auto", environment: Mapping[str, str] | None = None
+    slice: Slice | None,
+    runtime: Runtime,
+    preference: str = "auto",
+    environment: Mapping[str, str] | None = None,
+    pod: Pod | None = None,
 ) -> dict[str, str]:
     """The whole environment that a command runs in.
 
@@ -76,12 +81,15 @@ def exec_environment(
       runtime: the T5X that was found here.
       preference: ``auto`` lets each process look again, as its import path may be another one.
       environment: what to start from; the process's own by default.
+      pod: the process's place, if it is one of the slice's hosts and not all of them.
     """
     base = dict(os.environ if environment is None else environment)
     kept = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != _BOOTSTRAP]
+    processes = pod.processes if pod else 1
     return {
         **base,
-        **({**device_environment(slice, base), SLICE_VARIABLE: slice.name} if slice else {}),
+        **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
+        **(pod.variables() if pod else {}),
         RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
         "PYTHONPATH": os.pathsep.join([_BOOTSTRAP, *kept]),
     }

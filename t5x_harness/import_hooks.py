@@ -14,6 +14,7 @@ from typing import Any
 
 __all__ = [
     "EMBEDDED_PATH",
+    "POD_VARIABLE",
     "RUNTIME_VARIABLE",
     "SLICE_VARIABLE",
     "RuntimeFinder",
@@ -33,6 +34,9 @@ RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
 
 SLICE_VARIABLE = "T5X_HARNESS_SLICE"
 """Environment variable with the slice that ``exec`` asked for, by name."""
+
+POD_VARIABLE = "T5X_HARNESS_POD"
+"""Environment variable of a process that is one host of a slice; see :mod:`t5x_harness.pod`."""
 
 
 class RuntimeFinder:
@@ -165,6 +169,12 @@ def install_from_environment() -> None:
     slice_name = os.environ.get(SLICE_VARIABLE)
     if slice_name:
         after_import("t5x.partitioning", lambda module: _emulate(module, slice_name))
+    if os.environ.get(POD_VARIABLE):
+        from t5x_harness.pod import Pod, join_when_needed
+
+        pod = Pod.from_environment(os.environ)
+        assert pod
+        join_when_needed(pod)
 
 
 def _emulate(module: ModuleType, slice_name: str) -> None:
