@@ -234,9 +234,9 @@ class T5XJob:
         """
         root = self._mounted_stage
         paths = self.closure.search_paths
-        bindings = list(self.closure.bindings(root))
-        if object_address(self._bound_model_dir or "") is None:
-            bindings.insert(0, f'MODEL_DIR = "{self.model_dir}"')
+        # It is always named here, in the form that T5X's writers need, and so that others find it in the job's spec.
+        given = (text for text in self.closure.bindings(root) if not text.startswith("MODEL_DIR = "))
+        bindings = (f'MODEL_DIR = "{self.model_dir}"', *given)
         return (
             f"--run_mode={self.run_mode}",
             *(f"--gin_file={path.under(root)}" for path in self.closure.gin_files),

@@ -1,0 +1,58 @@
+"""What Vertex AI says when it refuses, in words that begin with what was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+__all__ = ["VertexError", "told"]
+
+_FOUND = re.compile(r"\t\d+\.")
+
+
+class VertexError(Exception):
+    """Vertex AI refused, or cannot be reached; the message has the service's own reason and what can be done."""
+
+
+@contextlib.contextmanager
+def told(what: str, project: str) -> Iterator[None]:
+    """Turns the errors of Google's libraries into one, for whoever asked.
+
+    Args:
+      what: was asked for, such as ``the job cannot be created``.
+      project: that was asked.
+
+    Raises:
+      VertexError: the block raised an error of Google's.
+    """
+    from google.api_core import exceptions
+    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+
+    try:
+        yield
+    except exceptions.RetryError as error:
+        raise VertexError(f"{what}: Vertex AI does not answer: {error.cause or error}") from None
+    except (exceptions.Forbidden, exceptions.Unauthorized) as error:
+        raise VertexError(
+            f"{what}: {error.code}, {error.message}. This account needs roles/aiplatform.user in the project "
+            f"{project}, where the API has to be enabled: gcloud services enable aiplatform.googleapis.com"
+        ) from None
+    except exceptions.ResourceExhausted as error:
+        raise VertexError(
+            f"{what}: {error.message}. Ask for more quota, or take another region or a smaller slice"
+        ) from None
+    except exceptions.GoogleAPICallError as error:
+        raise VertexError(f"{what}: {_listed(error.message or str(error))}") from None
+    except DefaultCredentialsError as error:
+        raise VertexError(
+            f"{what}: no Google credentials here: {error}. Run gcloud auth application-default login, or use "
+            "--vertex=emulated"
+        ) from None
+    except GoogleAuthError as error:
+        raise VertexError(f"{what}: no valid credentials: {error}") from None
+
+
+def _listed(message: str) -> str:
+    """The violations of a spec, which come on one line with tabs between, on a line each."""
+    return _FOUND.sub("\n  ", message).replace("\t", " ")

@@ -1,0 +1,122 @@
+"""A job's log, read from Cloud Logging as it grows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["LogError", "LogLine", "LogReader"]
+
+_URL = "https://logging.googleapis.com/v2/entries:list"
+_PAGE = 1000
+_SECONDS = 30.0
+_MOST_PAGES = 100
+
+
+class LogError(Exception):
+    """The log cannot be read; the message says why. The job is as it was."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LogLine:
+    """One entry.
+
+    Attributes:
+      replica: that wrote it, such as ``workerpool0-0``; ``service`` for Vertex AI itself.
+      text: what it says.
+      severity: ``INFO``, ``ERROR``, …
+      timestamp: RFC 3339, in UTC.
+    """
+
+    replica: str
+    text: str
+    severity: str
+    timestamp: str
+
+    def __str__(self) -> str:
+        return f"{self.replica}: {self.text}"
+
+
+class LogReader:
+    """Reads a job's log from where it stopped the last time.
+
+    Args:
+      project: id or number of the job's project.
+      job_id: the last part of its resource name.
+    """
+
+    def __init__(self, project: str, job_id: str) -> None:
+        self._project = project
+        self._filter = f'resource.type="ml_job" AND resource.labels.job_id="{job_id}"'
+        self._since = ""
+        self._seen_then: set[str] = set()
+        self._session: Any = None
+
+    def new_lines(self) -> list[LogLine]:
+        """The entries since the last call, oldest first.
+
+        Raises:
+          LogError: they cannot be read.
+        """
+        lines = []
+        token = ""
+        for _ in range(_MOST_PAGES):
+            answer = self._ask(token)
+            lines += [_line(entry) for entry in answer.get("entries", ()) if self._is_new(entry)]
+            token = answer.get("nextPageToken", "")
+            if not token:
+                break
+        return lines
+
+    def _is_new(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry was not read before; several may have the timestamp that reading goes on from."""
+        timestamp, name = entry["timestamp"], entry["insertId"]
+        if timestamp == self._since and name in self._seen_then:
+            return False
+        if timestamp > self._since:
+            self._since, self._seen_then = timestamp, set()
+        self._seen_then.add(name)
+        return True
+
+    def _ask(self, token: str) -> Mapping[str, Any]:
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import AuthorizedSession
+
+        since = f' AND timestamp>="{self._since}"' if self._since else ""
+        question = {
+            "resourceNames": [f"projects/{self._project}"],
+            "filter": f"{self._filter}{since}",
+            "orderBy": "timestamp asc",
+            "pageSize": _PAGE,
+            **({"pageToken": token} if token else {}),
+        }
+        try:
+            if self._session is None:
+                credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+                self._session = AuthorizedSession(credentials)
+            answer = self._session.post(_URL, json=question, timeout=_SECONDS)
+        except (GoogleAuthError, OSError) as error:
+            raise LogError(f"the log cannot be read: {error}") from None
+        if answer.status_code != 200:
+            raise LogError(
+                f"the log cannot be read: {answer.status_code}, {_reason(answer)}. It needs roles/logging.viewer in "
+                f"the project {self._project}"
+            )
+        entries: Mapping[str, Any] = answer.json()
+        return entries
+
+
+def _line(entry: Mapping[str, Any]) -> LogLine:
+    payload = entry.get("jsonPayload", {})
+    text = entry.get("textPayload") or payload.get("message") or (str(payload) if payload else "")
+    replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
+    return LogLine(replica, text.rstrip("\n"), entry.get("severity", "DEFAULT"), entry["timestamp"])
+
+
+def _reason(answer: Any) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(answer.reason)

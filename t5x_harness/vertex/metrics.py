@@ -1,0 +1,104 @@
+"""The metrics of a run, out of the event files below its MODEL_DIR.
+
+T5X writes ``train/`` (loss, learning rate, speed), ``training_eval/TASK/`` (losses on evaluation splits) and
+``inference_eval/TASK/`` (the task's own metrics); names here begin with these folders, as in
+:attr:`t5x_harness.spec.RunResult.metrics`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from t5x_harness.vertex.events import scalars_of
+from t5x_harness.vertex.storage import Folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MetricsError", "RunMetrics", "read_metrics"]
+
+EVALUATED = ("training_eval/", "inference_eval/")
+_JUDGED = "inference_eval/"
+_EVENTS = "events.out.tfevents"
+
+
+class MetricsError(Exception):
+    """Metrics cannot be given in this form; the message says what is missing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunMetrics:
+    """The scalars of a run.
+
+    Attributes:
+      values: by name, such as ``train/loss`` or ``inference_eval/my_task/bleu``; then by step.
+    """
+
+    values: Mapping[str, Mapping[int, float]]
+
+    def last(self, name: str) -> float:
+        """The value at the last step.
+
+        Raises:
+          KeyError: there is no such metric.
+        """
+        if name not in self.values:
+            raise KeyError(f"no metric {name!r}; there are {', '.join(sorted(self.values)) or 'none'}")
+        steps = self.values[name]
+        return steps[max(steps)]
+
+    def summary(self) -> dict[str, float]:
+        """What stands for the run in a table of runs: the last values.
+
+        Of each metric of the task's own, which may go up and down, also the largest (``…/max``) and its step
+        (``…/max_step``); for a metric where less is better, read the curve.
+        """
+        found: dict[str, float] = {}
+        for name in sorted(self.values):
+            found[name] = self.last(name)
+            if name.startswith(_JUDGED):
+                step, value = max(self.values[name].items(), key=lambda item: (item[1], -item[0]))
+                found |= {f"{name}/max": value, f"{name}/max_step": step}
+        return found
+
+    def frame(self, *prefixes: str) -> pd.DataFrame:
+        """A table with a row for each step and a column for each metric; NaN where a step has no value.
+
+        Args:
+          *prefixes: what the metrics' names begin with, such as ``inference_eval/``; all by default.
+
+        Raises:
+          MetricsError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MetricsError("a table of metrics needs pandas, not installed here: pip install pandas") from None
+        chosen = {n: dict(v) for n, v in sorted(self.values.items()) if not prefixes or n.startswith(prefixes)}
+        table = pd.DataFrame(chosen).sort_index()
+        table.index.name = "step"
+        return table
+
+
+def read_metrics(folder: Folder) -> RunMetrics:
+    """Reads the event files below a run's MODEL_DIR, as far as they are written.
+
+    Args:
+      folder: the MODEL_DIR.
+
+    Raises:
+      StorageError: the bucket is not there, or refuses.
+      MetricsError: TensorBoard is not installed.
+    """
+    found: dict[str, dict[int, float]] = {}
+    try:
+        for name, _ in folder.names():
+            where, _, base = name.rpartition("/")
+            if base.startswith(_EVENTS):
+                for tag, step, value in scalars_of(folder.read(name) or b""):
+                    found.setdefault(f"{where}/{tag}" if where else tag, {})[step] = value
+    except ImportError as error:
+        raise MetricsError(f"event files need {error.name}, not installed here: pip install tensorboard") from None
+    return RunMetrics(found)

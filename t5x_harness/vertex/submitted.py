@@ -1,0 +1,163 @@
+"""Jobs that Vertex AI has: sent just now, or found again by their names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.logs import LogReader
+from t5x_harness.vertex.target import VertexTarget
+from t5x_harness.vertex.waiting import ENDED, JobOutcome
+
+if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import types
+
+__all__ = ["SubmittedJob", "running_with_label", "send"]
+
+_NUMBER = re.compile(r"\d+")
+_NAME = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/customJobs/(?P<id>\d+)")
+_MODEL_DIR = re.compile(r"--gin\.MODEL_DIR=(['\"])(?P<folder>gs://[^'\"]+)\1")
+
+
+class SubmittedJob:
+    """A CustomJob that Vertex AI has.
+
+    Args:
+      resource: the SDK's object for it.
+      target: where it was sent.
+    """
+
+    def __init__(self, resource: Any, target: VertexTarget) -> None:
+        self.resource = resource
+        self.target = target
+
+    @classmethod
+    def attach(cls, name: str, target: VertexTarget) -> SubmittedJob:
+        """Finds a job again.
+
+        Args:
+          name: its resource name, ``projects/…/locations/…/customJobs/123``, or the number alone.
+          target: where it was sent; its region counts unless the name has one.
+
+        Raises:
+          VertexError: there is no such job, or it cannot be read.
+        """
+        found = _NAME.fullmatch(name)
+        if not found and not _NUMBER.fullmatch(name):
+            raise VertexError(
+                f"{name!r} names no job: give its number, or projects/{target.project}/locations/{target.location}"
+                "/customJobs/NUMBER"
+            )
+        from google.cloud import aiplatform
+
+        project, location = (found["project"], found["location"]) if found else (target.project, target.location)
+        with told(f"the job {name} cannot be read", target.project):
+            return cls(aiplatform.CustomJob.get(name, project=project, location=location), target)
+
+    @property
+    def name(self) -> str:
+        """``projects/NUMBER/locations/REGION/customJobs/NUMBER``."""
+        return str(self.resource.resource_name)
+
+    @property
+    def id(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def display_name(self) -> str:
+        """What it is called in the console."""
+        return str(self.resource.display_name)
+
+    @property
+    def url(self) -> str:
+        """Its page in the console."""
+        return (
+            f"https://console.cloud.google.com/vertex-ai/locations/{self.target.location}/training/{self.id}"
+            f"?project={self.target.project}"
+        )
+
+    @property
+    def output(self) -> str:
+        """Its ``gs://…`` folder for results."""
+        return str(self.resource.job_spec.base_output_directory.output_uri_prefix).rstrip("/")
+
+    @property
+    def model_dir(self) -> str | None:
+        """The ``gs://…`` folder that T5X writes into; None for a job that was not made here."""
+        args = self.resource.job_spec.worker_pool_specs[0].container_spec.args
+        found = next((match for arg in args if (match := _MODEL_DIR.fullmatch(arg))), None)
+        return found["folder"].rstrip("/") if found else None
+
+    def look(self) -> JobOutcome:
+        """Its state now.
+
+        Raises:
+          VertexError: it cannot be read.
+        """
+        with told(f"the job {self.name} cannot be read", self.target.project):
+            state = self.resource.state  # reads it anew
+            return JobOutcome(state.name, str(self.resource.error.message) if self.resource.error else "")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is in a state that no job leaves."""
+        return self.look().state in ENDED
+
+    def cancel(self) -> None:
+        """Asks the service to end it; it has ended when its state says so.
+
+        Raises:
+          VertexError: the service refuses.
+        """
+        with told(f"the job {self.name} cannot be cancelled", self.target.project):
+            self.resource.cancel()
+
+    def log(self) -> LogReader:
+        """Reads its log from the beginning."""
+        return LogReader(self.target.project, self.id)
+
+
+def send(job: types.CustomJob, target: VertexTarget) -> SubmittedJob:
+    """Creates a job, and returns when Vertex AI has it.
+
+    Args:
+      job: the message.
+      target: where it goes.
+
+    Raises:
+      VertexError: the service refuses.
+    """
+    from google.cloud import aiplatform
+
+    spec = job.job_spec
+    with told(f"the job {job.display_name} cannot be created", target.project):
+        resource = aiplatform.CustomJob(
+            display_name=job.display_name,
+            worker_pool_specs=list(spec.worker_pool_specs),
+            base_output_dir=spec.base_output_directory.output_uri_prefix,
+            project=target.project,
+            location=target.location,
+            labels=dict(job.labels),
+            staging_bucket=f"gs://{target.bucket}",
+        )
+        resource.submit(
+            service_account=spec.service_account or None, timeout=int(spec.scheduling.timeout.total_seconds())
+        )
+    return SubmittedJob(resource, target)
+
+
+def running_with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]:
+    """The jobs with a label that have not ended.
+
+    Raises:
+      VertexError: they cannot be listed.
+    """
+    from google.cloud import aiplatform
+
+    with told("the jobs cannot be listed", target.project):
+        found = aiplatform.CustomJob.list(
+            filter=f'labels.{key}="{value}"', project=target.project, location=target.location
+        )
+        return [SubmittedJob(job, target) for job in found if job.state.name not in ENDED]

@@ -1,0 +1,117 @@
+"""Waiting for a job: until it ends, in whatever way, or until one's own patience does."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from t5x_harness.vertex.submitted import SubmittedJob
+
+__all__ = ["ENDED", "JobOutcome", "Patience", "WaitError", "wait_for"]
+
+ENDED = frozenset(
+    {
+        "JOB_STATE_SUCCEEDED",
+        "JOB_STATE_FAILED",
+        "JOB_STATE_CANCELLED",
+        "JOB_STATE_EXPIRED",
+        "JOB_STATE_PARTIALLY_SUCCEEDED",
+    }
+)
+"""The names of the states that no job leaves. One that is paused may go on."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
+
+
+class WaitError(Exception):
+    """A job had not ended in time; it goes on. The message says where it stands and what can be done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobOutcome:
+    """How a job ended.
+
+    Attributes:
+      state: such as ``JOB_STATE_SUCCEEDED``.
+      error: what the service says of it; empty where it says nothing.
+    """
+
+    state: str
+    error: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it did all that it was to do."""
+        return self.state == "JOB_STATE_SUCCEEDED"
+
+    def __str__(self) -> str:
+        name = self.state.removeprefix("JOB_STATE_").lower().replace("_", " ")
+        return f"{name}: {self.error}" if self.error else name
+
+
+class Patience:
+    """How long to wait until the next look: briefly while something happens, then longer and longer.
+
+    Args:
+      longest: seconds between two looks at most.
+    """
+
+    def __init__(self, longest: float = _LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._pause = _FIRST_PAUSE
+
+    def renew(self) -> None:
+        """Something happened."""
+        self._pause = _FIRST_PAUSE
+
+    def wait(self, most: float) -> None:
+        """Waits, for ``most`` seconds at most."""
+        time.sleep(max(0.0, min(self._pause, most)))
+        self._pause = min(self._pause * _GROWTH, self._longest)
+
+
+def wait_for(
+    job: SubmittedJob,
+    *,
+    seconds: float | None = None,
+    on_state: Callable[[str], None] | None = None,
+    on_look: Callable[[], bool] | None = None,
+    patience: Patience | None = None,
+) -> JobOutcome:
+    """Waits until a job has ended.
+
+    Args:
+      job: the job.
+      seconds: how long to wait at most; None for as long as it takes, which the job's own timeout bounds.
+      on_state: called with each new state.
+      on_look: called at each look, also after the end; returns whether there was something new.
+      patience: between two looks.
+
+    Raises:
+      WaitError: the time is over. The job goes on.
+      VertexError: the job cannot be looked at.
+    """
+    patience = patience or Patience()
+    deadline = time.monotonic() + seconds if seconds is not None else float("inf")
+    seen = ""
+    while True:
+        outcome = job.look()
+        if outcome.state != seen:
+            seen = outcome.state
+            patience.renew()
+            if on_state is not None:
+                on_state(seen)
+        if on_look is not None and on_look():
+            patience.renew()
+        if seen in ENDED:
+            return outcome
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise WaitError(
+                f"{job.name} is {outcome} after {seconds:g} s. It goes on until its own timeout: look at {job.url}, "
+                "wait again, or cancel it"
+            )
+        patience.wait(left)
