@@ -1,0 +1,90 @@
+"""A run's event files in Vertex AI TensorBoard.
+
+Vertex AI does not upload those of TPU jobs, whatever their spec says: the SDK's uploader does, from the bucket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.target import VertexTarget
+
+__all__ = ["create_tensorboard", "upload_events", "uploading"]
+
+
+def create_tensorboard(display_name: str, target: VertexTarget) -> str:
+    """Makes a TensorBoard; returns its resource name.
+
+    Raises:
+      VertexError: the service refuses.
+    """
+    from google.cloud import aiplatform
+
+    with told(f"the TensorBoard {display_name} cannot be created", target.project):
+        made = aiplatform.Tensorboard.create(
+            display_name=display_name, project=target.project, location=target.location
+        )
+        return str(made.resource_name)
+
+
+def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> None:
+    """Uploads what there is of a run's event files.
+
+    Args:
+      model_dir: ``gs://…`` folder; each folder below it that has event files becomes a run of the TensorBoard's.
+      run: name of the TensorBoard's experiment.
+      tensorboard: number or resource name of the TensorBoard.
+      target: project and region.
+
+    Raises:
+      VertexError: the service refuses, or the uploader's libraries are not installed.
+    """
+    from google.cloud import aiplatform
+
+    with _told(run, target):
+        aiplatform.upload_tb_log(
+            tensorboard_id=_number(tensorboard),
+            tensorboard_experiment_name=run,
+            logdir=model_dir,
+            project=target.project,
+            location=target.location,
+            verbosity=0,
+        )
+
+
+@contextlib.contextmanager
+def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> Iterator[None]:
+    """Uploads a run's event files while a block lasts, as they grow; then what is still missing.
+
+    Raises:
+      VertexError: the service refuses, or the uploader's libraries are not installed.
+    """
+    from google.cloud import aiplatform
+
+    with _told(run, target):
+        aiplatform.start_upload_tb_log(
+            tensorboard_id=_number(tensorboard),
+            tensorboard_experiment_name=run,
+            logdir=model_dir,
+            project=target.project,
+            location=target.location,
+        )
+    try:
+        yield
+    finally:
+        aiplatform.end_upload_tb_log()
+
+
+@contextlib.contextmanager
+def _told(run: str, target: VertexTarget) -> Iterator[None]:
+    with told(f"the event files of {run} cannot be uploaded", target.project):
+        try:
+            yield
+        except ImportError as error:
+            raise VertexError(f"the uploader needs TensorFlow and TensorBoard: {error}") from None
+
+
+def _number(tensorboard: str) -> str:
+    return tensorboard.rpartition("/")[2]

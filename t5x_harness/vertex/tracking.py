@@ -1,0 +1,203 @@
+"""A job in Vertex AI Experiments: parameters, metrics, and the lineage from config and dataset to the model.
+
+The run is made with the job and ended with it.  It holds an execution that stands for the job, whose inputs are the
+run's config and its dataset and whose output is the model: what the console draws as lineage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.lint.program import GinProgram
+from t5x_harness.lint.values import format_value
+from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.metrics import RunMetrics
+from t5x_harness.vertex.storage import Folder
+from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.waiting import JobOutcome
+
+if TYPE_CHECKING:
+    from t5x_harness.vertex.job import T5XJob
+
+__all__ = ["CONFIG", "MODEL_INFO", "TrackedRun", "parameters_of"]
+
+CONFIG = "config.gin"
+"""What T5X writes the config into that it uses, when it begins."""
+
+MODEL_INFO = "model-info.txt"
+"""What T5X's training writes the model's parameters into."""
+
+_LONGEST_PARAMETER = 500
+_MODEL, _DATASET, _FILE, _JOB = "system.Model", "system.Dataset", "system.Artifact", "system.CustomJobExecution"
+
+
+class TrackedRun:
+    """A run of an experiment that stands for a job; use :meth:`begin` or :meth:`resume`."""
+
+    def __init__(self, run: Any, job: SubmittedJob) -> None:
+        self._run = run
+        self._job = job
+        self._project = job.target.project
+        self._where = {"project": job.target.project, "location": job.target.location}
+        self._inputs: dict[str, Any] = {}
+
+    @classmethod
+    def begin(cls, job: T5XJob, submitted: SubmittedJob, experiment: str) -> TrackedRun:
+        """Makes the run, with the job's parameters.
+
+        Args:
+          job: what was sent.
+          submitted: what came of that.
+          experiment: its name; it is made where it is not there.
+
+        Raises:
+          VertexError: the service refuses, or there is a run of this name.
+        """
+        from google.cloud import aiplatform
+
+        target = submitted.target
+        name = submitted.display_name
+        where = {"project": target.project, "location": target.location}
+        with told(f"the experiment {experiment} cannot have the run {name}", target.project):
+            parent = aiplatform.Experiment.get_or_create(experiment, **where)
+            try:
+                run = aiplatform.ExperimentRun.create(name, experiment=parent, **where)
+            except RuntimeError as error:  # what the SDK says of a name that is taken
+                raise VertexError(f"{error} Give the job another --name") from None
+            tracked = cls(run, submitted)
+            run.log_params({**parameters_of(job.closure.program), **_settings_of(job, submitted)})
+            tracked._link(job)
+        return tracked
+
+    @classmethod
+    def resume(cls, submitted: SubmittedJob, experiment: str) -> TrackedRun | None:
+        """The run of a job that was sent before; None if it has none.
+
+        Raises:
+          VertexError: the service refuses.
+        """
+        from google.cloud import aiplatform
+
+        where = {"project": submitted.target.project, "location": submitted.target.location}
+        with told(f"the experiment {experiment} cannot be read", submitted.target.project):
+            run = aiplatform.ExperimentRun.get(submitted.display_name, experiment=experiment, **where)
+            return cls(run, submitted) if run is not None else None
+
+    @property
+    def name(self) -> str:
+        """Of the run in its experiment."""
+        return str(self._run.name)
+
+    def end(self, outcome: JobOutcome, metrics: RunMetrics) -> None:
+        """Completes the run: its files, its metrics as summary metrics, and its state.
+
+        Args:
+          outcome: how the job ended.
+          metrics: what it wrote.
+
+        Raises:
+          VertexError: the service refuses.
+          StorageError: the bucket does.
+        """
+        from google.cloud import aiplatform
+
+        with told(f"the run {self.name} cannot be completed", self._project):
+            self._add_files(Folder(self._job.model_dir or self._job.output, self._project))
+            if summary := metrics.summary():
+                self._run.log_metrics({name: _plain(value) for name, value in summary.items()})
+            state = aiplatform.gapic.Execution.State
+            self._execution().update(state=state.COMPLETE if outcome.succeeded else state.FAILED)
+            self._run.end_run(state=state.COMPLETE if outcome.succeeded else state.FAILED)
+
+    def _link(self, job: T5XJob) -> None:
+        """Makes the execution, what goes into it and what comes out."""
+        from google.cloud import aiplatform
+
+        program = job.closure.program
+        task = _text_of(program, "MIXTURE_OR_TASK_NAME")
+        dataset = self._artifact(
+            _DATASET,
+            task or "dataset",
+            job.run.tfds_data_dir or "",
+            {"mixture_or_task": task, "module": _text_of(program, "MIXTURE_OR_TASK_MODULE")},
+        )
+        config = self._artifact(
+            _FILE, "run-config", job.stage, {"gin_files": ", ".join(job.run.gin_files), "args": " ".join(job.args)}
+        )
+        model = self._artifact(_MODEL, "model", job.model_dir, {"run_mode": job.run_mode.value})
+        execution = aiplatform.Execution.create(
+            _JOB,
+            display_name=self._job.display_name,
+            metadata={"resource_name": self._job.name, "url": self._job.url, "image": job.target.image},
+            credentials=aiplatform.initializer.global_config.credentials,
+            **self._where,
+        )
+        self._associate([dataset, config, model], [execution])
+        execution.assign_input_artifacts([dataset, config])
+        execution.assign_output_artifacts([model])
+        self._run.log_params({"lineage": model.lineage_console_uri})
+
+    def _add_files(self, model_dir: Folder) -> None:
+        """Adds what T5X wrote about the run, as far as it is there: a job that failed early has not got to it."""
+        known = {artifact.display_name for artifact in self._run.get_artifacts()}
+        there = {name for name, _ in model_dir.names(CONFIG)} | {name for name, _ in model_dir.names(MODEL_INFO)}
+        added = [
+            self._artifact(_FILE, name, f"{model_dir.address}/{name}", {})
+            for name in (CONFIG, MODEL_INFO)
+            if name in there and name not in known
+        ]
+        if added:
+            self._associate(added, [])
+            self._execution().assign_output_artifacts(added)
+
+    def _artifact(self, schema: str, name: str, uri: str, metadata: Mapping[str, str]) -> Any:
+        from google.cloud import aiplatform
+
+        kept = {key: value for key, value in metadata.items() if value}
+        return aiplatform.Artifact.create(
+            schema, display_name=name, uri=uri or None, metadata=kept or None, **self._where
+        )
+
+    def _associate(self, artifacts: list[Any], executions: list[Any]) -> None:
+        from google.cloud import aiplatform
+
+        aiplatform.Context(self._run.resource_name).add_artifacts_and_executions(
+            artifact_resource_names=[artifact.resource_name for artifact in artifacts],
+            execution_resource_names=[execution.resource_name for execution in executions],
+        )
+
+    def _execution(self) -> Any:
+        return next(e for e in self._run.get_executions() if e.schema_title == _JOB)
+
+
+def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
+    """The values of a config's macros, as an experiment takes them: numbers, and all else as Gin's text."""
+    found: dict[str, float | int | str] = {}
+    for name, macro in program.macros.items():
+        value = program.resolve(macro).value
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        found[name] = value if is_number or isinstance(value, str) else format_value(value, _LONGEST_PARAMETER)
+    return found
+
+
+def _settings_of(job: T5XJob, submitted: SubmittedJob) -> dict[str, str]:
+    return {
+        "job": submitted.name,
+        "run_mode": job.run_mode.value,
+        "machine": str(job.machine),
+        "image": job.target.image,
+        "model_dir": job.model_dir,
+    }
+
+
+def _text_of(program: GinProgram, macro: str) -> str:
+    found = program.macros.get(macro)
+    value = program.resolve(found).value if found else None
+    return value if isinstance(value, str) else ""
+
+
+def _plain(value: float) -> float | str:
+    """JSON has no infinity and no NaN."""
+    return value if math.isfinite(value) else str(value)
