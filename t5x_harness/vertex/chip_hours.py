@@ -23,32 +23,34 @@ class ChipHours:
     """The most that a job can use up: all chips of its slice until its deadline.
 
     Attributes:
-      slice: name of the slice; None where the machine has no TPU, or an unknown one.
-      chips: TPU chips; 0 where there are none, or where their number is unknown.
+      machine: the machine, or the name of the slice that it makes up.
+      chips: TPU chips; 0 for a machine without, None where their number is not known.
       seconds: the job's deadline.
     """
 
-    slice: str | None
-    chips: int
+    machine: str
+    chips: int | None
     seconds: int
 
     @classmethod
     def of(cls, machine: Machine, seconds: int) -> ChipHours:
         """What a machine can use up in a time."""
-        tpu = machine.slice
-        return cls(tpu.name if tpu else None, tpu.num_chips if tpu else 0, seconds)
+        chips = machine.chips or (None if machine.is_tpu else 0)
+        return cls(str(machine.slice or machine), chips, seconds)
 
     @property
     def total(self) -> float:
         """Chips times hours."""
-        return self.chips * self.seconds / _HOUR
+        return (self.chips or 0) * self.seconds / _HOUR
 
     def require(self, most: float) -> None:
-        """Refuses what is more than ``most`` chip-hours.
+        """Refuses what may be more than ``most`` chip-hours.
 
         Raises:
-          ChipHoursError: it is.
+          ChipHoursError: it may.
         """
+        if self.chips is None:
+            raise ChipHoursError(f"{self}: they cannot be held to the {most:g} of --tpu-max-chip-hours")
         if self.total > most:
             hours = most / self.chips
             raise ChipHoursError(
@@ -57,9 +59,12 @@ class ChipHours:
             )
 
     def __str__(self) -> str:
-        if self.slice is None:
-            return f"no TPU slice that is known here, for at most {_hours(self.seconds)}"
-        return f"{self.slice}: {self.chips} chips x at most {_hours(self.seconds)} = {self.total:g} chip-hours"
+        limit = f"at most {_hours(self.seconds)}"
+        if self.chips is None:
+            return f"{self.machine}, {limit}: chip-hours are not known, as its number of chips is not"
+        if not self.chips:
+            return f"{self.machine}, {limit}: no TPU, no chip-hours"
+        return f"{self.machine}: {self.chips} chips x {limit} = {self.total:g} chip-hours"
 
 
 def _hours(seconds: int) -> str:

@@ -8,7 +8,6 @@ Vertex AI names TPUs in two ways. v2 and v3 are a machine type ``cloud-tpu`` wit
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Machine", "MachineError"]
 
 _CLOUD_TPU = "cloud-tpu"
-_BY_CORES: Mapping[str, str] = MappingProxyType({"v2": "TPU_V2", "v3": "TPU_V3"})
-_HOSTS: Mapping[str, str] = MappingProxyType({"v5e": "ct5lp-hightpu-{}t", "v6e": "ct6e-standard-{}t"})
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
         "machine-type": "machine_type",
@@ -31,7 +28,6 @@ _KEYS: Mapping[str, str] = MappingProxyType(
         "tpu-topology": "tpu_topology",
     }
 )
-_TPU_HOST = re.compile(r"ct\w+-\w+tpu-\d+t|ct\w+-standard-\d+t")
 
 
 class MachineError(ValueError):
@@ -64,20 +60,25 @@ class Machine:
         Raises:
           MachineError: there is no such slice, or Vertex AI has no documented machine for it.
         """
+        from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
+
         try:
             tpu = get_slice(name)
         except SliceError as error:
             raise MachineError(str(error)) from None
         generation = tpu.generation.name
-        if generation in _BY_CORES:
-            return cls(_CLOUD_TPU, _BY_CORES[generation], tpu.num_devices)
-        if generation in _HOSTS:
-            x, y, z = tpu.host_chips
-            topology = "x".join(str(n) for n in tpu.topology[: tpu.generation.dimensions])
-            return cls(_HOSTS[generation].format(x * y * z), tpu_topology=topology)
+        for accelerator, about in cloud_tpus().items():
+            if about.generation == generation:
+                return cls(_CLOUD_TPU, accelerator, tpu.num_devices)
+        topology = "x".join(str(side) for side in tpu.topology[: tpu.generation.dimensions])
+        hosts = [
+            host for host in machine_types().values() if host.generation == generation and topology in host.topologies
+        ]
+        if hosts:
+            return cls(max(hosts, key=lambda host: host.chips).name, tpu_topology=topology)
         raise MachineError(
-            f"Vertex AI documents no machine for custom jobs on {name}: it has v2, v3, v5e and v6e; for another, "
-            "name the machine itself: machine-type=…,tpu-topology=…"
+            f"Vertex AI documents no machine for custom jobs on {name}; name the machine itself if you know of one, as "
+            "machine-type=…,tpu-topology=…"
         )
 
     @classmethod
@@ -114,18 +115,24 @@ class Machine:
     @property
     def is_tpu(self) -> bool:
         """Whether it is a TPU's machine."""
-        return self.machine_type == _CLOUD_TPU or bool(_TPU_HOST.fullmatch(self.machine_type))
+        from t5x_harness.google.vertex.validation.slices import generation_of
+
+        return generation_of(self) is not None
+
+    @property
+    def chips(self) -> int:
+        """TPU chips; 0 for other machines, and where their number is not known."""
+        from t5x_harness.google.vertex.validation.slices import chips_of
+
+        return chips_of(self)
 
     @property
     def slice(self) -> Slice | None:
         """The TPU slice that the machine makes up; None for other machines, and for a number that no slice has."""
-        for generation, kind in _BY_CORES.items():
-            if self.machine_type == _CLOUD_TPU and self.accelerator_type == kind:
-                return _slice_or_none(f"{generation}-{self.accelerator_count}")
-        for generation, host in _HOSTS.items():
-            if self.tpu_topology and re.fullmatch(host.format(r"\d+"), self.machine_type):
-                return _slice_or_none(f"{generation}:{self.tpu_topology}")
-        return None
+        from t5x_harness.google.vertex.validation.slices import slice_of
+
+        name = slice_of(self)
+        return get_slice(name) if name else None
 
     def to_pb(self) -> types.MachineSpec:
         """The message.
@@ -135,10 +142,11 @@ class Machine:
         """
         from google.cloud.aiplatform_v1 import types
 
-        known = types.AcceleratorType.__members__
-        if self.accelerator_type is not None and self.accelerator_type not in known:
-            same = [name for name in known if name.split("_")[0] == self.accelerator_type.upper().split("_")[0]]
-            raise MachineError(f"there is no accelerator type {self.accelerator_type!r}: {', '.join(same or known)}")
+        if self.accelerator_type is not None and self.accelerator_type not in types.AcceleratorType.__members__:
+            from t5x_harness.google.vertex.validation import accelerator_meant
+
+            meant = accelerator_meant(self.accelerator_type)
+            raise MachineError(f"there is no accelerator type {self.accelerator_type!r}{f': {meant}' if meant else ''}")
         return types.MachineSpec(
             machine_type=self.machine_type,
             accelerator_type=self.accelerator_type,
@@ -149,7 +157,7 @@ class Machine:
     def __str__(self) -> str:
         shown = [self.machine_type]
         if self.accelerator_type:
-            cores = " cores" if self.accelerator_type in _BY_CORES.values() else ""
+            cores = " cores" if self.machine_type == _CLOUD_TPU else ""
             shown.append(f"{self.accelerator_count} {self.accelerator_type}{cores}")
         if self.tpu_topology:
             shown.append(f"topology {self.tpu_topology}")
@@ -160,10 +168,3 @@ def _count(text: str, of: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise MachineError(f"{of}: {text!r} is no number of accelerators")
     return int(text)
-
-
-def _slice_or_none(name: str) -> Slice | None:
-    try:
-        return get_slice(name)
-    except SliceError:
-        return None
