@@ -17,8 +17,9 @@ from t5x_harness.fixtures.storage import fake_gcs, fake_gcs_server, gcs_bucket, 
 from t5x_harness.fixtures.storage_fuse import fuse_mode, fuse_path
 from t5x_harness.fixtures.storage_s3 import fake_s3, fake_s3_server
 from t5x_harness.fixtures.tasks import tiny_task
+from t5x_harness.fixtures.vertex_target import vertex_target
 
-from . import collection, junit, marks, options, summary
+from . import collection, junit, marks, options, promotion, promotion_options, summary
 from .session import SESSION, HarnessSession
 
 __all__ = [
@@ -38,12 +39,14 @@ __all__ = [
     "t5x_search_paths",
     "t5x_slice",
     "tiny_task",
+    "vertex_target",
 ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the group ``t5x-harness``: see :mod:`.options`."""
+    """Adds the groups ``t5x-harness`` and ``t5x-harness-tpu``: see :mod:`.options` and :mod:`.promotion_options`."""
     options.add_options(parser)
+    promotion_options.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     marks.register(config)
     session = config.stash[SESSION] = HarnessSession(config)
     session.check()
+    promotion.start(config)
     collection.add_declared_runs(config, session)
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs
@@ -66,7 +70,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says which T5X, slice and mesh are used, when anything here is used at all."""
-    return summary.header(config.stash[SESSION])
+    return [*summary.header(config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -84,6 +88,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Checks the runs together; starts the imports in the background if any selected item will need them."""
     harness = session.config.stash[SESSION]
     harness.check_goldens(session.items)
+    session.config.stash[promotion.PROMOTION].check(session.items)
     harness.warm(session.items)
 
 

@@ -22,6 +22,10 @@ For example::
     bucket = "my-bucket"
     image = "us-docker.pkg.dev/my-project/t5x/t5x:1"
 
+    [tool.t5x_harness.tpu]
+    accelerator_type = "TPU_V3"
+    accelerator_count = 8
+
     [[tool.t5x_harness.runs]]
     name = "small_finetune"
     gin_files = ["t5x/examples/t5/t5_1_1/small.gin", "t5x/configs/runs/finetune.gin"]
@@ -47,6 +51,7 @@ __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
 _VERTEX = f"{_TABLE}.vertex"
+_TPU = f"{_TABLE}.tpu"
 _PROJECT_KEYS = (
     "gin_files",
     "search_paths",
@@ -60,6 +65,7 @@ _PROJECT_KEYS = (
     "gcs_root",
     "plan_golden",
     "vertex",
+    "tpu",
     "runs",
 )
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
@@ -126,6 +132,8 @@ class ProjectConfig:
       gcs_root: folder with a folder for each bucket, absolute.
       plan_golden: folder with the golden plans of the runs, absolute.
       vertex: where jobs go, by the names of :class:`~t5x_harness.vertex.target.VertexTarget`; what the table says.
+      tpu: what promoted tests ask for where their markers say nothing, by the names of
+        :class:`~t5x_harness.promotion.resources.TpuResources`; with it, configs are promoted, too.
       runs: the declared runs.
     """
 
@@ -142,6 +150,7 @@ class ProjectConfig:
     gcs_root: str | None = None
     plan_golden: str | None = None
     vertex: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tpu: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     runs: tuple[DeclaredRun, ...] = ()
 
     def files(self) -> tuple[Path, ...]:
@@ -217,6 +226,7 @@ class _Reader:
             gcs_root=self._folder(folder, table, "gcs_root", where),
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             vertex=self._vertex(table, where),
+            tpu=self._tpu(table, where),
             runs=declared,
         )
 
@@ -229,6 +239,20 @@ class _Reader:
         place = (_VERTEX, 0)
         self._known(value, FIELDS, place)
         return {key: text for key in value if (text := self._text(value, key, place)) is not None}
+
+    def _tpu(self, table: Mapping[str, Any], where: tuple[str, int]) -> Mapping[str, Any]:
+        from t5x_harness.promotion.resources import ResourcesError, TpuResources
+
+        value = table.get("tpu", {})
+        if not isinstance(value, dict):
+            raise self._error("tpu has to be a table", (*where, "tpu"))
+        try:
+            TpuResources.of(value)
+        except ResourcesError as error:
+            raise self._error(
+                f"tpu: {error}", (_TPU, 0, next((key for key in value if key in str(error)), ""))
+            ) from None
+        return dict(value)
 
     def _run(self, run: Mapping[str, Any], index: int) -> DeclaredRun:
         where = (_RUNS, index)

@@ -13,7 +13,7 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
 from t5x_harness.standins.policy import Policy, is_remote
 
-__all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "sandbox"]
+__all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "output_key", "sandbox"]
 
 
 _OF_A_JOB = (
@@ -47,7 +47,7 @@ def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> Outp
       workspace: the run's folder.
     """
     path = Path(asked).absolute() if asked is not None else workspace / "model"
-    here, given = store(), config.value(_output(config))
+    here, given = store(), config.value(output_key(config))
     if asked is None and here is not None and isinstance(given, str) and (local := here.local(given)) is not None:
         return OutputFolder(given, local, is_in_bucket=True)
     return OutputFolder(str(path), path)
@@ -88,7 +88,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) 
       What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.
     """
     changes = []
-    output = _output(config)
+    output = output_key(config)
     if config.value(output) != model_dir:
         before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
         config.bind(output, model_dir)
@@ -102,7 +102,8 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) 
     return changes
 
 
-def _output(config: GinConfig) -> BindingKey:
+def output_key(config: GinConfig) -> BindingKey:
+    """The binding that holds the folder that a run writes into."""
     return config.owner_of(_parameter(config))
 
 

@@ -94,6 +94,37 @@ class Session:
         """Infers: an infer config by itself, with a train config's last checkpoint otherwise."""
         return self._stage(Stage.INFER, self._infer)
 
+    def job(self, shrink: bool, steps: int | None = None) -> dict[str, Any]:
+        """What a job that makes this run is to bind beside its config; see :mod:`t5x_harness.execute.for_job`.
+
+        Args:
+          shrink: whether the job runs at the sizes that the stages here have.
+          steps: train steps of the job; None for those of the config.
+
+        Returns:
+          ``prepared``: a StageResult with the changes; ``output``: the name that binds the folder the job writes into,
+          and the folder in a bucket, if it is in one.
+        """
+        from t5x_harness.execute.for_job import limit_steps, output_binding
+
+        def prepare(report: Any) -> None:
+            if shrink:
+                self._prepare(report)
+            else:
+                self._need(self._resolved, self._resolve)
+            if steps is not None:
+                report.changes += limit_steps(self._config, steps)
+            report.exercised = 1
+
+        prepared = self._stage(Stage.PLAN, prepare)
+        return {"prepared": prepared, "output": output_binding(self._config, self._output)}
+
+    def job_artifacts(self, folder: str) -> dict[str, Any]:
+        """What a job wrote, out of a copy of its folder: the scalars, the predictions and the operative config."""
+        from t5x_harness.execute.for_job import artifacts_of
+
+        return artifacts_of(Path(folder))
+
     def mode(self) -> str:
         """What the config binds: ``train``, ``eval`` or ``infer``, read without importing anything of the user's."""
         from t5x_harness.lint.reader import read

@@ -96,7 +96,7 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
         ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
         ("[tool.t5x_harness]\nxyz = 1\n", 2,
          "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, ignore, standins, "
-         "samples, gcs, gcs_root, plan_golden, vertex, runs"),
+         "samples, gcs, gcs_root, plan_golden, vertex, tpu, runs"),
         ("[tool.t5x_harness]\nslice = 8\n", 2, "slice has to be a string, not 8"),
         ("[tool.t5x_harness]\ngin_files = 'a.gin'\n", 2, "gin_files has to be a list of strings, not 'a.gin'"),
         ("[tool]\nt5x_harness = 3\n", 1, "[tool.t5x_harness] has to be a table"),

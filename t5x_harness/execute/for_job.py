@@ -1,0 +1,83 @@
+"""What a run's process knows for a job that makes the same run elsewhere: bindings before it, results after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.execute.sandbox import OutputFolder, output_key
+from t5x_harness.execute.shrink import as_gin
+from t5x_harness.plan.checkpoint_source import find_initial
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.spec import Change, Mode
+
+__all__ = ["artifacts_of", "limit_steps", "output_binding"]
+
+
+def output_binding(config: GinConfig | None, output: OutputFolder | None) -> dict[str, str]:
+    """The binding of the folder that a run writes into.
+
+    Args:
+      config: the parsed config; None if it could not be parsed.
+      output: where the run here writes.
+
+    Returns:
+      ``name``, as the command line takes it, and ``address``: the ``gs://`` or ``/gcs/`` folder that the config itself
+      names, empty where it names none.
+    """
+    if config is None or output is None:
+        return {"name": "", "address": ""}
+    return {"name": output_key(config).short, "address": output.address if output.is_in_bucket else ""}
+
+
+def limit_steps(config: GinConfig, steps: int) -> list[Change]:
+    """Binds the train steps of a run, counted from the checkpoint that it starts from.
+
+    Args:
+      config: the parsed config; changed.
+      steps: how many.
+
+    Returns:
+      What was changed; nothing where the config does not train, or trains as many.
+
+    Raises:
+      ValueError: the step that the run starts from is not known, so its last one cannot be.
+    """
+    if config.mode is not Mode.TRAIN:
+        return []
+    relative = config.owner(BindingKey("", config.entry, "relative_steps"))
+    if isinstance(config.value(relative), int):
+        return _bound(config, relative, steps)
+    start = find_initial(config)
+    if start.path is not None and start.step is None:
+        raise ValueError(
+            f"steps={steps} counts from the checkpoint that training starts from, and {start.path} does not say its "
+            "step: bind TRAIN_STEPS in the config, or name the checkpoint by its folder checkpoint_N"
+        )
+    return _bound(config, config.owner_of("total_steps"), (start.step or 0) + steps)
+
+
+def artifacts_of(folder: Path) -> dict[str, Any]:
+    """What a job wrote, out of a copy of its folder.
+
+    Returns:
+      ``metrics``, ``predictions`` and ``operative_config``, as a RunResult has them.
+    """
+    from t5x_harness.execute.artifacts import json_lines, scalars_in
+
+    config = folder / "config.gin"
+    return {
+        "metrics": {
+            tag: {str(step): value for step, value in steps.items()} for tag, steps in scalars_in(folder).items()
+        },
+        "predictions": json_lines(folder),
+        "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
+    }
+
+
+def _bound(config: GinConfig, key: BindingKey, value: int) -> list[Change]:
+    before = config.value(key)
+    if before == value:
+        return []
+    config.bind(key, value)
+    return [Change(key.short, as_gin(before), as_gin(value), "steps")]

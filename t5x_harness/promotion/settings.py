@@ -1,0 +1,80 @@
+"""How promoted tests run: where their jobs go, how many at once, and what they may cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t5x_harness.promotion.resources import TpuResources
+from t5x_harness.vertex.target import EMULATED, VertexTarget, VertexTargetError, find_target, variable_of
+
+__all__ = ["DEFAULT_PARALLEL", "SERVICES", "PromotionSettings", "target_of"]
+
+SERVICES = ("real", "emulated")
+"""Which Vertex AI jobs are sent to; the first is what holds where nobody says."""
+
+DEFAULT_PARALLEL = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class PromotionSettings:
+    """What the command line, the environment and the project say about promoted tests.
+
+    Attributes:
+      service: ``real`` or ``emulated``.
+      parallel: how many jobs may be there at once.
+      max_chip_hours: what one job may use up at the most.
+      dry_run: print each job and send none.
+      reuse: names or numbers of jobs to take in the place of new ones.
+      defaults: fields of :class:`~t5x_harness.promotion.resources.TpuResources` for tests whose markers say nothing.
+    """
+
+    service: str
+    parallel: int
+    max_chip_hours: float
+    dry_run: bool = False
+    reuse: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether jobs go to the private Google."""
+        return self.service == "emulated"
+
+    def shrinks(self, resources: TpuResources) -> bool:
+        """Whether a test with these resources runs at the sizes that smoke has."""
+        return not resources.full_size if resources.full_size is not None else self.emulated
+
+
+def target_of(
+    settings: PromotionSettings,
+    given: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    project: Mapping[str, str],
+    option_of: Callable[[str], str],
+) -> VertexTarget:
+    """Where jobs go.
+
+    Args:
+      settings: whether to the private Google, which needs nothing to be named.
+      given: values of the command line and pytest's ini file, by field.
+      environment: variables of the process.
+      project: the table of the project's file.
+      option_of: the name of the option for a field, for messages.
+
+    Raises:
+      VertexTargetError: values are missing, all of which the message names with the ways to give them; or one is wrong.
+    """
+    try:
+        return find_target(given, environment, project, EMULATED if settings.emulated else {})
+    except VertexTargetError as error:
+        if not error.missing:
+            raise
+        ways = "\n".join(f"    {name}: {option_of(name)}=… or {variable_of(name)}" for name in error.missing)
+        raise VertexTargetError(
+            f"tests are promoted to TPU jobs, and no Vertex AI target is configured. Missing:\n{ways}\n"
+            "    or [tool.t5x_harness.vertex] of pyproject.toml, or a conftest's own fixture vertex_target\n"
+            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI",
+            error.missing,
+        ) from None
