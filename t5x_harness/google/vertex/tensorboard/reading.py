@@ -1,0 +1,106 @@
+"""Reading data: points of one or several time series, their blobs, and what is told of reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.cloud.aiplatform_v1.types import tensorboard_data, tensorboard_service, tensorboard_time_series
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.api.errors import ApiError, Violation
+from t5x_harness.google.vertex.api.filters import parse_filter
+from t5x_harness.google.vertex.api.handlers import Call, Handlers
+from t5x_harness.google.vertex.api.matching import Matcher
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.tensorboard.blobs import read_blob
+from t5x_harness.google.vertex.tensorboard.exporting import export_page
+from t5x_harness.google.vertex.tensorboard.points import Points, choose
+from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
+from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
+from t5x_harness.google.vertex.tensorboard.usage import count_view
+
+__all__ = ["handlers"]
+
+_TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
+_SCALAR = tensorboard_time_series.TensorboardTimeSeries.ValueType.SCALAR
+_ALL = -1
+_POINTS, _MOST_POINTS = 1000, 10_000
+_POINTS_OF_OTHERS = 100
+
+
+def handlers(points: Points) -> Handlers:
+    """The methods that read points and blobs."""
+    made = Handlers()
+
+    @made.on("TensorboardService.ReadTensorboardTimeSeriesData")
+    def read(call: Call) -> Message:
+        request = call.request
+        most = _checked_most(request.max_data_points)
+        series = _viewed(call.api, request.tensorboard_time_series)
+        matches = _matcher(call.api, request.filter)
+        found = [point for point in points.read(series).all() if matches(point)]
+        data = _data(series, found if most == _ALL else choose(found, most))
+        response: Message = tensorboard_service.ReadTensorboardTimeSeriesDataResponse.pb()(time_series_data=data)
+        return response
+
+    @made.on("TensorboardService.BatchReadTensorboardTimeSeriesData")
+    def batch_read(call: Call) -> Message:
+        _check_in_tensorboard(call.request)
+        response: Any = tensorboard_service.BatchReadTensorboardTimeSeriesDataResponse.pb()()
+        for name in call.request.time_series:
+            series = _viewed(call.api, name)
+            most = _POINTS if series.value_type == _SCALAR else _POINTS_OF_OTHERS
+            response.time_series_data.append(_data(series, choose(points.read(series).all(), most)))
+        answer: Message = response
+        return answer
+
+    @made.on("TensorboardService.ExportTensorboardTimeSeriesData")
+    def export(call: Call) -> Message:
+        series = _viewed(call.api, call.request.tensorboard_time_series)
+        found, token = export_page(call, points.read(series))
+        response_kind = tensorboard_service.ExportTensorboardTimeSeriesDataResponse.pb()
+        response: Message = response_kind(time_series_data_points=found, next_page_token=token)
+        return response
+
+    @made.on("TensorboardService.ReadTensorboardBlobData")
+    def read_blobs(call: Call) -> Iterator[Message]:
+        series = _viewed(call.api, call.request.time_series)
+        prefix = blob_prefix(call.api, series.name)
+        for blob_id in call.request.blob_ids:
+            data = read_blob(call.api, prefix, series.name, blob_id)
+            blob = tensorboard_data.TensorboardBlob.pb()(id=blob_id, data=data)
+            yield tensorboard_service.ReadTensorboardBlobDataResponse.pb()(blobs=[blob])
+
+    return made
+
+
+def _checked_most(given: int) -> int:
+    most = given or _POINTS
+    if most != _ALL and not 0 < most <= _MOST_POINTS:
+        message = f"{most} is none of 1 to {_MOST_POINTS}, nor {_ALL} for all"
+        raise ApiError.of_violations([Violation("max_data_points", message)])
+    return most
+
+
+def _check_in_tensorboard(request: Any) -> None:
+    for number, name in enumerate(request.time_series):
+        if tensorboard_of(name) != request.tensorboard:
+            message = f"{name!r} is not in {request.tensorboard}"
+            raise ApiError.of_violations([Violation(f"time_series[{number}]", message)])
+
+
+def _viewed(api: Api, name: str) -> Any:
+    """A time series, which counts as read by it."""
+    series = api.resources.get(name, TensorboardTimeSeries)
+    count_view(api, name)
+    return series
+
+
+def _data(series: Any, points: list[Any]) -> Any:
+    identifier = series.name.rpartition("/")[2]
+    return _TimeSeriesData(tensorboard_time_series_id=identifier, value_type=series.value_type, values=points)
+
+
+def _matcher(api: Api, text: str) -> Callable[[Any], bool]:
+    return Matcher(parse_filter(text), api) if text else lambda _: True

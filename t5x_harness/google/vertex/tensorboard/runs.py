@@ -1,0 +1,166 @@
+"""Runs, and the time series in them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.cloud.aiplatform_v1.types import tensorboard_run, tensorboard_service, tensorboard_time_series
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.api.errors import ApiError, Violation
+from t5x_harness.google.vertex.api.handlers import Call, Handlers
+from t5x_harness.google.vertex.api.masks import apply_mask
+from t5x_harness.google.vertex.api.names import parent_of
+from t5x_harness.google.vertex.api.rpc_table import rpc_table
+from t5x_harness.google.vertex.tensorboard import run_counts
+from t5x_harness.google.vertex.tensorboard.display_names import claimed, release
+from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
+
+__all__ = ["HANDLERS", "TensorboardTimeSeries"]
+
+HANDLERS = Handlers()
+
+TensorboardRun = tensorboard_run.TensorboardRun.pb()
+TensorboardTimeSeries = tensorboard_time_series.TensorboardTimeSeries.pb()
+_ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
+
+_MOST_IN_A_BATCH = 1000
+_LARGEST_PLUGIN_DATA = 65 * 1024  # bytes
+
+
+@HANDLERS.on("TensorboardService.CreateTensorboardRun")
+def create_run(call: Call) -> Message:
+    """Makes a run, under the id that the request has to have."""
+    if not call.request.tensorboard_run_id:
+        raise ApiError.of_violations([Violation("tensorboard_run_id", "it is required")])
+    request = call.request
+    if call.api.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
+        return call.standard()  # it tells so under another code than a name that is taken
+    with claimed(call.api, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
+        made: Any = call.standard()
+    run_counts.remember(call.api, tensorboard_of(made.name), made.name)
+    answer: Message = made
+    return answer
+
+
+@HANDLERS.on("TensorboardService.CreateTensorboardTimeSeries")
+def create_time_series(call: Call) -> Message:
+    """Makes a time series of one type of values."""
+    given = call.request.tensorboard_time_series
+    given.ClearField("metadata")
+    found = []
+    if given.value_type == _ValueType.VALUE_TYPE_UNSPECIFIED:
+        found.append(Violation("tensorboard_time_series.value_type", "it has to be SCALAR, TENSOR or BLOB_SEQUENCE"))
+    if len(given.plugin_data) > _LARGEST_PLUGIN_DATA:
+        message = f"it has {len(given.plugin_data)} bytes; at most 65 KB are allowed"
+        found.append(Violation("tensorboard_time_series.plugin_data", message))
+    if found:
+        raise ApiError.of_violations(found)
+    with claimed(call.api, call.request.parent, given.display_name, "TensorboardTimeSeries"):
+        return call.standard()
+
+
+@HANDLERS.on("TensorboardService.BatchCreateTensorboardRuns")
+def batch_create_runs(call: Call) -> Message:
+    """Makes several runs of one experiment, or none."""
+    made = _all_or_none(call, create_run, "TensorboardService.CreateTensorboardRun", "runs")
+    response: Message = tensorboard_service.BatchCreateTensorboardRunsResponse.pb()(tensorboard_runs=made)
+    return response
+
+
+@HANDLERS.on("TensorboardService.BatchCreateTensorboardTimeSeries")
+def batch_create_time_series(call: Call) -> Message:
+    """Makes several time series in runs of one experiment, or none."""
+    made = _all_or_none(call, create_time_series, "TensorboardService.CreateTensorboardTimeSeries", "time series")
+    response_kind = tensorboard_service.BatchCreateTensorboardTimeSeriesResponse.pb()
+    response: Message = response_kind(tensorboard_time_series=made)
+    return response
+
+
+@HANDLERS.on("TensorboardService.UpdateTensorboardRun")
+def update_run(call: Call) -> Message:
+    """Changes a run; it may be given another name that is free."""
+    with _renamed(call, call.request.tensorboard_run, TensorboardRun):
+        return call.standard()
+
+
+@HANDLERS.on("TensorboardService.UpdateTensorboardTimeSeries")
+def update_time_series(call: Call) -> Message:
+    """Changes a time series; it may be given another name that is free. Its type stays."""
+    given = call.request.tensorboard_time_series
+    kept: Any = call.api.resources.get(given.name, TensorboardTimeSeries)
+    given.value_type = kept.value_type
+    given.plugin_name = kept.plugin_name
+    given.metadata.CopyFrom(kept.metadata)
+    with _renamed(call, given, TensorboardTimeSeries):
+        return call.standard()
+
+
+@HANDLERS.on("TensorboardService.DeleteTensorboardRun")
+def delete_run(call: Call) -> Message:
+    """Deletes a run with its time series."""
+    run: Any = call.api.resources.get(call.request.name, TensorboardRun)
+    answer = call.standard()
+    release(call.api, parent_of(run.name), run.display_name)
+    run_counts.forget(call.api, tensorboard_of(run.name), [run.name])
+    return answer
+
+
+@HANDLERS.on("TensorboardService.DeleteTensorboardTimeSeries")
+def delete_time_series(call: Call) -> Message:
+    """Deletes a time series with its points."""
+    series: Any = call.api.resources.get(call.request.name, TensorboardTimeSeries)
+    answer = call.standard()
+    release(call.api, parent_of(series.name), series.display_name)
+    return answer
+
+
+def _all_or_none(call: Call, create: Callable[[Call], Message], method: str, what: str) -> list[Any]:
+    """Answers each request of a batch, and takes back what was made if one cannot be."""
+    requests = call.request.requests
+    if len(requests) > _MOST_IN_A_BATCH:
+        message = f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch"
+        raise ApiError.of_violations([Violation("requests", message)])
+    rpc = rpc_table()[f"{call.rpc.path.rpartition('/')[0]}/{method.partition('.')[2]}"]
+    made: list[Any] = []
+    try:
+        for number, request in enumerate(requests):
+            _check_parent(request, call.request.parent, number)
+            made.append(create(dataclasses.replace(call, rpc=rpc, request=request)))
+    except ApiError:
+        for each in made:
+            call.api.resources.delete(each.name)
+            release(call.api, parent_of(each.name), each.display_name)
+            run_counts.forget(call.api, tensorboard_of(each.name), [each.name])
+        raise
+    return made
+
+
+def _check_parent(request: Any, parent: str, number: int) -> None:
+    """A run's parent has to be the batch's; that of a time series has to be one of its runs."""
+    if isinstance(request, tensorboard_service.CreateTensorboardRunRequest.pb()):
+        request.parent = request.parent or parent
+        right = request.parent == parent
+    else:
+        right = parent_of(request.parent) == parent
+    if not right:
+        message = f"{request.parent!r} is not in the parent of the batch, {parent}"
+        raise ApiError.of_violations([Violation(f"requests[{number}].parent", message)])
+
+
+@contextlib.contextmanager
+def _renamed(call: Call, given: Any, kind: type[Message]) -> Iterator[None]:
+    """Sees to it that a display name that an update sets is free, and that the old one is afterwards."""
+    old: Any = call.api.resources.get(given.name, kind)
+    new = kind()
+    new.CopyFrom(old)
+    apply_mask(new, given, call.request.update_mask.paths)
+    if new.display_name == old.display_name:
+        yield
+        return
+    with claimed(call.api, parent_of(old.name), new.display_name, kind.DESCRIPTOR.name):
+        yield
+    release(call.api, parent_of(old.name), old.display_name)

@@ -1,0 +1,121 @@
+"""Writing data: points of several time series, of several runs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from google.cloud.aiplatform_v1.types import tensorboard_service, tensorboard_time_series
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.api.handlers import Call, Handlers
+from t5x_harness.google.vertex.api.names import parent_of
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.tensorboard.blobs import is_blob_id, write_blob
+from t5x_harness.google.vertex.tensorboard.points import Points
+from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
+from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix
+
+__all__ = ["handlers"]
+
+_ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
+_FIELDS = {_ValueType.SCALAR: "scalar", _ValueType.TENSOR: "tensor", _ValueType.BLOB_SEQUENCE: "blobs"}
+_MOST_POINTS = 5000
+
+
+def handlers(points: Points) -> Handlers:
+    """The methods that write points."""
+    made = Handlers()
+
+    @made.on("TensorboardService.WriteTensorboardRunData")
+    def write_run(call: Call) -> Message:
+        _write(call.api, points, [call.request])
+        response: Message = tensorboard_service.WriteTensorboardRunDataResponse.pb()()
+        return response
+
+    @made.on("TensorboardService.WriteTensorboardExperimentData")
+    def write_experiment(call: Call) -> Message:
+        _check_runs(call.request)
+        _write(call.api, points, call.request.write_run_data_requests)
+        response: Message = tensorboard_service.WriteTensorboardExperimentDataResponse.pb()()
+        return response
+
+    return made
+
+
+def _check_runs(request: Any) -> None:
+    for number, each in enumerate(request.write_run_data_requests):
+        if parent_of(each.tensorboard_run) != request.tensorboard_experiment:
+            message = f"{each.tensorboard_run!r} is no run of {request.tensorboard_experiment}"
+            raise ApiError.of_violations([Violation(f"write_run_data_requests[{number}].tensorboard_run", message)])
+
+
+def _write(api: Api, points: Points, requests: Sequence[Any]) -> None:
+    """Writes what all requests have; nothing if some of it cannot be written."""
+    checked = [found for request in requests for found in _checked(api, request)]
+    for series, data in checked:
+        _move_blobs(api, series, data)
+        points.append(series, data.values)
+        _tell_extremes(api, series, data.values)
+
+
+def _checked(api: Api, request: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the full names of the time series that a request writes, each with its data."""
+    points = sum(len(data.values) for data in request.time_series_data)
+    if points > _MOST_POINTS:
+        message = f"{points} data points; at most {_MOST_POINTS} can be written at once"
+        raise ApiError.of_violations([Violation("time_series_data", message)])
+    for number, data in enumerate(request.time_series_data):
+        name = f"{request.tensorboard_run}/timeSeries/{data.tensorboard_time_series_id}"
+        series: Any = api.resources.get(name, TensorboardTimeSeries)
+        found = list(_violations(series, data, f"time_series_data[{number}]"))
+        if found:
+            raise ApiError.of_violations(found)
+        yield name, data
+
+
+def _violations(series: Any, data: Any, where: str) -> Iterator[Violation]:
+    wanted = _ValueType(series.value_type).name
+    if data.value_type != series.value_type:
+        given = _ValueType(data.value_type).name
+        yield Violation(f"{where}.value_type", f"it is {given}; {series.display_name} is a time series of {wanted}")
+        return
+    for number, point in enumerate(data.values):
+        field = point.WhichOneof("value")
+        if field != _FIELDS[series.value_type]:
+            message = f"it has {field or 'nothing'}; {series.display_name} is a time series of {wanted}"
+            yield Violation(f"{where}.values[{number}].value", message)
+        for blob in point.blobs.values if field == "blobs" else ():
+            if not is_blob_id(blob.id) and not (blob.data and not blob.id):
+                yield Violation(f"{where}.values[{number}].blobs", f"{blob.id!r} is not a URI safe key")
+
+
+def _move_blobs(api: Api, series: str, data: Any) -> None:
+    """Writes the bytes of blobs that come with the points to where those are that clients wrote themselves."""
+    for point in data.values:
+        for blob in point.blobs.values if point.HasField("blobs") else ():
+            if blob.data:
+                blob.id = blob.id or str(uuid.uuid4())
+                write_blob(api, blob_prefix(api, series), series, blob.id, blob.data)
+                blob.ClearField("data")
+
+
+def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> None:
+    """Brings what a time series tells of its points up to date; its etag stays."""
+
+    def changed(data: bytes) -> bytes:
+        kept: Any = TensorboardTimeSeries.FromString(data)
+        known = kept.metadata
+        for point in points:
+            known.max_step = max(known.max_step, point.step)
+            if point.wall_time.ToNanoseconds() > known.max_wall_time.ToNanoseconds():
+                known.max_wall_time.CopyFrom(point.wall_time)
+            if point.HasField("blobs"):
+                known.max_blob_sequence_length = max(known.max_blob_sequence_length, len(point.blobs.values))
+        result: bytes = kept.SerializeToString()
+        return result
+
+    if api.state.update(series, changed) is None:
+        raise ApiError(Code.NOT_FOUND, f"{series} was deleted while its data was written")
