@@ -1,0 +1,110 @@
+"""Who may ask: clients that hold the session's token, or sign with the session's key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import collections
+import hmac
+import json
+import secrets
+import threading
+import time
+from typing import Any
+
+from t5x_harness.google.vertex.api.errors import ApiError, Code
+
+__all__ = ["Authority", "bearer"]
+
+_SKEW_SECONDS = 300
+_REMEMBERED = 256
+_MEND = (
+    "Request had invalid authentication credentials. t5x-harness takes only what its own session gives: start the "
+    "client with this session's variables (GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE), and give "
+    "it no credentials of your own"
+)
+
+
+def bearer(header: str) -> str:
+    """The token of an ``Authorization`` header; empty if it holds none."""
+    kind, _, token = header.strip().partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+class Authority:
+    """Knows a session's token and the public half of its service account's key.
+
+    Args:
+      token: of the session; a random one by default.
+      key: the private key of the session's service account, as PEM; None if there is none.
+
+    Attributes:
+      token: a secret. It is told to nobody but through the session's folder.
+    """
+
+    def __init__(self, token: str = "", key: bytes | None = None) -> None:
+        self.token = token or secrets.token_urlsafe(32)
+        self._key = key
+        self._lock = threading.Lock()
+        self._public: Any = None
+        self._until: collections.OrderedDict[str, float] = collections.OrderedDict()
+
+    def check(self, token: str) -> None:
+        """Refuses whoever does not hold a token of this session.
+
+        Args:
+          token: the session's, or a JSON web token that is signed with the session's key, as Google's libraries send
+            it instead of asking for one.
+
+        Raises:
+          ApiError: UNAUTHENTICATED; the text says what to do, and nothing of the token.
+        """
+        if not hmac.compare_digest(token.encode(), self.token.encode()) and not self._is_signed(token):
+            raise ApiError(Code.UNAUTHENTICATED, _MEND)
+
+    def _is_signed(self, token: str) -> bool:
+        with self._lock:
+            until = self._until.get(token)
+        if until is None:
+            until = self._verified_until(token)
+            with self._lock:
+                self._until[token] = until
+                while len(self._until) > _REMEMBERED:
+                    self._until.popitem(last=False)
+        return time.time() < until
+
+    def _verified_until(self, token: str) -> float:
+        """When a web token ends; 0 for one that the session's key did not sign."""
+        signed, _, signature = token.rpartition(".")
+        head, _, claims = signed.partition(".")
+        if self._key is None or not head or not claims:
+            return 0.0
+        try:
+            if json.loads(_decoded(head)).get("alg") != "RS256":
+                return 0.0
+            said = json.loads(_decoded(claims))
+            self._verify(_decoded(signature), signed.encode("ascii"))
+            begins, ends = float(said["iat"]), float(said["exp"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return 0.0
+        return ends + _SKEW_SECONDS if begins - _SKEW_SECONDS <= time.time() else 0.0
+
+    def _verify(self, signature: bytes, signed: bytes) -> None:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import padding
+
+        assert self._key is not None
+        if self._public is None:
+            self._public = serialization.load_pem_private_key(self._key, password=None).public_key()
+        try:
+            self._public.verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
+        except InvalidSignature:
+            raise ValueError("another key signed it") from None
+
+
+def _decoded(part: str) -> bytes:
+    try:
+        return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,106 @@
+"""Errors that a service answers with, in the words that Google has for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Self
+
+__all__ = ["ApiError", "Code", "Violation", "not_found"]
+
+
+class Code(enum.StrEnum):
+    """The canonical codes of gRPC and of Google's APIs."""
+
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    NOT_FOUND = "NOT_FOUND"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
+    ABORTED = "ABORTED"
+    OUT_OF_RANGE = "OUT_OF_RANGE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    INTERNAL = "INTERNAL"
+    UNAVAILABLE = "UNAVAILABLE"
+    DATA_LOSS = "DATA_LOSS"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+
+    @property
+    def number(self) -> int:
+        """As gRPC and google.rpc.Status count them."""
+        return list(Code).index(self) + 1
+
+    @property
+    def http_status(self) -> int:
+        """The status of an answer over HTTP."""
+        return _HTTP[self]
+
+
+_HTTP = {
+    Code.CANCELLED: 499,
+    Code.UNKNOWN: 500,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.DATA_LOSS: 500,
+    Code.UNAUTHENTICATED: 401,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    """One field of a request that a service does not take.
+
+    Attributes:
+      field: its path, such as ``job_spec.worker_pool_specs[0].replica_count``.
+      message: what is wrong with it.
+    """
+
+    field: str
+    message: str
+
+
+class ApiError(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+      code: its kind.
+      message: its text.
+      violations: the fields it is about; clients find them in the error's details.
+    """
+
+    def __init__(self, code: Code, message: str, violations: Iterable[Violation] = ()) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.violations = tuple(violations)
+
+    @classmethod
+    def of_violations(cls, violations: Iterable[Violation]) -> Self:
+        """INVALID_ARGUMENT that lists all of them in one text, in the service's form."""
+        listed = tuple(violations)
+        found = (f"{count}.Field: {each.field}; Message: {each.message}\t" for count, each in enumerate(listed, 1))
+        return cls(Code.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)
+
+
+def not_found(name: str) -> ApiError:
+    """The error of a resource that is not there.
+
+    Args:
+      name: its full name.
+    """
+    return ApiError(Code.NOT_FOUND, f"The requested resource {name} was not found.")

@@ -1,0 +1,109 @@
+"""Faults that an emulated Vertex AI injects, and its record of requests, as values that travel as JSON."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+from typing import Literal, Self
+
+__all__ = ["RecordedCall", "UnmetVertexFault", "VertexFault", "VertexFaultKind"]
+
+VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal"]
+
+
+@dataclasses.dataclass(frozen=True)
+class VertexFault:
+    """What goes wrong, and for which methods or jobs.
+
+    Attributes:
+      kind: ``fail`` answers a method with an error and ``stall`` makes it wait; ``preempt`` takes a running job's
+        machine away, ``stockout`` has none for it, and ``internal`` is a failure of the service that it says nothing of.
+      on: a glob for methods (``JobService.CreateCustomJob``, ``*.Get*``), or for jobs' display names.
+      code: of the error, such as ``UNAVAILABLE``.
+      message: of the error; empty for one that says what this is.
+      seconds: how long a method waits, a job runs before it meets the fault, or the stockout lasts before the job is
+        told of it.
+      output: a regular expression for a line of the job's output, after which it meets the fault; empty for none.
+      replica: that is preempted, such as ``workerpool1-0``; the primary one by default.
+      times: how many requests, or attempts of jobs, meet it; None for all.
+      after: how many that it is for pass before it.
+      optional: whether a test may end although fewer met it.
+    """
+
+    kind: VertexFaultKind
+    on: str = "*"
+    code: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    output: str = ""
+    replica: str = "workerpool0-0"
+    times: int | None = 1
+    after: int = 0
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        if self.times is not None and self.times < 1:
+            raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
+        if self.after < 0 or self.seconds < 0:
+            raise ValueError(f"after={self.after}, seconds={self.seconds:g}: neither may be negative")
+        if not self.on:
+            raise ValueError("on='' is for nothing; '*' is for all")
+
+    def __str__(self) -> str:
+        told = [repr(self.on)]
+        told += [
+            f"{name}={value!r}" for name in ("code", "seconds", "output", "after") if (value := getattr(self, name))
+        ]
+        if self.times != 1:
+            told.append(f"times={self.times}")
+        return f"vertex.{self.kind}({', '.join(told)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedCall:
+    """One request that was answered.
+
+    Attributes:
+      method: such as ``JobService.CreateCustomJob``.
+      version: of the API that was called: ``v1`` or ``v1beta1``; empty where the method is none of Vertex AI's.
+      transport: ``grpc`` or ``rest``.
+      about: the name of the resource, or of its parent, that the request names first; empty for none.
+      code: ``OK``, or the error's.
+      fault: the kind of the fault that it met; empty for none.
+    """
+
+    method: str
+    version: str
+    transport: str
+    about: str
+    code: str
+    fault: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnmetVertexFault:
+    """A fault that fewer requests or jobs met than it is for.
+
+    Attributes:
+      fault: the fault.
+      met: how many met it.
+      methods: what all requests were for.
+    """
+
+    fault: VertexFault
+    met: int
+    methods: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fault: VertexFault, met: int, calls: Iterable[RecordedCall]) -> Self | None:
+        """The fault if it is one that is unmet: one that is for all (``times=None``) has to be met once."""
+        if fault.optional or met >= (1 if fault.times is None else fault.times):
+            return None
+        return cls(fault, met, tuple(call.method for call in calls))
+
+    def __str__(self) -> str:
+        missing = f"met {self.met} of {self.fault.times} times" if self.met else "not met"
+        counts = collections.Counter(self.methods)
+        seen = ", ".join(f"{count} {method}" for method, count in sorted(counts.items())) or "none"
+        return f"{self.fault} was {missing} (requests there were: {seen})"

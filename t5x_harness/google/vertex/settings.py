@@ -1,0 +1,57 @@
+"""What the emulated Vertex AI is told before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+__all__ = ["VertexOptions", "VertexSettings"]
+
+
+@dataclasses.dataclass(frozen=True)
+class VertexOptions:
+    """What a user may choose. It travels to the server's process as JSON.
+
+    Attributes:
+      state: where resources are kept: ``memory:``, ``fakeredis:`` or ``redis://HOST:PORT/DB``.
+      images: which command stands for a container image: globs for image URIs, each with a command line.
+      queued_seconds: how long a job is queued.
+      pending_seconds: how long it is pending after that.
+      running_seconds: how long it is running at least, as clients that poll seldom may else never see it.
+      warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
+    """
+
+    state: str = "memory:"
+    images: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    queued_seconds: float = 0.0
+    pending_seconds: float = 0.05
+    running_seconds: float = 0.0
+    warm: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """A value that JSON can hold."""
+        return {**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, "images": dict(self.images)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Reads what :meth:`to_dict` made."""
+        return cls(**{**values, "images": dict(values["images"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class VertexSettings:
+    """The options, and what the server that it runs in has for it.
+
+    Attributes:
+      root: of the object store: ``gs://b/x`` is the file ``buckets/b/x`` in it.
+      folder: for what jobs need on disk; it is removed when the server ends.
+      environment: the variables that lead clients to this server; jobs' processes are given them.
+      options: what the user chose.
+    """
+
+    root: Path
+    folder: Path
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: VertexOptions = VertexOptions()

@@ -1,0 +1,155 @@
+"""State in this process, gone with it."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from t5x_harness.google.vertex.state.store import StateError
+
+__all__ = ["MemoryStore"]
+
+Kept = TypeVar("Kept", bytes, list[bytes], set[str])
+
+_NAMES: dict[type, str] = {bytes: "value", list: "list", set: "set"}
+
+
+class MemoryStore:
+    """A :class:`StateStore` of dictionaries under one lock."""
+
+    url = "memory:"
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._kept: dict[str, bytes | list[bytes] | set[str]] = {}
+        self._sorted: list[str] = []
+        self._locks: dict[str, float] = {}
+
+    def get(self, key: str) -> bytes | None:
+        """See :class:`StateStore`, as for all of them."""
+        with self._mutex:
+            return self._find(key, bytes)
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Several values."""
+        with self._mutex:
+            return [self._find(key, bytes) for key in keys]
+
+    def put(self, key: str, value: bytes) -> None:
+        """Sets a value."""
+        with self._mutex:
+            self._find(key, bytes)
+            self._keep(key, value)
+
+    def create(self, key: str, value: bytes) -> bool:
+        """Sets a value that is not there."""
+        with self._mutex:
+            if key in self._kept:
+                return False
+            self._keep(key, value)
+            return True
+
+    def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
+        """Changes a value."""
+        with self._mutex:
+            value = self._find(key, bytes)
+            if value is None:
+                return None
+            changed = change(value)
+            self._keep(key, changed)
+            return changed
+
+    def delete(self, key: str) -> bool:
+        """Removes a key."""
+        with self._mutex:
+            if self._kept.pop(key, None) is None:
+                return False
+            del self._sorted[bisect.bisect_left(self._sorted, key)]
+            return True
+
+    def keys(self, prefix: str) -> list[str]:
+        """Keys that begin with a prefix."""
+        with self._mutex:
+            first = last = bisect.bisect_left(self._sorted, prefix)
+            while last < len(self._sorted) and self._sorted[last].startswith(prefix):
+                last += 1
+            return self._sorted[first:last]
+
+    def append(self, key: str, *values: bytes) -> int:
+        """Adds to a list."""
+        with self._mutex:
+            elements = self._find(key, list) or []
+            if values:
+                elements.extend(values)
+                self._keep(key, elements)
+            return len(elements)
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
+        """Elements of a list."""
+        with self._mutex:
+            return (self._find(key, list) or [])[start:stop]
+
+    def add(self, key: str, member: str) -> bool:
+        """Adds to a set."""
+        with self._mutex:
+            elements = self._find(key, set) or set()
+            new = member not in elements
+            elements.add(member)
+            self._keep(key, elements)
+            return new
+
+    def discard(self, key: str, member: str) -> bool:
+        """Removes from a set."""
+        with self._mutex:
+            elements = self._find(key, set) or set()
+            if member not in elements:
+                return False
+            elements.remove(member)
+            if not elements:
+                self.delete(key)
+            return True
+
+    def members(self, key: str) -> set[str]:
+        """Members of a set."""
+        with self._mutex:
+            return set(self._find(key, set) or ())
+
+    @contextlib.contextmanager
+    def lock(self, name: str, seconds: float) -> Iterator[bool]:
+        """Tries to take a lock."""
+        until = time.monotonic() + seconds
+        with self._mutex:
+            free = self._locks.get(name, 0.0) <= time.monotonic()
+            if free:
+                self._locks[name] = until
+        try:
+            yield free
+        finally:
+            with self._mutex:
+                if free and self._locks.get(name) == until:  # else it ran out, and may be somebody else's
+                    del self._locks[name]
+
+    def clear(self) -> None:
+        """Removes everything."""
+        with self._mutex:
+            self._kept.clear()
+            self._sorted.clear()
+            self._locks.clear()
+
+    def close(self) -> None:
+        """Does nothing: there is no connection."""
+
+    def _find(self, key: str, kind: type[Kept]) -> Kept | None:
+        value = self._kept.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise StateError(f"{key} holds a {_NAMES[type(value)]}, not a {_NAMES[kind]}")
+        return value
+
+    def _keep(self, key: str, value: bytes | list[bytes] | set[str]) -> None:
+        if key not in self._kept:
+            bisect.insort(self._sorted, key)
+        self._kept[key] = value

@@ -1,0 +1,261 @@
+"""State in a Redis, for several processes and shells."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from t5x_harness.google.vertex.state.store import StateError
+
+__all__ = ["RedisStore", "import_redis", "open_redis"]
+
+_SPACE = "t5x-harness:"
+# Each kind is below a prefix of its own, as Redis' own error for a wrong kind has fakeredis end the connection.
+_VALUE, _LIST, _SET, _LOCK = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set", "lock"))
+_KINDS, _INDEX = f"{_SPACE}kinds", f"{_SPACE}index"
+_AT_ONCE = 1000
+
+Answer = TypeVar("Answer")
+
+
+def open_redis(url: str, end: Callable[[], None] = lambda: None) -> RedisStore:
+    """Connects to a Redis.
+
+    Args:
+      url: such as ``redis://127.0.0.1:6379/0``.
+      end: called when the store is closed, behind the connection's end.
+
+    Raises:
+      StateError: the client is not installed, or nothing answers there.
+    """
+    redis = import_redis("redis")
+    try:
+        client = redis.Redis.from_url(url)
+        client.ping()
+    except (redis.RedisError, ValueError) as error:
+        raise StateError(f"no state can be had from {_without_password(url)}: {error}") from None
+    return RedisStore(client, url, end)
+
+
+def import_redis(name: str) -> Any:
+    """Imports a package that state in Redis needs.
+
+    Raises:
+      StateError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise StateError(
+            f"this state needs {name}, not installed here: python -m pip install 't5x-harness[vertex]'"
+        ) from None
+
+
+class RedisStore:
+    """A :class:`StateStore` on Redis' own transactions (WATCH and MULTI) and SET NX, without scripts.
+
+    A sorted set has all keys, so that those with a prefix are found without looking at the others, and a hash has their
+    kinds. Nothing but what begins with ``t5x-harness:`` is touched.
+
+    Args:
+      client: of the package ``redis``, answering bytes.
+      url: where others find it.
+      end: called by :meth:`close`.
+    """
+
+    def __init__(self, client: Any, url: str, end: Callable[[], None]) -> None:
+        self._redis = import_redis("redis")
+        self._client = client
+        self._end = end
+        self.url = url
+
+    def get(self, key: str) -> bytes | None:
+        """See :class:`StateStore`, as for all of them."""
+        return self.get_all([key])[0]
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Several values."""
+        found: list[bytes | None] = []
+        for first in range(0, len(keys), _AT_ONCE):
+            some = keys[first : first + _AT_ONCE]
+            with self._client.pipeline() as pipe:
+                pipe.hmget(_KINDS, some)
+                pipe.mget([_VALUE + key for key in some])
+                kinds, values = pipe.execute()
+            for key, kind in zip(some, kinds, strict=True):
+                _check(key, kind, _VALUE)
+            found += values
+        return found
+
+    def put(self, key: str, value: bytes) -> None:
+        """Sets a value."""
+        self._write(key, _VALUE, lambda pipe: pipe.set(_VALUE + key, value))
+
+    def create(self, key: str, value: bytes) -> bool:
+        """Sets a value that is not there."""
+
+        def create(pipe: Any) -> bool:
+            if pipe.hget(_KINDS, key) is not None:
+                return False
+            pipe.multi()
+            pipe.set(_VALUE + key, value)
+            pipe.hset(_KINDS, key, _VALUE)
+            pipe.zadd(_INDEX, {key: 0})
+            return True
+
+        return self._watching(_VALUE + key, create)
+
+    def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
+        """Changes a value."""
+
+        def update(pipe: Any) -> bytes | None:
+            value = pipe.get(_VALUE + key)
+            if value is None:
+                _check(key, pipe.hget(_KINDS, key), _VALUE)
+                return None
+            changed = change(value)
+            pipe.multi()
+            pipe.set(_VALUE + key, changed)
+            return changed
+
+        return self._watching(_VALUE + key, update)
+
+    def delete(self, key: str) -> bool:
+        """Removes a key."""
+        with self._client.pipeline() as pipe:
+            pipe.hdel(_KINDS, key)
+            pipe.zrem(_INDEX, key)
+            pipe.delete(_VALUE + key, _LIST + key, _SET + key)
+            return bool(pipe.execute()[0])
+
+    def keys(self, prefix: str) -> list[str]:
+        """Keys that begin with a prefix."""
+        first = prefix.encode()
+        # No character begins with the byte 255 in UTF-8, so all that begin with the prefix are before that.
+        return [key.decode() for key in self._client.zrangebylex(_INDEX, b"[" + first, b"(" + first + b"\xff")]
+
+    def append(self, key: str, *values: bytes) -> int:
+        """Adds to a list."""
+        if not values:
+            return int(self._read(key, _LIST, lambda pipe: pipe.llen(_LIST + key)))
+        return int(self._write(key, _LIST, lambda pipe: pipe.rpush(_LIST + key, *values)))
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
+        """Elements of a list."""
+        if stop == 0:
+            return []
+        last = -1 if stop is None else stop - 1
+        elements: list[bytes] = self._read(key, _LIST, lambda pipe: pipe.lrange(_LIST + key, start, last))
+        return elements
+
+    def add(self, key: str, member: str) -> bool:
+        """Adds to a set."""
+        return bool(self._write(key, _SET, lambda pipe: pipe.sadd(_SET + key, member)))
+
+    def discard(self, key: str, member: str) -> bool:
+        """Removes from a set."""
+
+        def discard(pipe: Any) -> bool:
+            if not pipe.sismember(_SET + key, member):
+                _check(key, pipe.hget(_KINDS, key), _SET)
+                return False
+            last = pipe.scard(_SET + key) == 1
+            pipe.multi()
+            pipe.srem(_SET + key, member)
+            if last:
+                pipe.hdel(_KINDS, key)
+                pipe.zrem(_INDEX, key)
+            return True
+
+        return self._watching(_SET + key, discard)
+
+    def members(self, key: str) -> set[str]:
+        """Members of a set."""
+        found: set[bytes] = self._read(key, _SET, lambda pipe: pipe.smembers(_SET + key))
+        return {member.decode() for member in found}
+
+    @contextlib.contextmanager
+    def lock(self, name: str, seconds: float) -> Iterator[bool]:
+        """Tries to take a lock."""
+        mine = secrets.token_bytes(16)
+        free = bool(self._client.set(_LOCK + name, mine, nx=True, px=max(1, round(seconds * 1000))))
+        try:
+            yield free
+        finally:
+            if free:
+                self._give_back(_LOCK + name, mine)
+
+    def clear(self) -> None:
+        """Removes everything."""
+        found = list(self._client.scan_iter(f"{_SPACE}*", count=_AT_ONCE))
+        for first in range(0, len(found), _AT_ONCE):
+            self._client.delete(*found[first : first + _AT_ONCE])
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._client.close()
+        self._end()
+
+    def _read(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
+        """One command on a key that is of a kind, or not there."""
+        with self._client.pipeline() as pipe:
+            pipe.hget(_KINDS, key)
+            ask(pipe)
+            found, answer = pipe.execute()
+        _check(key, found, kind)
+        return answer
+
+    def _write(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
+        """One command that makes a key be there."""
+        with self._client.pipeline() as pipe:
+            pipe.hsetnx(_KINDS, key, kind)
+            pipe.hget(_KINDS, key)
+            pipe.zadd(_INDEX, {key: 0})
+            ask(pipe)
+            _, found, _, answer = pipe.execute()
+        _check(key, found, kind)
+        return answer
+
+    def _watching(self, watched: str, change: Callable[[Any], Answer]) -> Answer:
+        """Runs a transaction, again for as long as somebody else writes to what it watches meanwhile.
+
+        Args:
+          watched: in Redis.
+          change: reads through the pipeline that it is given, and writes behind its ``multi()``.
+        """
+        while True:
+            with self._client.pipeline() as pipe:
+                pipe.watch(watched)
+                answer = change(pipe)
+                try:
+                    pipe.execute()
+                except self._redis.WatchError:
+                    continue
+                return answer
+
+    def _give_back(self, key: str, mine: bytes) -> None:
+        with self._client.pipeline() as pipe:
+            pipe.watch(key)
+            if pipe.get(key) != mine:  # it ran out, and may be somebody else's
+                return
+            pipe.multi()
+            pipe.delete(key)
+            with contextlib.suppress(self._redis.WatchError):
+                pipe.execute()
+
+
+def _check(key: str, found: bytes | None, kind: str) -> None:
+    if found is not None and found.decode() != kind:
+        raise StateError(f"{key} holds a {_name(found.decode())}, not a {_name(kind)}")
+
+
+def _name(kind: str) -> str:
+    return kind.removeprefix(_SPACE).rstrip(":")
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^@/]*@", "//", url)
