@@ -30,7 +30,7 @@ from t5x_harness.google.vertex.state import StateStore, open_store
 
 __all__ = ["PARTS", "Api"]
 
-PARTS: Sequence[str] = ()
+PARTS: Sequence[str] = ("t5x_harness.google.vertex.metadata", "t5x_harness.google.vertex.tensorboard")
 """The modules of the parts; each has a function ``part(api: Api) -> Part``."""
 
 _EMULATED = (
