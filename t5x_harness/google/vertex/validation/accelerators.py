@@ -14,7 +14,7 @@ from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machi
 from t5x_harness.google.vertex.validation.machines import is_slice, machine_for_slice
 from t5x_harness.google.vertex.validation.verdict import Violation
 
-__all__ = ["accelerator_meant", "misspelt_accelerators"]
+__all__ = ["accelerator_meant", "accelerator_types", "misspelt_accelerators"]
 
 _KEYS = ("acceleratorType", "accelerator_type")
 _ENUM = "type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType"
@@ -52,7 +52,7 @@ def accelerator_meant(given: str) -> str:
         return "TPU v5e is asked for with machine_type ct5lp-hightpu-4t and tpu_topology, without an accelerator type"
     if spoken == "TPU_V4_POD":
         return "the type is called TPU_V4_POD, and custom training documents no machine for it"
-    known = _accelerator_types()
+    known = accelerator_types()
     meant = spoken or next((type_ for type_ in known if type_ == name or type_.endswith(f"_{bare}")), None)
     near = [meant] if meant else difflib.get_close_matches(name, known, n=2, cutoff=0.6)
     return f"write {' or '.join(near)}" if near else ""
@@ -68,7 +68,7 @@ def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Viol
     Returns:
       One for each, with the message of Google's JSON parser and what was meant.
     """
-    known = _accelerator_types()
+    known = accelerator_types()
     return tuple(
         Violation(
             field=at,
@@ -105,7 +105,7 @@ def _join(at: str, key: str) -> str:
     return f"{at}.{name}" if at else name
 
 
-def _accelerator_types() -> tuple[str, ...]:
+def accelerator_types() -> tuple[str, ...]:
     """Every type that the API has: those that machines take, and those that custom training says nothing of."""
     taken = dict.fromkeys(name for machine in machine_types().values() for name in machine.counts)
     return (*cloud_tpus(), *taken, *_UNMENTIONED)

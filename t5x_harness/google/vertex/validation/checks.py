@@ -23,7 +23,7 @@ Check: TypeAlias = Callable[[Subject, RuleText], Iterator[Breach]]
 CHECKS: dict[str, Check] = {}
 """Every check by its name in ``rules.toml``; filled while this package's modules are imported."""
 
-_GCS_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/\S*)?")
+_GCS_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/\S*)?")
 
 
 def check(function: Check) -> Check:

@@ -1,0 +1,49 @@
+"""The data file of the rules: every rule can be applied, and says where it is from."""
+
+from __future__ import annotations
+
+import string
+
+from t5x_harness.google.vertex.validation import judging
+from t5x_harness.google.vertex.validation.checks import CHECKS
+from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types, tpu_regions, training_regions
+from t5x_harness.google.vertex.validation.rulebook import Confidence, read_rules, read_table
+
+RULES = read_rules()
+
+
+def test_every_rule_has_a_name_of_its_own_and_a_check() -> None:
+    assert judging.judge.__doc__
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert {rule.check for rule in RULES} == set(CHECKS), "every check is some rule's"
+
+
+def test_every_rule_has_a_source_unless_it_is_assumed() -> None:
+    for rule in RULES:
+        assert (rule.source.url == "") == (rule.confidence is Confidence.ASSUMED), rule.name
+    used = {entry["source"] for entry in read_table("rules.toml")["rule"]}
+    tables = read_table("machines.toml")
+    used |= {tables[name]["source"] for name in ("machines", "regions", "training_regions")}
+    assert used == set(read_table("rules.toml")["sources"])
+
+
+def test_only_what_is_sourced_refuses() -> None:
+    for rule in RULES:
+        sourced = rule.confidence in (Confidence.OBSERVED, Confidence.DOCUMENTED)
+        assert rule.refuses == (sourced and not rule.accepted)
+    assert {rule.refuses for rule in RULES} == {True, False}
+
+
+def test_messages_are_sentences() -> None:
+    for rule in RULES:
+        assert list(string.Formatter().parse(rule.message))
+        assert rule.message.endswith((".", "({mend})", "TensorBoard")), rule.name
+
+
+def test_the_tables_hold_together() -> None:
+    generations = {machine.generation for machine in machine_types().values() if machine.generation}
+    generations |= {about.generation for about in cloud_tpus().values()}
+    for generation in generations:
+        assert set(tpu_regions(generation)) <= set(training_regions())
+        assert tpu_regions(generation)
+    assert tpu_regions("v4") == ()

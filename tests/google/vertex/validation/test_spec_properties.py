@@ -1,0 +1,78 @@
+"""What the service takes is taken without a word, and each single fault gives exactly its violation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+import job_documents
+
+from t5x_harness.google.vertex.validation import judge
+from t5x_harness.google.vertex.validation.rulebook import read_rules
+
+RULES = {rule.name: rule for rule in read_rules()}
+ALL_FAULTS = (*job_documents.FAULTS, *job_documents.TUNING_FAULTS)
+
+
+def assert_only(fault: Any, job: Any) -> None:
+    spoilt = fault.apply(job)
+    verdict = judge(spoilt.message, spoilt.location)
+    refused, warned = verdict.violations, verdict.warnings
+    found = [(violation.rule, violation.field) for violation in (*refused, *warned)]
+    assert found == [(fault.rule, fault.place(job))], "\n".join(map(str, (*refused, *warned)))
+    assert bool(refused) == RULES[fault.rule].refuses
+    (violation,) = (*refused, *warned)
+    assert violation.code == RULES[fault.rule].code
+    assert violation.source == str(RULES[fault.rule].source)
+    assert "{" not in violation.message
+
+
+@given(job_documents.custom_jobs())
+@settings(max_examples=100)
+def test_a_valid_job_is_taken_without_a_word(job: Any) -> None:
+    verdict = judge(job.message, job.location)
+    assert verdict.violations == ()
+    assert verdict.warnings == ()
+
+
+@given(job_documents.tuning_jobs())
+@settings(max_examples=50)
+def test_a_valid_job_of_trials_is_taken_without_a_word(job: Any) -> None:
+    verdict = judge(job.message, job.location)
+    assert verdict.violations == ()
+    assert verdict.warnings == ()
+
+
+@pytest.mark.parametrize("fault", job_documents.FAULTS, ids=lambda fault: f"{fault.rule}-{fault.field}")
+def test_each_fault_gives_exactly_its_violation(fault: Any) -> None:
+    jobs = [job for job in job_documents.EXAMPLES if fault.fits(job)]
+    assert jobs, "no example can have this fault"
+    for job in jobs:
+        assert_only(fault, job)
+
+
+@pytest.mark.parametrize("fault", job_documents.TUNING_FAULTS, ids=lambda fault: f"{fault.rule}-{fault.field}")
+def test_each_fault_of_a_study_gives_exactly_its_violation(fault: Any) -> None:
+    assert_only(fault, job_documents.TUNING_EXAMPLE)
+
+
+@given(job_documents.custom_jobs(), st.data())
+@settings(max_examples=200)
+def test_a_fault_in_any_job_gives_exactly_its_violation(job: Any, data: st.DataObject) -> None:
+    assert_only(data.draw(st.sampled_from([fault for fault in job_documents.FAULTS if fault.fits(job)])), job)
+
+
+@given(job_documents.tuning_jobs(), st.sampled_from(job_documents.TUNING_FAULTS))
+@settings(max_examples=50)
+def test_a_fault_in_any_study_gives_exactly_its_violation(job: Any, fault: Any) -> None:
+    assert_only(fault, job)
+
+
+def test_every_rule_has_a_fault_that_breaks_it() -> None:
+    # A TPU's TensorBoard breaks two rules at once; test_spec_rules has it.
+    assert set(RULES) - {fault.rule for fault in ALL_FAULTS} == {"tensorboard-tpu"}

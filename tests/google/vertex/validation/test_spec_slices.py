@@ -1,0 +1,83 @@
+"""Which slice a machine spec asks for."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
+from t5x_harness.google.vertex.validation.machines import machine_for_slice
+from t5x_harness.google.vertex.validation.slices import chips_of, generation_of, hosts_of, slice_of
+from t5x_harness.slices import get_slice, slice_names
+
+
+def spec(machine: str, accelerator: Any = "", count: int = 0, topology: str = "") -> Any:
+    return types.SimpleNamespace(
+        machine_type=machine, accelerator_type=accelerator, accelerator_count=count, tpu_topology=topology
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "chips", "hosts"),
+    [
+        (spec("cloud-tpu", "TPU_V2", 8), "v2-8", 4, 1),
+        (spec("cloud-tpu", "TPU_V3", 32), "v3-32", 16, 4),
+        (spec("ct5lp-hightpu-1t", topology="1x1"), "v5e-1", 1, 1),
+        (spec("ct5lp-hightpu-4t", topology="2x2"), "v5e-4", 4, 1),
+        (spec("ct5lp-hightpu-8t", topology="2x4"), "v5e-8", 8, 1),
+        (spec("ct5lp-hightpu-4t", topology="2x4"), "v5e-8", 8, 2),
+        (spec("ct5lp-hightpu-4t", topology="16x16"), "v5e-256", 256, 64),
+        (spec("ct6e-standard-4t", topology="4x4"), "v6e-16", 16, 4),
+        (spec("tpu7x-standard-4t", topology="2x2x2"), None, 8, 2),
+        (spec("n1-standard-4", "NVIDIA_TESLA_T4", 1), None, 0, 1),
+        (spec("e2-standard-4"), None, 0, 1),
+        (spec("cloud-tpu", "TPU_V3", 4), None, 0, 1),
+        (spec("cloud-tpu", "NVIDIA_L4", 8), None, 0, 1),
+        (spec("ct5lp-hightpu-8t", topology="4x4"), None, 0, 1),
+        (spec("n1-standard-4", "TPU_V3", 8), None, 0, 1),
+        (spec("unheard-of"), None, 0, 1),
+    ],
+)
+def test_the_slice_of_a_machine(machine: Any, name: str | None, chips: int, hosts: int) -> None:
+    assert (slice_of(machine), chips_of(machine), hosts_of(machine)) == (name, chips, hosts)
+
+
+def test_the_generation_is_known_even_where_the_slice_is_none() -> None:
+    assert generation_of(spec("cloud-tpu", "TPU_V3", 4)) == "v3"
+    assert generation_of(spec("tpu7x-standard-4t")) == "7x"
+    assert generation_of(spec("e2-standard-4")) is None
+
+
+def test_messages_of_the_sdk_are_read_as_well() -> None:
+    types_ = pytest.importorskip("google.cloud.aiplatform_v1.types")
+    plus = types_.MachineSpec(machine_type="cloud-tpu", accelerator_type="TPU_V3", accelerator_count=32)
+    assert slice_of(plus) == slice_of(types_.MachineSpec.pb(plus)) == "v3-32"
+
+
+def test_every_shape_of_the_machines_is_a_slice_with_those_chips() -> None:
+    for machine in machine_types().values():
+        for topology in machine.topologies:
+            asked = spec(machine.name, topology=topology)
+            name = slice_of(asked)
+            assert (name is None) == (machine.generation == "7x")
+            if name is not None:
+                assert get_slice(name).topology[:2] == tuple(map(int, topology.split("x")))
+                assert hosts_of(asked) * machine.chips == get_slice(name).num_chips
+
+
+@pytest.mark.parametrize("name", slice_names())
+def test_what_is_written_for_a_slice_asks_for_it(name: str) -> None:
+    written = dict(part.split(" ") for part in machine_for_slice(name).split(", ") if part)
+    if name.startswith(("v4", "v5p")):
+        assert written == {}
+        return
+    count = int(written.get("accelerator_count", 0))
+    asked = spec(written["machine_type"], written.get("accelerator_type", ""), count, written.get("tpu_topology", ""))
+    assert slice_of(asked) == name
+
+
+def test_what_is_no_slice_has_no_machine() -> None:
+    assert machine_for_slice("n1-standard-4") == ""
+    assert set(cloud_tpus()) == {"TPU_V2", "TPU_V3"}
