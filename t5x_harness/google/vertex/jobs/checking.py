@@ -1,0 +1,41 @@
+"""A job as it comes from a client: judged by the rules, and freed of what only the service sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from t5x_harness.google.vertex.api import errors
+from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.validation import error_message, judge
+
+__all__ = ["check_job"]
+
+_SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "trials", "web_access_uris")
+
+
+def check_job(job: Any, location: str) -> list[str]:
+    """Refuses a job that the service would refuse, and makes it one that is queued.
+
+    Args:
+      job: a ``CustomJob`` or a ``HyperparameterTuningJob``; it is changed.
+      location: that it was sent to.
+
+    Returns:
+      What else there is to say about it.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT with all that is wrong.
+    """
+    for field in _SET_BY_THE_SERVICE:
+        if field in job.DESCRIPTOR.fields_by_name:
+            job.ClearField(field)
+    verdict = judge(job, location)
+    if verdict.violations:
+        raise ApiError(
+            Code.INVALID_ARGUMENT,
+            error_message(verdict.violations),
+            [errors.Violation(each.field, each.message) for each in verdict.violations],
+        )
+    job.state = int(State.QUEUED)
+    return [str(each) for each in verdict.warnings]

@@ -1,0 +1,268 @@
+"""Carries out what is decided about a custom job: its processes, its log, its state as clients see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import queue
+import re
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.google.vertex.jobs import endings, machine
+from t5x_harness.google.vertex.jobs.deadlines import Deadlines
+from t5x_harness.google.vertex.jobs.guarded import Task
+from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
+from t5x_harness.google.vertex.jobs.logs import JobLog
+from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress, State
+from t5x_harness.google.vertex.jobs.publishing import publish
+from t5x_harness.google.vertex.jobs.replicas import replica_of
+from t5x_harness.google.vertex.jobs.scheduling import Scheduling
+from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.jobs.watching import Said, Watched
+
+__all__ = ["Driver", "Graces"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Graces:
+    """Seconds from SIGTERM to SIGKILL.
+
+    Attributes:
+      warned: for what is cancelled or preempted: what a machine that is preempted has.
+      ended: for what has nothing to do any more, as its job has ended.
+    """
+
+    warned: float = 30.0
+    ended: float = 2.0
+
+
+class _Quit:
+    """The server ends."""
+
+
+class _Settle:
+    """A job that has ended was seen running for long enough."""
+
+
+class _Look:
+    """There may be a fault for the job."""
+
+
+class _Strike:
+    """The job meets its fault."""
+
+
+_Message = Event | _Quit | _Settle | _Look | _Strike
+
+
+class Driver:
+    """Runs one custom job, in a thread of its own.
+
+    Args:
+      api: keeps the job.
+      job: its message, as it was created.
+      policy: what its spec asks for.
+      ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
+      trial_id: where it runs a trial; empty for none.
+      graces: for its processes.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        job: Any,
+        policy: Policy,
+        ended: Callable[[str], None],
+        *,
+        trial_id: str = "",
+        graces: Graces | None = None,
+    ) -> None:
+        self._api = api
+        self._job = job
+        self._policy = policy
+        self._ended = ended
+        self._trial_id = trial_id
+        self._graces = graces or Graces()
+        self._options = api.settings.options
+        self._scheduling = Scheduling.of(job.job_spec.scheduling)
+        self._progress = Progress()
+        self._tasks: dict[str, Task] = {}
+        self._fault: VertexFault | None = None
+        self._deadlines: Deadlines[_Message] = Deadlines()
+        self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._watched = Watched()
+        folder = Attempt(job.name, job.job_spec, api.settings).folder
+        folder.mkdir(parents=True)
+        self.log = JobLog(job.name, api.state, folder, trial_id)
+        self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Has the job end; returns when its state says so."""
+        self._post(machine.CancelAsked())
+
+    def look_for_faults(self) -> None:
+        """Has the job meet a fault that was armed after it began."""
+        self._post(_Look())
+
+    def close(self) -> None:
+        """Ends all processes at once, and waits until nothing is left. May be called again."""
+        self._post(_Quit())
+        self._thread.join()
+
+    def _post(self, message: _Message) -> None:
+        """Has the thread take a message, and waits until it has, or has ended."""
+        taken = threading.Event()
+        self._inbox.put((message, taken))
+        self._watched.wake()
+        if not self._over.is_set():
+            taken.wait()
+
+    def _run(self) -> None:
+        self._deadlines.set("admitted", self._options.queued_seconds, machine.Admitted())
+        try:
+            while not self._over.is_set():
+                for message in self._happened():
+                    self._take(message)
+        except Exception as error:
+            traceback.print_exc()  # for whoever runs the server; clients are told as much as helps them
+            self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
+        finally:
+            self._over.set()
+            self._watched.close()
+            while not self._inbox.empty():
+                self._inbox.get()[1].set()
+            self._ended(self._job.name)
+
+    def _happened(self) -> Iterator[_Message]:
+        """What there is to take now; waits until there is something."""
+        for each in self._watched.wait(self._deadlines.seconds()):
+            if isinstance(each, Said):
+                self.log.write(each.unit, each.lines, each.severity)
+                if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
+                    yield _Strike()
+            else:
+                yield machine.Exited(each.unit, each.status)
+        yield from self._deadlines.due()
+        while not self._inbox.empty():
+            message, taken = self._inbox.get()
+            yield message
+            taken.set()
+
+    def _take(self, message: _Message) -> None:
+        if self._over.is_set():
+            return
+        match message:
+            case _Quit():
+                self._finish(State.FAILED, endings.owner_gone(f"process {os.getpid()}"))
+            case _Settle():
+                if self._progress.state.is_final:
+                    self._finish(self._progress.state, self._progress.error)
+            case _Look():
+                self._look()
+            case _Strike():
+                self._strike()
+            case _:
+                self._advance(message)
+
+    def _advance(self, event: Event) -> None:
+        before = self._progress
+        self._progress, commands = machine.advance(before, event, self._policy)
+        now = self._progress
+        if now.state.is_final and not before.state.is_final:
+            self._end()
+        elif (now.state, now.attempt) != (before.state, before.attempt):
+            publish(self._api, self._job.name, type(self._job), now.state)
+            self._entered(now.state)
+        for command in commands:
+            self._do(command)
+
+    def _entered(self, state: State) -> None:
+        self._deadlines.clear("provisioned", "waited")
+        if state is State.PENDING:
+            self.log.service("Waiting for job to be provisioned.")
+            self._provide()
+        elif state is State.RUNNING:
+            self.log.service("Waiting for training program to start.")
+            if self._progress.attempt == 1:
+                self._deadlines.set("shown", self._options.running_seconds, _Settle())
+                self._deadlines.set("timeout", self._scheduling.timeout, machine.RunTooLong())
+
+    def _provide(self) -> None:
+        """Gets ready what the processes need, and says when there are machines for them."""
+        attempt = Attempt(self._job.name, self._job.job_spec, self._api.settings, self._trial_id)
+        try:
+            self._tasks = {unit: attempt.task(unit) for unit in attempt.units}
+        except CannotLaunch as error:
+            self._advance(machine.Refused(endings.unable(str(error))))
+            return
+        if (longest := self._scheduling.max_wait) is not None:
+            self._deadlines.set("waited", longest, machine.WaitedTooLong())
+        fault = self._api.faults.take(self._job.display_name, "stockout")
+        if fault is None:
+            self._deadlines.set("provisioned", self._options.pending_seconds, machine.Provisioned())
+        elif not self._scheduling.waits:
+            none = endings.no_capacity(JobPlace.of(self._job.name).region)
+            self._deadlines.set("provisioned", fault.seconds, machine.Refused(none))
+        elif fault.seconds:
+            self._deadlines.set("provisioned", fault.seconds, machine.Provisioned())
+
+    def _do(self, command: Command) -> None:
+        for unit in sorted(command.units):
+            if isinstance(command, machine.Start):
+                self._watched.start(unit, self._tasks[unit])
+            else:
+                self._watched.stop(unit, self._graces.warned if command.warned else self._graces.ended)
+        if isinstance(command, machine.Start):
+            self._look()
+
+    def _look(self) -> None:
+        """Takes a fault for the processes that run now, if there is one."""
+        if self._progress.state is not State.RUNNING or self._fault is not None:
+            return
+        self._fault = self._api.faults.take(self._job.display_name, "preempt", "internal")
+        if self._fault is not None and not self._fault.output:
+            self._deadlines.set("fault", self._fault.seconds, _Strike())
+
+    def _strike(self) -> None:
+        fault, self._fault = self._fault, None
+        if fault is None:
+            return
+        if fault.kind == "internal":
+            self._advance(machine.InternalFailure())
+            return
+        for unit in sorted(self._progress.live):
+            if replica_of(unit) == fault.replica:
+                self.log.service(f"The replica {fault.replica} is preempted.", "WARNING")
+                self._advance(machine.Lost(unit))
+                return
+
+    def _end(self) -> None:
+        """The job has ended; clients are told once it was seen running for as long as they are promised."""
+        self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
+        if "shown" not in self._deadlines or self._progress.state is State.CANCELLED:
+            self._finish(self._progress.state, self._progress.error)
+
+    def _finish(self, state: State, error: endings.JobError | None) -> None:
+        place = JobPlace.of(self._job.name)
+        if error is not None:
+            self.log.service(error.text(place.project, place.job_id), "ERROR")
+        self.log.service(_FAREWELLS[state], "INFO" if state is State.SUCCEEDED else "ERROR")
+        publish(self._api, self._job.name, type(self._job), state, error)
+        self._over.set()
+
+
+_FAREWELLS = {
+    State.SUCCEEDED: "Job completed successfully.",
+    State.FAILED: "Job failed.",
+    State.CANCELLED: "Job cancelled.",
+}

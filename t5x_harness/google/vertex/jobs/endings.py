@@ -1,0 +1,129 @@
+"""Why jobs end, in the service's words and codes, as far as they are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from urllib.parse import quote
+
+from t5x_harness.google.vertex.api.errors import Code
+from t5x_harness.google.vertex.jobs.replicas import replica_of
+
+__all__ = [
+    "JobError",
+    "cancelled",
+    "exited",
+    "internal",
+    "logs_address",
+    "lost",
+    "may_pass",
+    "no_capacity",
+    "owner_gone",
+    "ran_too_long",
+    "unable",
+    "waited_too_long",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class JobError:
+    """What a job's ``error`` holds.
+
+    Attributes:
+      code: its kind.
+      message: its text.
+      names_logs: whether the service adds where the job's logs are.
+    """
+
+    code: Code
+    message: str
+    names_logs: bool = False
+
+    def text(self, project: str, job_id: str) -> str:
+        """The whole message.
+
+        Args:
+          project: number of the job's project.
+          job_id: last part of its name.
+        """
+        if not self.names_logs:
+            return self.message
+        address = logs_address(project, job_id)
+        return f"{self.message} To find out more about why your job exited please check the logs: {address}"
+
+
+def logs_address(project: str, job_id: str) -> str:
+    """Where the console of the service shows a job's logs."""
+    chosen = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe=".")
+    return (
+        f"https://console.cloud.google.com/logs/viewer?project={project}"
+        f"&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={chosen}"
+    )
+
+
+# SIGABRT and SIGSEGV, as Python's processes and as containers report them.
+_MAY_PASS = frozenset({6, 11, 134, 139})
+
+
+def may_pass(status: int) -> bool:
+    """Whether the service tries a job again that exits so."""
+    return status in _MAY_PASS
+
+
+def exited(unit: str, status: int) -> JobError:
+    """A replica has ended with this status."""
+    # A process that the kernel ends for want of memory is killed; nothing else about it is known here.
+    message = f"The replica {replica_of(unit)} exited with a non-zero status of {status}."
+    return JobError(Code.INVALID_ARGUMENT, message, names_logs=True)
+
+
+def internal() -> JobError:
+    """The service has failed; this is all that it says."""
+    return JobError(Code.INTERNAL, "Internal error occurred for the current attempt.")
+
+
+def no_capacity(region: str) -> JobError:
+    """There are no machines."""
+    return JobError(
+        Code.RESOURCE_EXHAUSTED,
+        f"Resources are insufficient in region: {region}. "
+        "Please try a different region or use a different accelerator.",
+    )
+
+
+def cancelled() -> JobError:
+    """A client has cancelled the job."""
+    return JobError(Code.CANCELLED, "CANCELED")
+
+
+# The wording of the next three is not the service's, which documents none. That a job is cancelled when its time is
+# over is said by the API before Vertex AI, of maxRunningTime.
+def ran_too_long() -> JobError:
+    """The time of ``scheduling.timeout`` is over."""
+    return JobError(Code.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
+
+
+def waited_too_long() -> JobError:
+    """The time of ``scheduling.max_wait_duration`` is over."""
+    return JobError(
+        Code.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
+    )
+
+
+def lost(unit: str) -> JobError:
+    """A machine was taken away, and the job is not tried again."""
+    return JobError(
+        Code.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
+    )
+
+
+def unable(reason: str) -> JobError:
+    """The job cannot be run on this machine."""
+    return JobError(Code.INVALID_ARGUMENT, f"t5x-harness: {reason}")
+
+
+def owner_gone(owner: str) -> JobError:
+    """The server that ran the job has ended without ending it."""
+    return JobError(
+        Code.INTERNAL,
+        f"t5x-harness: the server that ran this job, {owner}, has ended, and the job's processes with it.",
+    )

@@ -1,0 +1,170 @@
+"""The guard of one process of a job: starts it, watches it, and leaves nothing of it behind.
+
+Like the container that it stands for, it ends with its main process, whatever else was started in it. It also ends with
+the server: the connection on which it takes orders closes however the server ends, ``kill -9`` included.
+
+Only the standard library is used: this runs in front of every process of every job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from t5x_harness.workers import processes
+
+__all__ = ["NOT_EXECUTABLE", "NOT_FOUND", "STOP", "main"]
+
+STOP = b"stop "
+"""Begins the line that orders the end of the process: SIGTERM, and after so many seconds SIGKILL."""
+
+# As a shell has them.
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+
+# What has forked between the look and the kill is found at the next look.
+_AGAIN_MILLISECONDS = 20
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs one process, as the child of a server.
+
+    Args:
+      arguments: the descriptor of the connection. The server's first line on it is a JSON object: ``words`` of the
+      command, its ``environment`` and its ``folder``. What comes back is a JSON object with the ``status``, as a shell
+        has it, when nothing is left of the process.
+    """
+    server = socket.socket(fileno=int(arguments[0]))
+    task = _read_task(server)
+    processes.adopt_orphans()
+    processes.name_process("t5x-vertex-job")
+    awake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    guard = os.getpid()
+    child = os.fork()
+    if child == 0:
+        server.close()
+        _become(task, guard)
+    # The end of the output is then the end of the process and of all that it has started.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    status = _Watch(server, child, awake).until_the_end()
+    _clear(awake)
+    with contextlib.suppress(ConnectionError):  # nobody is left to be told
+        server.sendall(json.dumps({"status": status}).encode())
+
+
+def _read_task(server: socket.socket) -> dict[str, Any]:
+    text = b""
+    while not text.endswith(b"\n"):
+        data = server.recv(1 << 16)
+        if not data:
+            sys.exit(0)  # the server has gone before it began
+        text += data
+    task: dict[str, Any] = json.loads(text)
+    return task
+
+
+def _become(task: dict[str, Any], guard: int) -> None:
+    """Turns this fork into the process; never returns."""
+    words: list[str] = task["words"]
+    try:
+        processes.reset_signals()
+        os.setsid()
+        processes.die_with_parent(guard)
+        os.chdir(task["folder"])
+        os.execvpe(words[0], words, task["environment"])
+    except (FileNotFoundError, NotADirectoryError):
+        _say(f"{words[0]}: command not found")
+        os._exit(NOT_FOUND)
+    except OSError as error:
+        _say(f"{words[0]}: cannot be run: {error.strerror or error}")
+        os._exit(NOT_EXECUTABLE)
+    finally:
+        os._exit(NOT_EXECUTABLE)
+
+
+def _say(text: str) -> None:
+    os.write(2, f"t5x-harness: {text}\n".encode())
+
+
+class _Watch:
+    def __init__(self, server: socket.socket, child: int, awake: int) -> None:
+        self._server = server
+        self._child = child
+        self._awake = awake
+        self._orders = b""
+        self._deadline: float | None = None
+
+    def until_the_end(self) -> int:
+        """Waits for the process, and does what the server asks meanwhile; returns the status."""
+        poll = select.poll()
+        poll.register(self._server, select.POLLIN)
+        poll.register(self._awake, select.POLLIN)
+        while (status := self._reap()) is None:
+            ready = [descriptor for descriptor, _ in poll.poll(self._milliseconds())]
+            if self._awake in ready:
+                os.read(self._awake, 4096)
+            if self._server.fileno() in ready and not self._obey():
+                break
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                break
+        return 128 + signal.SIGKILL if status is None else status
+
+    def _milliseconds(self) -> int | None:
+        return None if self._deadline is None else max(0, round((self._deadline - time.monotonic()) * 1000))
+
+    def _obey(self) -> bool:
+        """Takes an order; False when there is nobody to give any."""
+        try:
+            data = self._server.recv(4096)
+        except ConnectionError:
+            return False
+        *lines, self._orders = (self._orders + data).split(b"\n")
+        for line in lines:
+            self._stop(float(line.removeprefix(STOP)))
+        return bool(data)
+
+    def _stop(self, grace: float) -> None:
+        deadline = time.monotonic() + grace
+        if self._deadline is None:
+            processes.kill_quietly(self._child, signal.SIGTERM)
+            processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process would not hear it
+        self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
+
+    def _reap(self) -> int | None:
+        """Takes note of what has ended below; the process's status if it is among them."""
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return None
+            if pid == self._child:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+
+
+def _clear(awake: int) -> None:
+    """Kills all that is left below, however often it has forked and detached."""
+    poll = select.poll()
+    poll.register(awake, select.POLLIN)
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        below = processes.descendants(os.getpid())
+        if not below:
+            return
+        for pid in below:
+            processes.kill_quietly(pid, signal.SIGKILL)
+        if poll.poll(_AGAIN_MILLISECONDS):
+            os.read(awake, 4096)

@@ -1,0 +1,111 @@
+"""A process of a job as the server sees it: its output, its end, and a way to end it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import t5x_harness
+from t5x_harness.google.vertex.jobs.guard import STOP
+
+__all__ = ["Guarded", "Task"]
+
+_KILLED = 137
+
+# Neither the import path nor the environment of the job matters to its guard, and it starts as fast as Python can.
+_BOOT = "import sys; sys.path.append({parent!r}); from {module} import main; main(sys.argv[1:])"
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What to start.
+
+    Attributes:
+      words: of the command.
+      environment: all of it. It is in no message and no file: it may hold what a user keeps to himself.
+      folder: where it starts.
+    """
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str] = dataclasses.field(repr=False)
+    folder: Path
+
+
+class Guarded:
+    """A process below a guard of its own; starts at once.
+
+    Args:
+      task: what to start.
+
+    Attributes:
+      output: read end of a pipe that has what it writes to standard output; closed by :meth:`close`.
+      errors: the same for standard error.
+      link: readable when :meth:`status` can be asked.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.link, theirs = socket.socketpair()
+        self.output, output = os.pipe()
+        self.errors, errors = os.pipe()
+        try:
+            boot = _BOOT.format(
+                parent=str(Path(t5x_harness.__file__).resolve().parent.parent),
+                module="t5x_harness.google.vertex.jobs.guard",
+            )
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", boot, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                cwd="/",
+                env={},
+            )
+        finally:
+            theirs.close()
+            os.close(output)
+            os.close(errors)
+        order = {
+            "words": list(task.words),
+            "environment": dict(task.environment),
+            "folder": str(task.folder),
+        }
+        with contextlib.suppress(ConnectionError):  # a guard that has gone is seen where its status is asked for
+            self.link.sendall(json.dumps(order).encode() + b"\n")
+
+    @property
+    def guard(self) -> int:
+        """The guard's pid."""
+        return self._process.pid
+
+    def stop(self, grace: float) -> None:
+        """Tells the process to end: SIGTERM now, and SIGKILL for it and all it has started after ``grace`` seconds.
+
+        May be called again; the time that is over first counts.
+        """
+        with contextlib.suppress(OSError):  # it has ended
+            self.link.sendall(STOP + f"{grace}\n".encode())
+
+    def status(self) -> int:
+        """The status with which it has ended, as a shell has it; waits until it has."""
+        text = b""
+        with contextlib.suppress(ConnectionError):
+            while data := self.link.recv(4096):
+                text += data
+        self._process.wait()
+        return int(json.loads(text)["status"]) if text else _KILLED
+
+    def close(self) -> None:
+        """Ends what still runs, at once, and gives everything back."""
+        self.link.close()
+        self._process.wait()
+        os.close(self.output)
+        os.close(self.errors)

@@ -1,0 +1,211 @@
+"""From the spec of a job to the processes of one attempt: words, variables, folder of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.exec_command import exec_environment
+from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode, NamespaceRefused, launched
+from t5x_harness.google.here import Store
+from t5x_harness.google.vertex.jobs.guarded import Task
+from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.machine import Policy
+from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
+from t5x_harness.google.vertex.jobs.ports import free_ports
+from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
+from t5x_harness.google.vertex.jobs.variables import (
+    JobPlace,
+    cluster_variables,
+    expand,
+    job_variables,
+    trial_variables,
+)
+from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.validation.slices import slice_of
+from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.pod import Pod
+from t5x_harness.slices import Slice, get_slice
+from t5x_harness.t5x_runtime import find_runtime
+from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
+
+__all__ = ["METRIC_FILE", "Attempt", "CannotLaunch", "job_folder", "policy_of", "pools"]
+
+METRIC_FILE = "hypertune/output.metrics"
+"""Where a trial's primary replica writes its metrics, in its own folder."""
+
+# What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
+# user's credentials nor his settings are.
+_KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "TF_CPP_MIN_LOG_LEVEL")
+_JOB_ID = re.compile(r"[0-9]+")
+
+
+class CannotLaunch(Exception):
+    """A job cannot be run here; the message says why and what to do."""
+
+
+def job_folder(settings: VertexSettings, name: str) -> Path:
+    """The folder of a job; everything that the server writes for it is there.
+
+    Args:
+      settings: of the server.
+      name: of the job.
+
+    Raises:
+      CannotLaunch: its id is not one that the service gives, and could lead elsewhere.
+    """
+    job_id = name.rpartition("/")[2]
+    if not _JOB_ID.fullmatch(job_id):
+        raise CannotLaunch(f"{job_id!r} is no id of a job")
+    return settings.folder / job_id
+
+
+def pools(spec: Any) -> tuple[Pool, ...]:
+    """The pools of a ``CustomJobSpec`` with the slices that they ask for."""
+    return pools_of(spec, _slice)
+
+
+def _slice(machine: Any) -> Slice | None:
+    name = slice_of(machine)
+    return get_slice(name) if name is not None else None
+
+
+def policy_of(spec: Any) -> Policy:
+    """What a ``CustomJobSpec`` asks for."""
+    found = pools(spec)
+    scheduling = spec.scheduling
+    return Policy(
+        units=frozenset(unit.name for pool in found for unit in pool.units()),
+        primary=frozenset(unit.name for unit in found[0].units()),
+        # A slice is of no use without one of its hosts.
+        restarts_as_whole=scheduling.restart_job_on_worker_restart or any(pool.hosts > 1 for pool in found),
+        retries=not scheduling.disable_retries,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One attempt at running a job. Its replicas know each other by addresses of its own.
+
+    Attributes:
+      name: of the job.
+      spec: its ``CustomJobSpec``.
+      settings: of the server.
+      trial_id: of a trial; empty for none.
+    """
+
+    name: str
+    spec: Any
+    settings: VertexSettings
+    trial_id: str = ""
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        """The job's."""
+        return job_folder(self.settings, self.name)
+
+    @functools.cached_property
+    def units(self) -> Mapping[str, tuple[Pool, Unit]]:
+        """All processes by name."""
+        return {unit.name: (pool, unit) for pool in pools(self.spec) for unit in pool.units()}
+
+    @functools.cached_property
+    def _addresses(self) -> dict[int, list[str]]:
+        found = pools(self.spec)
+        ports = iter(free_ports(sum(pool.replicas for pool in found)))
+        return {p.number: [f"127.0.0.1:{next(ports)}" for _ in range(p.replicas)] for p in found if p.replicas}
+
+    @functools.cached_property
+    def _coordinators(self) -> dict[str, str]:
+        """Where the hosts of each replica meet that is several."""
+        replicas = {unit.replica for _, unit in self.units.values() if unit.hosts > 1}
+        return {
+            each: f"127.0.0.1:{port}" for each, port in zip(sorted(replicas), free_ports(len(replicas)), strict=True)
+        }
+
+    def task(self, name: str) -> Task:
+        """What to start for a unit.
+
+        Args:
+          name: of the unit.
+
+        Raises:
+          CannotLaunch: it cannot be run here.
+        """
+        pool, unit = self.units[name]
+        folder = self.folder / name
+        for each in ("work", "home", "tmp"):
+            (folder / each).mkdir(parents=True, exist_ok=True)
+        try:
+            image, words, spec = self._words(pool)
+            environment = self._environment(unit, spec, folder)
+            words = expand(words, environment)
+            if pool.spec.WhichOneof("task") == "python_package_spec":
+                environment = self._with_packages(spec.package_uris, folder, environment)
+            environment = self._with_devices(pool, unit, image, environment)
+            return self._with_gcs(words, environment, folder / "work")
+        except (ImageUnknown, PackageError, NamespaceRefused) as error:
+            raise CannotLaunch(str(error)) from None
+
+    def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
+        """What stands for the image, the words of the command, and the part of the spec that says so."""
+        kind = pool.spec.WhichOneof("task")
+        spec = getattr(pool.spec, kind)
+        if kind == "container_spec":
+            image = find_image(spec.image_uri, self.settings.options.images)
+            return image, image.command(spec.command, spec.args), spec
+        image = find_image(spec.executor_image_uri, self.settings.options.images)
+        return image, ["python", "-m", spec.python_module, *spec.args], spec
+
+    def _environment(self, unit: Unit, spec: Any, folder: Path) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        # The image's python is the one that runs this.
+        kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+        variables = {
+            **kept,
+            **self.settings.environment,
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            **job_variables(JobPlace.of(self.name), self.spec),
+            **cluster_variables(self.spec, self._addresses, unit, self.trial_id),
+            **(trial_variables(self.trial_id, str(folder / METRIC_FILE)) if self.trial_id else {}),
+        }
+        for each in spec.env:
+            variables[each.name] = expand([each.value], variables)[0]
+        if "PYTHONPATH" in kept and variables["PYTHONPATH"] != kept["PYTHONPATH"]:
+            # What this machine's Python has is a part of what stands for the image.
+            variables["PYTHONPATH"] += os.pathsep + kept["PYTHONPATH"]
+        return variables
+
+    def _with_packages(self, uris: Any, folder: Path, environment: dict[str, str]) -> dict[str, str]:
+        packages = folder / "packages"
+        shutil.rmtree(packages, ignore_errors=True)  # of an attempt before this one
+        found = [str(path) for path in fetch_packages(uris, Store(self.settings.root), packages)]
+        return {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
+
+    def _with_devices(self, pool: Pool, unit: Unit, image: Image, environment: dict[str, str]) -> dict[str, str]:
+        """The harness's environment, where T5X or a TPU is what is to be emulated."""
+        if pool.slice is None and not image.is_t5x:
+            return environment
+        pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
+        preference = environment.get(RUNTIME_VARIABLE, "auto")
+        seen = exec_environment(pool.slice, find_runtime(), preference, environment, pod)
+        return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
+
+    def _with_gcs(self, words: list[str], environment: dict[str, str], folder: Path) -> Task:
+        mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
+        root = str(self.settings.root)
+        seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
+        words, seen = launched(words, seen, root, mode)
+        return Task(tuple(words), seen, folder)
+
+
+def _entries(environment: Mapping[str, str]) -> list[str]:
+    return [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]

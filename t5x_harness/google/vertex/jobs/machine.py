@@ -1,0 +1,295 @@
+"""What becomes of a custom job: its states, what happens to it, and what is to be done then. Nothing is done here.
+
+The rules are those of the service's page "Understand the custom training service": a job ends when its primary replica
+exits with 0; any other exit ends it as well, but for the statuses of crashes that may pass; internal errors are met
+with three attempts in total; a worker whose machine is lost starts again up to five times, and the whole job up to
+three times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from t5x_harness.google.vertex.jobs import endings
+from t5x_harness.google.vertex.jobs.endings import JobError
+
+__all__ = [
+    "Admitted",
+    "CancelAsked",
+    "Command",
+    "Event",
+    "Exited",
+    "InternalFailure",
+    "Limits",
+    "Lost",
+    "Policy",
+    "Progress",
+    "Provisioned",
+    "Refused",
+    "RunTooLong",
+    "Start",
+    "State",
+    "Stop",
+    "WaitedTooLong",
+    "advance",
+]
+
+
+class State(enum.IntEnum):
+    """The states of the API that a custom job can be in, by their numbers there."""
+
+    QUEUED = 1
+    PENDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    CANCELLING = 6
+    CANCELLED = 7
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing changes any more."""
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How often the service tries again.
+
+    Attributes:
+      worker_restarts: of one worker whose machine was lost.
+      job_restarts: of the whole job after that, and after an exit that may pass.
+      internal_attempts: in total, where the service itself fails.
+    """
+
+    worker_restarts: int = 5
+    job_restarts: int = 3
+    internal_attempts: int = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What a job's spec asks for.
+
+    Attributes:
+      units: its processes by name: one for each replica, or one for each host of a replica that is a TPU slice.
+      primary: those of the first pool, whose end is the end of the job.
+      restarts_as_whole: whether losing a machine restarts all of the job: because it asked for that, or because the
+        machine was a part of a slice.
+      retries: whether it is tried again at all.
+      limits: how often.
+    """
+
+    units: frozenset[str]
+    primary: frozenset[str]
+    restarts_as_whole: bool = False
+    retries: bool = True
+    limits: Limits = Limits()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ending:
+    state: State
+    error: JobError | None = None
+
+
+class _Again:
+    """The job is going to be run again, when its processes have ended."""
+
+
+_AGAIN = _Again()
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a job has got.
+
+    Attributes:
+      state: what clients see.
+      error: why it ended as it did.
+      attempt: from 1.
+      live: units that have processes.
+      lost: units of these that start again once their processes are gone.
+      restarts: how often each unit was started again on its own.
+      decided: what follows once no unit is live.
+    """
+
+    state: State = State.QUEUED
+    error: JobError | None = None
+    attempt: int = 1
+    live: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    decided: _Ending | _Again | None = None
+
+
+class Admitted:
+    """The service has taken the job out of its queue."""
+
+
+class Provisioned:
+    """The machines are there."""
+
+
+class CancelAsked:
+    """A client wants the job to end."""
+
+
+class RunTooLong:
+    """The job has been running for as long as its scheduling allows."""
+
+
+class WaitedTooLong:
+    """The job has waited for machines as long as its scheduling allows."""
+
+
+class InternalFailure:
+    """The service itself has failed, and does not say how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exited:
+    """A unit's processes have ended.
+
+    Attributes:
+      unit: its name.
+      status: as a shell has it: 128 and the number of the signal that ended it.
+    """
+
+    unit: str
+    status: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Lost:
+    """The machine of a unit is taken away: preempted, or maintained."""
+
+    unit: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The job cannot be run, and trying again would not help."""
+
+    error: JobError
+
+
+Event = (
+    Admitted | Provisioned | CancelAsked | RunTooLong | WaitedTooLong | InternalFailure | Exited | Lost | Refused
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Start the processes of these units."""
+
+    units: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """End the processes of these units.
+
+    Attributes:
+      units: their names.
+      warned: whether they are given the time that the service gives to processes that are cancelled or preempted.
+    """
+
+    units: frozenset[str]
+    warned: bool = True
+
+
+Command = Start | Stop
+
+
+def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
+    """What an event makes of a job.
+
+    Events that come too late (an exit of what had been stopped, a second cancellation) are taken note of, and change
+    nothing that was decided.
+
+    Returns:
+      How far it has got now, and what is to be done, in this order.
+    """
+    if progress.state.is_final:
+        return progress, ()
+    match event:
+        case Admitted() if progress.state is State.QUEUED:
+            return dataclasses.replace(progress, state=State.PENDING), ()
+        case Provisioned() if progress.state is State.PENDING and not progress.decided:
+            return dataclasses.replace(progress, state=State.RUNNING, live=policy.units), (Start(policy.units),)
+        case Exited(unit, status):
+            return _exited(progress, unit, status, policy)
+        case Lost(unit) if unit in progress.live - progress.lost and not progress.decided:
+            return _lost(progress, unit, policy)
+        case InternalFailure() if not progress.decided:
+            if policy.retries and progress.attempt < policy.limits.internal_attempts:
+                return _decide(progress, _AGAIN)
+            return _decide(progress, _Ending(State.FAILED, endings.internal()))
+        case Refused(error) if not progress.decided:
+            return _decide(progress, _Ending(State.FAILED, error))
+        case CancelAsked():
+            return _cancel(progress, endings.cancelled())
+        case RunTooLong() if progress.state is State.RUNNING:
+            return _cancel(progress, endings.ran_too_long())
+        case WaitedTooLong() if progress.state in (State.QUEUED, State.PENDING):
+            return _decide(progress, _Ending(State.FAILED, endings.waited_too_long()))
+    return progress, ()
+
+
+def _exited(progress: Progress, unit: str, status: int, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
+    if unit not in progress.live:
+        return progress, ()
+    if unit in progress.lost:
+        rest = dataclasses.replace(progress, lost=progress.lost - {unit})
+        if not progress.decided:
+            return rest, (Start(frozenset({unit})),)
+        progress = rest
+    progress = dataclasses.replace(progress, live=progress.live - {unit})
+    if progress.decided:
+        return _settled(progress), ()
+    if status != 0:
+        if endings.may_pass(status) and policy.retries and progress.attempt <= policy.limits.job_restarts:
+            return _decide(progress, _AGAIN)
+        return _decide(progress, _Ending(State.FAILED, endings.exited(unit, status)))
+    if not progress.live & policy.primary:
+        return _decide(progress, _Ending(State.SUCCEEDED))
+    return progress, ()
+
+
+def _lost(progress: Progress, unit: str, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
+    count = progress.restarts.get(unit, 0) + 1
+    if policy.retries and not policy.restarts_as_whole and count <= policy.limits.worker_restarts:
+        restarts = {**progress.restarts, unit: count}
+        lost = dataclasses.replace(progress, lost=progress.lost | {unit}, restarts=restarts)
+        return lost, (Stop(frozenset({unit})),)
+    if policy.retries and progress.attempt <= policy.limits.job_restarts:
+        return _decide(progress, _AGAIN)
+    return _decide(progress, _Ending(State.FAILED, endings.lost(unit)))
+
+
+def _cancel(progress: Progress, error: JobError) -> tuple[Progress, tuple[Command, ...]]:
+    if progress.state is State.CANCELLING:
+        return progress, ()
+    # The documented way out of CANCELLING: a job that has ended meanwhile keeps the end that it had.
+    ending = progress.decided if isinstance(progress.decided, _Ending) else _Ending(State.CANCELLED, error)
+    return _decide(dataclasses.replace(progress, state=State.CANCELLING, decided=None), ending)
+
+
+def _decide(progress: Progress, decided: _Ending | _Again) -> tuple[Progress, tuple[Command, ...]]:
+    progress = dataclasses.replace(progress, decided=decided)
+    warned = isinstance(decided, _Ending) and decided.state is State.CANCELLED
+    return _settled(progress), (Stop(progress.live, warned),) if progress.live else ()
+
+
+def _settled(progress: Progress) -> Progress:
+    """What was decided takes effect when the last process is gone."""
+    if progress.live:
+        return progress
+    if isinstance(progress.decided, _Ending):
+        return dataclasses.replace(progress, state=progress.decided.state, error=progress.decided.error)
+    if progress.decided is _AGAIN:
+        return Progress(State.PENDING, attempt=progress.attempt + 1)
+    return progress

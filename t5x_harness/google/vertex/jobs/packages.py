@@ -1,0 +1,148 @@
+"""Python packages of a job: fetched from the private store, unpacked, and put on the import path.
+
+The service installs them with pip. Here their modules are imported from where they are unpacked, because an index of
+packages is out of reach, and what they depend on is taken to be installed. Nothing of a package is run before the job
+runs it, and nothing is written outside the folder for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from t5x_harness.google.here import Store
+
+__all__ = ["PackageError", "fetch_packages", "import_path", "unpack"]
+
+_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
+_ZIP_SUFFIXES = (".whl", ".zip", ".egg")
+MOST_BYTES = 1 << 30
+"""What the files of one package may add up to: a small archive can hold any number of zeros."""
+
+
+class PackageError(Exception):
+    """A package cannot be had or used; the message says which and why."""
+
+
+def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path]:
+    """Unpacks packages, each into a folder of its own.
+
+    Args:
+      uris: ``gs://`` addresses of source distributions and wheels.
+      store: where they are.
+      folder: for all of them; it is made.
+
+    Returns:
+      What to put on the import path, in order.
+
+    Raises:
+      PackageError: one of them cannot be used.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    found: list[Path] = []
+    for number, uri in enumerate(uris):
+        archive = store.local(uri) if uri.startswith("gs://") else None
+        if archive is None or not archive.is_file():
+            raise PackageError(f"the package {uri} of python_package_spec.package_uris is not there")
+        target = folder / str(number)
+        unpack(archive, target)
+        found += import_path(target)
+    return found
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Unpacks an archive into a folder that it makes; links, devices and ways out of the folder are refused.
+
+    Raises:
+      PackageError: the archive cannot be read, or holds one of these; nothing of it is left then.
+    """
+    target.mkdir(parents=True)
+    try:
+        if archive.name.endswith(_TAR_SUFFIXES):
+            _unpack_tar(archive, target)
+        elif archive.name.endswith(_ZIP_SUFFIXES):
+            _unpack_zip(archive, target)
+        else:
+            known = ", ".join((*_TAR_SUFFIXES[:1], *_ZIP_SUFFIXES[:2]))
+            raise PackageError(f"the package {archive.name} is no archive that is known here: {known}")
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        shutil.rmtree(target)
+        raise PackageError(f"the package {archive.name} cannot be unpacked: {error}") from error
+    except PackageError:
+        shutil.rmtree(target)
+        raise
+
+
+def import_path(folder: Path) -> list[Path]:
+    """The folders in an unpacked package that its modules are imported from.
+
+    A wheel is one by itself. In a source distribution it is the folder with the project's file, or ``src`` in it.
+    """
+    top = [entry for entry in folder.iterdir() if entry.is_dir()]
+    is_source = len(top) == 1 and any((top[0] / name).is_file() for name in ("setup.py", "pyproject.toml", "PKG-INFO"))
+    root = top[0] if is_source else folder
+    source = root / "src"
+    return [source, root] if is_source and source.is_dir() else [root]
+
+
+def _unpack_tar(archive: Path, target: Path) -> None:
+    total = 0
+    with tarfile.open(archive) as tar:
+        for entry in tar:
+            path = target / _checked(archive, entry.name)
+            if not (entry.isfile() or entry.isdir()):
+                raise PackageError(f"the package {archive.name} holds {entry.name!r}, which is {_kind(entry)}")
+            total = _counted(archive, total, entry.size)
+            if entry.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+            elif (source := tar.extractfile(entry)) is not None:
+                _write(path, source, executable=bool(entry.mode & stat.S_IXUSR))
+
+
+def _unpack_zip(archive: Path, target: Path) -> None:
+    total = 0
+    with zipfile.ZipFile(archive) as zipped:
+        for entry in zipped.infolist():
+            path = target / _checked(archive, entry.filename)
+            mode = entry.external_attr >> 16
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise PackageError(f"the package {archive.name} holds {entry.filename!r}, which is no file")
+            total = _counted(archive, total, entry.file_size)
+            if entry.is_dir():
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                with zipped.open(entry) as source:
+                    _write(path, source, executable=bool(mode & stat.S_IXUSR))
+
+
+def _checked(archive: Path, name: str) -> PurePosixPath:
+    """A name in an archive, if it stays below the folder for it."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+        raise PackageError(f"the package {archive.name} holds {name!r}, which leads out of its folder")
+    return path
+
+
+def _counted(archive: Path, total: int, size: int) -> int:
+    if total + size > MOST_BYTES:
+        raise PackageError(f"the package {archive.name} holds more than {MOST_BYTES >> 20} MB")
+    return total + size
+
+
+def _write(path: Path, source: IO[bytes], *, executable: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A name that is there already would be written through: an archive may hold one twice, so it is refused.
+    with open(path, "xb") as file:
+        shutil.copyfileobj(source, file)
+    path.chmod(0o755 if executable else 0o644)
+
+
+def _kind(entry: tarfile.TarInfo) -> str:
+    if entry.issym() or entry.islnk():
+        return f"a link to {entry.linkname!r}"
+    return "a device" if entry.isdev() else "no file"

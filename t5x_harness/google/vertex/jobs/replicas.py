@@ -1,0 +1,87 @@
+"""The replicas of a job: how many processes each pool of its spec becomes, and what they are called."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from t5x_harness.slices import Slice
+
+__all__ = ["MOST_HOSTS", "Pool", "Unit", "pools_of", "replica_of"]
+
+MOST_HOSTS = 8
+"""Hosts of a slice that get a process each. A larger slice is one process with all devices: this is one machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """A process of a job: a replica, or a host of a replica that is a TPU slice of several.
+
+    Attributes:
+      pool: the number of its pool.
+      index: of its replica in the pool.
+      host: of its replica.
+      hosts: how many processes the replica is.
+    """
+
+    pool: int
+    index: int
+    host: int = 0
+    hosts: int = 1
+
+    @property
+    def replica(self) -> str:
+        """The service's name for its replica, such as ``workerpool0-0``."""
+        return f"workerpool{self.pool}-{self.index}"
+
+    @property
+    def name(self) -> str:
+        """Its own name; those of a slice's hosts have the host's number behind a dot."""
+        return self.replica if self.hosts == 1 else f"{self.replica}.{self.host}"
+
+
+def replica_of(unit: str) -> str:
+    """The name of the replica that a unit belongs to, by the unit's name."""
+    return unit.partition(".")[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """A worker pool.
+
+    Attributes:
+      number: its place in the spec.
+      spec: a ``WorkerPoolSpec``.
+      slice: the TPU slice that each of its replicas is; None for other machines.
+    """
+
+    number: int
+    spec: Any
+    slice: Slice | None
+
+    @property
+    def replicas(self) -> int:
+        """How many there are: one where the spec does not say, and none of a pool that it leaves empty."""
+        return max(1, int(self.spec.replica_count)) if self.spec.WhichOneof("task") else 0
+
+    @property
+    def hosts(self) -> int:
+        """Processes of each replica."""
+        return self.slice.hosts if self.slice is not None and self.slice.hosts <= MOST_HOSTS else 1
+
+    def units(self) -> Iterator[Unit]:
+        """Its processes, in order."""
+        for index in range(self.replicas):
+            for host in range(self.hosts):
+                yield Unit(self.number, index, host, self.hosts)
+
+
+def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None]) -> tuple[Pool, ...]:
+    """The pools of a ``CustomJobSpec``, those left empty included.
+
+    Args:
+      spec: the message.
+      slice_of: the slice that a ``MachineSpec`` asks for.
+    """
+    return tuple(Pool(number, pool, slice_of(pool.machine_spec)) for number, pool in enumerate(spec.worker_pool_specs))

@@ -1,0 +1,28 @@
+"""JobService as a part of the API."""
+
+from __future__ import annotations
+
+from t5x_harness.google.vertex.api.handlers import Handlers, Part
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
+from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.ownership import Ownership
+
+__all__ = ["make_part"]
+
+
+def make_part(api: Api, graces: Graces | None = None) -> Part:
+    """The methods of JobService, and what ends with them.
+
+    Args:
+      api: that they are a part of.
+      graces: for processes that are told to end; by default those of the service.
+    """
+    ownership = Ownership(api)
+    custom_jobs = CustomJobs(api, ownership, graces)
+
+    def close() -> None:
+        custom_jobs.close()
+        ownership.close()
+
+    return Part(Handlers(custom_jobs.handlers()), reset=custom_jobs.close, close=close)

@@ -1,0 +1,121 @@
+"""The variables that the service sets in a job's containers, and its ``$(NAME)`` in their arguments.
+
+The names and shapes are those of the API's reference (``base_output_directory``) and of the service's pages on custom
+training and distributed training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from t5x_harness.google.vertex.jobs.replicas import Unit
+
+__all__ = ["JobPlace", "cluster_variables", "expand", "job_variables", "trial_variables"]
+
+# The tasks of TensorFlow that the pools are, by their numbers.
+_TENSORFLOW_TASKS = ("chief", "worker", "ps", "evaluator")
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobPlace:
+    """Where a job is in the service.
+
+    Attributes:
+      project: its number.
+      region: such as ``us-central1``.
+      job_id: the last part of its name.
+    """
+
+    project: str
+    region: str
+    job_id: str
+
+    @classmethod
+    def of(cls, name: str) -> JobPlace:
+        """Of a job's full name."""
+        _, project, _, region, _, job_id = name.split("/")
+        return cls(project, region, job_id)
+
+
+def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
+    """What all containers of a job have.
+
+    Args:
+      place: of the job.
+      spec: its ``CustomJobSpec``.
+    """
+    variables = {
+        "CLOUD_ML_PROJECT_ID": place.project,
+        "CLOUD_ML_REGION": place.region,
+        "CLOUD_ML_JOB_ID": place.job_id,
+    }
+    if base := spec.base_output_directory.output_uri_prefix.rstrip("/"):
+        variables |= {
+            "AIP_MODEL_DIR": f"{base}/model/",
+            "AIP_CHECKPOINT_DIR": f"{base}/checkpoints/",
+            "AIP_TENSORBOARD_LOG_DIR": f"{base}/logs/",
+        }
+    if spec.tensorboard:
+        variables["AIP_TENSORBOARD_RESOURCE_NAME"] = spec.tensorboard
+    experiment = spec.experiment.rpartition("/")[2]
+    if experiment:
+        variables["AIP_EXPERIMENT_NAME"] = experiment
+    if run := spec.experiment_run.rpartition("/")[2]:
+        # The context of a run is called after its experiment; clients want the run's own name.
+        variables["AIP_EXPERIMENT_RUN_NAME"] = run.removeprefix(f"{experiment}-") if experiment else run
+    return variables
+
+
+def trial_variables(trial_id: str, metric_file: str) -> dict[str, str]:
+    """What containers of a trial have besides.
+
+    Args:
+      trial_id: from 1.
+      metric_file: where the trial is to write its metrics.
+    """
+    return {"CLOUD_ML_TRIAL_ID": trial_id, "CLOUD_ML_HP_METRIC_FILE": metric_file}
+
+
+def cluster_variables(
+    spec: Any, addresses: Mapping[int, Sequence[str]], unit: Unit, trial_id: str = ""
+) -> dict[str, str]:
+    """CLUSTER_SPEC and TF_CONFIG of one replica.
+
+    Args:
+      spec: the job's ``CustomJobSpec``.
+      addresses: ``HOST:PORT`` of each replica, by the numbers of pools; pools without replicas are not there.
+      unit: whose variables they are.
+      trial_id: of a trial.
+    """
+    job = MessageToDict(spec)
+
+    def described(names: Mapping[int, str]) -> str:
+        task = {"type": names[unit.pool], "index": unit.index, **({"trial": trial_id} if trial_id else {})}
+        cluster = {names[pool]: list(hosts) for pool, hosts in addresses.items() if pool in names}
+        return json.dumps({"cluster": cluster, "environment": "cloud", "task": task, "job": job})
+
+    variables = {"CLUSTER_SPEC": described({pool: f"workerpool{pool}" for pool in addresses})}
+    if unit.pool < len(_TENSORFLOW_TASKS):
+        variables["TF_CONFIG"] = described(dict(enumerate(_TENSORFLOW_TASKS)))
+    return variables
+
+
+def expand(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """Replaces ``$(NAME)`` by variables, as containers have it: ``$$(NAME)`` and unknown names stay as they are.
+
+    A doubled dollar sign becomes a single one.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return variables.get(match[1], match[0])
+
+    return [_REFERENCE.sub(value, word) for word in words]

@@ -1,0 +1,133 @@
+"""Waits for everything that can happen to a job's processes at once: what they say, their ends, and a call to wake."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import select
+import selectors
+import threading
+from collections.abc import Iterator
+
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
+from t5x_harness.google.vertex.jobs.logs import Lines
+
+__all__ = ["Ended", "Said", "Watched"]
+
+_CHUNK = 1 << 16
+# The streams, with what the service makes of each.
+_SEVERITIES = {"output": "INFO", "errors": "ERROR"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """Lines that a unit wrote to one of its streams."""
+
+    unit: str
+    lines: tuple[str, ...]
+    severity: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """A unit's end: nothing of it is left, and all that it said was told before.
+
+    Attributes:
+      unit: its name.
+      status: as a shell has it.
+    """
+
+    unit: str
+    status: int
+
+
+class Watched:
+    """The processes of one job. All but :meth:`wake` is for one thread."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._awake, self._waker = os.pipe()
+        os.set_blocking(self._awake, False)
+        os.set_blocking(self._waker, False)
+        self._selector.register(self._awake, selectors.EVENT_READ, None)
+        self._units: dict[str, Guarded] = {}
+        self._lines: dict[tuple[str, str], Lines] = {}
+
+    def start(self, unit: str, task: Task) -> None:
+        """Starts a unit's process; the one before it, if there was any, has ended."""
+        guarded = Guarded(task)
+        self._units[unit] = guarded
+        self._selector.register(guarded.link, selectors.EVENT_READ, (unit, "link"))
+        for stream in _SEVERITIES:
+            descriptor = getattr(guarded, stream)
+            os.set_blocking(descriptor, False)
+            self._lines[unit, stream] = Lines()
+            self._selector.register(descriptor, selectors.EVENT_READ, (unit, stream))
+
+    def stop(self, unit: str, grace: float) -> None:
+        """Tells a unit's process to end; see :meth:`Guarded.stop`."""
+        if unit in self._units:
+            self._units[unit].stop(grace)
+
+    def wake(self) -> None:
+        """Has :meth:`wait` return."""
+        with self._lock, contextlib.suppress(BlockingIOError):  # it is awake already
+            if not self._closed:
+                os.write(self._waker, b"\0")
+
+    def wait(self, seconds: float | None) -> Iterator[Said | Ended]:
+        """What has happened, once something has: or nothing, after so many seconds or a call to wake."""
+        for key, _ in self._selector.select(seconds):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._awake, _CHUNK)
+                continue
+            unit, stream = key.data
+            if unit not in self._units:
+                continue  # it has ended, in this same round
+            if stream == "link":
+                yield from self._ended(unit)
+            else:
+                yield from self._said(unit, stream)
+
+    def close(self) -> None:
+        """Ends all processes at once, and gives everything back."""
+        for guarded in self._units.values():
+            guarded.close()
+        self._units.clear()
+        self._selector.close()
+        with self._lock:
+            self._closed = True
+            os.close(self._awake)
+            os.close(self._waker)
+
+    def _said(self, unit: str, stream: str) -> Iterator[Said]:
+        """What is in a stream now; at its end, it is not waited for any more."""
+        descriptor: int = getattr(self._units[unit], stream)
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._selector.unregister(descriptor)
+        if lines := self._lines[unit, stream].feed(data):
+            yield Said(unit, tuple(lines), _SEVERITIES[stream])
+
+    def _ended(self, unit: str) -> Iterator[Said | Ended]:
+        guarded = self._units[unit]
+        status = guarded.status()
+        for stream in _SEVERITIES:
+            descriptor: int = getattr(guarded, stream)
+            while descriptor in self._selector.get_map():
+                # All who could write have ended, so there is an end: unless somebody killed the guard.
+                if not select.select([descriptor], [], [], 0)[0]:
+                    self._selector.unregister(descriptor)
+                    break
+                yield from self._said(unit, stream)
+        self._selector.unregister(guarded.link)
+        del self._units[unit]
+        guarded.close()
+        yield Ended(unit, status)
