@@ -90,8 +90,7 @@ class Bodies:
         if place is Place.ASIDE:
             return record
         moved = dataclasses.replace(record, place=place)
-        with self._database.transaction():
-            self._database.put(moved)
+        self._database.put(moved)
         self._move(self._layout.aside_path(record.body), moved)
         return moved
 
@@ -128,8 +127,7 @@ class Bodies:
                 raise
             # Somebody outside took the room since it was chosen.
             aside = dataclasses.replace(record, place=Place.ASIDE)
-            with self._database.transaction():
-                self._database.put(aside)
+            self._database.put(aside)
             os.replace(source, self.path(aside))
 
     def _free(self, bucket: str, name: str) -> None:

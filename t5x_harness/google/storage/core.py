@@ -158,9 +158,11 @@ class Core:
                 component_count=component_count,
             )
             record = Record(written, self.bodies.choose(bucket, name, identity.size), body, identity)
-            with self.database.transaction():
+            if also is None:
                 self.database.put(record)
-                if also is not None:
+            else:
+                with self.database.transaction():
+                    self.database.put(record)
                     also(written)
             self.bodies.install(record, old)
             return written
@@ -275,8 +277,7 @@ class Look:
                     crc32c=checksums.crc32c or "",
                     fields=ObjectFields(),
                 )
-                with self._core.database.transaction():
-                    self._core.database.put(Record(found, Place.TREE, "", identity))
+                self._core.database.put(Record(found, Place.TREE, "", identity))
                 if old is not None and old.place is Place.ASIDE:
                     os.unlink(self._core.layout.aside_path(old.body))
 

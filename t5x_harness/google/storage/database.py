@@ -109,6 +109,8 @@ class Database:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._execute = self._connection.execute
         self._execute("PRAGMA synchronous = OFF")  # there is nothing to lose yet, so nothing to wait for
+        # The store's lock lets one process in already; SQLite would ask the system eight times for each object written.
+        self._execute("PRAGMA locking_mode = EXCLUSIVE")
         self._execute("PRAGMA journal_mode = WAL")
         self._execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: see ``checkpoint``
         found = self._execute("PRAGMA user_version").fetchone()[0]
@@ -120,7 +122,8 @@ class Database:
         if found == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
         self._execute("PRAGMA synchronous = NORMAL")
-        self._last: int = self._execute("SELECT last FROM clock").fetchone()[0]
+        latest = "SELECT max(last, (SELECT coalesce(max(generation), 0) FROM objects)) FROM clock"
+        self._last: int = self._execute(latest).fetchone()[0]
         self._checkpointed = self._connection.total_changes
 
     def close(self) -> None:
@@ -154,6 +157,10 @@ class Database:
         self._last = max(time.time_ns() // 1000, self._last + 1)
         return self._last
 
+    def _keep_clock(self) -> None:
+        """Records the last generation, before objects that may have it are forgotten: else they say it themselves."""
+        self._execute("UPDATE clock SET last = ?", (self._last,))
+
     def put_bucket(self, bucket: Bucket) -> None:
         """Records a bucket, in place of what was recorded of it."""
         row = (bucket.name, bucket.created, bucket.metageneration, json.dumps(dict(bucket.fields)))
@@ -166,6 +173,7 @@ class Database:
 
     def forget_bucket(self, name: str) -> None:
         """Forgets a bucket with all that is recorded of it; in a transaction."""
+        self._keep_clock()
         self._execute("DELETE FROM buckets WHERE name = ?", (name,))
         self._execute("DELETE FROM objects WHERE bucket = ?", (name,))
 
@@ -188,7 +196,7 @@ class Database:
         return {row[12]: _record(row) for row in rows if row[12] in bodies}
 
     def put(self, record: Record) -> None:
-        """Records an object in place of what its name had, and the last generation; in a transaction."""
+        """Records an object in place of what its name had; all of it, or nothing."""
         it = record.object
         self._execute(
             f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -198,10 +206,10 @@ class Database:
                 *(record.place.value, record.body, record.identity.inode, record.identity.mtime),
             ),
         )
-        self._execute("UPDATE clock SET last = ?", (self._last,))
 
     def forget(self, bucket: str, name: str) -> None:
         """Forgets what is recorded of a name."""
+        self._keep_clock()
         self._execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name.encode()))
 
     def put_upload(self, upload: Upload, started: int) -> None:

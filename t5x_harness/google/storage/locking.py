@@ -23,18 +23,21 @@ class FolderLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._fd, 4096, 0).decode(errors="replace").strip()
-            os.close(self._fd)
+            holder = os.pread(fd, 4096, 0).decode(errors="replace").strip()
+            os.close(fd)
             raise InUse(
                 f"{path.parent.parent} is being served by {holder or 'another process'}: end it, or name another folder"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"process {os.getpid()} ({' '.join(sys.argv)[:200]})\n".encode(), 0)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"process {os.getpid()} ({' '.join(sys.argv)[:200]})\n".encode(), 0)
+        self._fd: int | None = fd
 
     def release(self) -> None:
-        """Lets others in."""
-        os.close(self._fd)
+        """Lets others in; done again, it does nothing, as the descriptor may be somebody else's by then."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)

@@ -73,7 +73,7 @@ class ObjectStore:
             raise
 
     def close(self) -> None:
-        """Lets others open the folder."""
+        """Lets others open the folder. May be called again."""
         with self._core.lock:
             self._core.close()
             self._lock.release()
@@ -246,8 +246,7 @@ class ObjectStore:
                 updated=time.time_ns() // 1000,
                 fields=_patched(record.object.fields, fields, clear),
             )
-            with self._core.database.transaction():
-                self._core.database.put(dataclasses.replace(record, object=changed))
+            self._core.database.put(dataclasses.replace(record, object=changed))
             return changed
 
         return self._core.act(action)

@@ -94,11 +94,15 @@ def test_an_aborted_write_leaves_what_was_there(store: ObjectStore, leftovers) -
     assert leftovers() == []
 
 
-def test_generations_grow_in_the_store_and_over_restarts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("deleted", ["", "c", "cba"])
+def test_generations_grow_in_the_store_and_over_restarts(
+    root: Path, deleted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ObjectStore(root) as store:
         store.create_bucket("data")
         generations = [store.write("data", name, b"").generation for name in "aabc"]
-        store.delete("data", "c")
+        for name in deleted:
+            store.delete("data", name)
     monkeypatch.setattr("time.time_ns", lambda: 1_000_000_000)  # the clock was set back
     with ObjectStore(root) as store:
         generations += [store.write("data", name, b"").generation for name in "ca"]

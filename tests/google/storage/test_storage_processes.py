@@ -60,6 +60,15 @@ def test_one_process_at_a_time_and_the_other_is_named(root: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 
 
+def test_closed_twice_it_leaves_others_descriptors_alone(root: Path) -> None:
+    store = ObjectStore(root)
+    store.close()
+    with ObjectStore(root):  # its descriptors have the numbers that the first one's had
+        store.close()
+        with pytest.raises(InUse):
+            ObjectStore(root)
+
+
 def test_a_store_of_another_release_is_refused(root: Path) -> None:
     with ObjectStore(root) as store:
         store._core.database._execute("PRAGMA user_version = 99")
