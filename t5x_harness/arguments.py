@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.project import ProjectConfig, find_project
@@ -23,8 +23,13 @@ class UsageError(ValueError):
     """The arguments make no sense; the message says which and how to mend it."""
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the shared arguments to a parser."""
+def add_run_arguments(parser: argparse.ArgumentParser, modes: Iterable[str] = Mode) -> None:
+    """Adds the shared arguments to a parser.
+
+    Args:
+      parser: of a command.
+      modes: what ``--run_mode`` takes; nothing where the command itself judges it.
+    """
     what = parser.add_argument_group("what to run")
     what.add_argument(
         "files",
@@ -54,7 +59,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR,DIR",
         help="folders where gin files and includes are looked up, after the working directory and before T5X's own",
     )
-    what.add_argument("--run_mode", choices=[m.value for m in Mode], help="what the config is for (default: see it)")
+    what.add_argument(
+        "--run_mode", choices=[str(mode) for mode in modes] or None, help="what the config is for (default: see it)"
+    )
     how = parser.add_argument_group("how to run it")
     how.add_argument("--slice", metavar="NAME", help=f"TPU slice, as v3-8, v4-32 or v3:4x4 (default: {DEFAULT_SLICE})")
     how.add_argument(

@@ -23,8 +23,9 @@ __all__ = ["main", "parser_of"]
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 
-_RUN_COMMANDS = ("lint", "plan", "run")
+_RUN_COMMANDS = ("lint", "plan", "run", "submit")
 _MODULES: Mapping[str, str] = {
+    "submit": "t5x_harness.submit_command",
     "exec": "t5x_harness.exec_command",
     "serve": "t5x_harness.serve_command",
     "doctor": "t5x_harness.doctor",
@@ -34,6 +35,7 @@ _SUMMARIES: Mapping[str, str] = {
     "lint": "read configs without running them, within a second",
     "plan": "resolve configs and print shapes, mesh, memory and steps",
     "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
+    "submit": "run configs as Vertex AI jobs, once they were checked, and follow them",
     "exec": "run any command with t5x importable and a slice's devices",
     "serve": "serve a private Google (gs://, tokens, a proxy) to this machine's shells until ended",
     "doctor": "check this Python environment for clashes, each with its mend",
@@ -87,6 +89,7 @@ examples:
 A config is shrunk to a few small steps (see --full-size); the report lists every change.
 exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 """,
+    "submit": "",  # its own
     "exec": """\
 examples:
   t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin

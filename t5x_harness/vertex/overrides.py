@@ -46,13 +46,13 @@ def _normalized(text: str) -> str:
     binding = f"{name.strip()} = {value.strip()}" if is_binding else inner
     statements, errors = parsing.parse(binding)
     if errors:
-        raise OverrideError(f"{text}: Gin cannot read this: {errors[0].message}{_hint(value)}")
+        raise OverrideError(f"{text}: Gin cannot read this: {errors[0].message}{_hint(name.strip(), value)}")
     if not statements:
         raise OverrideError(f"{text}: this binds nothing; a binding has the form NAME = VALUE")
     return binding
 
 
-def _hint(value: str) -> str:
+def _hint(name: str, value: str) -> str:
     """What is probably missing where Gin stumbled."""
     value = value.strip()
     if '\\"' in value or "\\'" in value:
@@ -63,5 +63,5 @@ def _hint(value: str) -> str:
     if value.endswith(","):
         return "; it ends in a comma"
     if value and not value.startswith(tuple("'\"@%[{(-0123456789")) and value not in ("True", "False", "None"):
-        return f"; a string needs quotes within the binding: NAME = '{value}'"
+        return f"; a string needs quotes of its own: {name} = '{value}'"
     return ""

@@ -1,0 +1,232 @@
+"""The arguments of ``t5x-harness submit``, and the jobs that they mean."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from t5x_harness.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.project import find_project
+from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.spec import RunSpec
+from t5x_harness.t5x_runtime import RuntimeChoiceError
+from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
+from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.job import FOUR_HOURS, JobError, T5XJob
+from t5x_harness.vertex.machine import Machine, MachineError
+from t5x_harness.vertex.overrides import OverrideError
+from t5x_harness.vertex.run_mode import RunMode, RunModeError
+from t5x_harness.vertex.target import EMULATED, ENVIRONMENT, FIELDS, VertexTarget, VertexTargetError, find_target
+
+__all__ = ["add_arguments", "goes_to_private_google", "jobs_of", "target_of"]
+
+_SERVICES = ("real", "emulated")
+_SERVICE_VARIABLE = ENVIRONMENT.removesuffix("_")
+_TARGET_HELP: Mapping[str, str] = {
+    "project": "project that pays",
+    "location": "region, such as us-central1",
+    "bucket": "bucket, in that region, for staged files and results",
+    "image": "URI of a container image whose entry point is T5X's main.py",
+    "service_account": "account that the job acts as; TPU jobs have none of their own",
+    "experiment": "Vertex AI experiment that the run is tracked in: parameters, metrics, lineage",
+    "tensorboard": "Vertex AI TensorBoard that event files are uploaded to while waiting",
+    "image_python_path": "what the image's own PYTHONPATH holds, which staged modules would replace",
+}
+_EPILOG = """\
+examples:
+  t5x-harness submit finetune.gin --run_mode=train --accelerator=v3-8 --dry-run
+                                                  what would be sent, and staged, and what it may cost
+  t5x-harness submit finetune.gin --accelerator=v3-32 --timeout=6h --tpu-max-chip-hours=96
+                                                  checks it, sends it, and shows its log until it ends
+  t5x-harness submit finetune.gin --accelerator=v3-8 --no-wait --gin.TRAIN_STEPS=1_001_000
+  t5x-harness submit --attach=1234567890          follows a job that was sent before
+  t5x-harness submit finetune.gin --accelerator=v3-8 --vertex=emulated --gcs-root=buckets
+                                                  the whole way, on this machine and at no cost
+
+Project, region, bucket and image come from options, from T5X_HARNESS_VERTEX_PROJECT and so on, or from
+[tool.t5x_harness.vertex] of pyproject.toml. Gin files, all that they include, and the modules of yours that they import
+are staged in the bucket; what belongs to T5X is left to the image.
+
+Before anything is sent: lint, the plan on the slice, the rules of Vertex AI, the chip-hours until --timeout, and
+whether the same job runs already. Ctrl-C while waiting cancels the job.
+
+exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: could be), 1 it did not, or was not sent,
+2 wrong usage
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of ``submit`` to a parser."""
+    parser.epilog = _EPILOG
+    add_run_arguments(parser, modes=())
+    job = parser.add_argument_group("the job")
+    job.add_argument(
+        "--accelerator",
+        metavar="NAME",
+        help="the slice to run and to check on, as v3-32; or TPU_V3:32 in cores; or a machine by gcloud's keys, as "
+        "machine-type=ct5lp-hightpu-4t,tpu-topology=4x4 (default: the run's --slice)",
+    )
+    job.add_argument(
+        "--timeout",
+        type=_duration,
+        default=FOUR_HOURS,
+        metavar="TIME",
+        help="when Vertex AI ends it, as 90m, 6h or 2d (default: 4h)",
+    )
+    job.add_argument(
+        "--tpu-max-chip-hours",
+        type=_number,
+        default=DEFAULT_MAX_CHIP_HOURS,
+        metavar="N",
+        help=f"refuse a job that could use up more, chips x timeout (default: {DEFAULT_MAX_CHIP_HOURS:g})",
+    )
+    job.add_argument("--name", help="name of the run (default: that of the gin file)")
+    job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
+    where = parser.add_argument_group("where it goes")
+    for name in FIELDS:
+        where.add_argument(f"--{name.replace('_', '-')}", help=_TARGET_HELP[name], dest=name)
+    where.add_argument(
+        "--vertex",
+        choices=_SERVICES,
+        help=f"Google's Vertex AI, or an emulated one on this machine (default: {_SERVICE_VARIABLE}; else emulated in "
+        "a shell of t5x-harness serve; else real)",
+    )
+    where.add_argument(
+        "--google-root", metavar="DIR", help="with --vertex=emulated: folder that keeps the buckets (default: none)"
+    )
+    what = parser.add_argument_group("what to do")
+    what.add_argument("--dry-run", action="store_true", help="check it and show what would be sent; send nothing")
+    what.add_argument("--no-check", action="store_true", help="send it without lint and plan")
+    what.add_argument("--duplicate", action="store_true", help="send it although the same job runs")
+    what.add_argument(
+        "--wait", action=argparse.BooleanOptionalAction, default=True, help="wait until it has ended (default: wait)"
+    )
+    what.add_argument("--attach", metavar="JOB", help="follow this job, by its name or number, and send none")
+
+
+def goes_to_private_google(args: argparse.Namespace) -> bool:
+    """Whether jobs go to a private Google on this machine, and not to Google's.
+
+    Raises:
+      UsageError: the arguments contradict each other, or the place that the command runs in.
+    """
+    here = is_led_to_private_google(os.environ)
+    service = args.vertex or os.environ.get(_SERVICE_VARIABLE) or ("emulated" if here else "real")
+    if service not in _SERVICES:
+        raise UsageError(f"{_SERVICE_VARIABLE} is {service!r}: it is real or emulated")
+    if service == "real" and here:
+        raise UsageError(
+            "--vertex=real, but this shell's Google clients are led to a private Google: use a shell without the "
+            "variables of t5x-harness serve"
+        )
+    own = service == "emulated" and not here
+    if own and args.attach:
+        raise UsageError("--attach finds no job in a private Google of its own: start one with t5x-harness serve")
+    if own and not args.wait:
+        raise UsageError(
+            "--no-wait: the private Google of --vertex=emulated ends with this command, and its jobs with it; start "
+            "one with t5x-harness serve"
+        )
+    if args.google_root and not own:
+        raise UsageError("--google-root is for the private Google that --vertex=emulated starts, and here is none")
+    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
+        raise UsageError("jobs need google-cloud-aiplatform, not installed here: pip install 't5x-harness[vertex]'")
+    return service == "emulated"
+
+
+def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
+    """Where jobs go.
+
+    Args:
+      args: parsed.
+      emulated: of :func:`goes_to_private_google`; nothing needs to be named there.
+
+    Raises:
+      UsageError: values are missing, all of which the message names, or one is wrong.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    project = find_project(Path.cwd())
+    given = {name: getattr(args, name) for name in FIELDS}
+    try:
+        return find_target(given, os.environ, project.vertex, EMULATED if emulated else {})
+    except VertexTargetError as error:
+        options = ", ".join(f"--{name}" for name in error.missing)
+        raise UsageError(f"{error}; or give {options}" if options else str(error)) from None
+
+
+def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
+    """A job for each run, with everything read that it needs of this machine.
+
+    Raises:
+      UsageError: there is no run, or one cannot be a job.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    if args.format not in ("text", "json"):
+        raise UsageError(f"--format {args.format} is for findings: use t5x-harness lint")
+    try:
+        mode = RunMode.parse(args.run_mode) if args.run_mode else None
+        specs = specs_of(_as_shared(args), Path.cwd())
+        jobs = [_job(args, spec, mode, target) for spec in specs]
+        for job in jobs:
+            job.to_pb()
+    except (ClosureError, JobError, MachineError, OverrideError, RunModeError, RuntimeChoiceError) as error:
+        raise UsageError(str(error)) from None
+    return jobs
+
+
+def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments as commands that run here take them: MODEL_DIR is the job's folder, and any mode may be meant."""
+    given = [*args.gin_bindings, *([f'MODEL_DIR = "{args.model_dir}"'] if args.model_dir else ())]
+    return argparse.Namespace(**{**vars(args), "gin_bindings": given, "model_dir": None, "run_mode": None})
+
+
+def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:
+    if args.accelerator and args.slice:
+        raise UsageError("--accelerator and --slice at once: --accelerator says what to run and to check on")
+    machine = Machine.parse(args.accelerator or spec.slice)
+    if machine.slice is not None:
+        spec = dataclasses.replace(spec, slice=machine.slice.name)
+    job = T5XJob(
+        run=spec,
+        target=target,
+        machine=machine,
+        run_mode=mode or RunMode.TRAIN,
+        timeout=args.timeout,
+        name=args.name or "",
+        env=dict(_variable(text) for text in args.env),
+    )
+    if mode is None:
+        seen = job.closure.program.mode
+        if seen is None:
+            raise UsageError(f"{spec.name}: it binds none of train, evaluate and infer: say what to do by --run_mode")
+        job = dataclasses.replace(job, run_mode=RunMode(seen.value))
+    return job
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--env {text}: give NAME=VALUE")
+    return name, value
+
+
+def _duration(text: str) -> int:
+    try:
+        return max(1, int(seconds_of(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"give a number of chip-hours above zero, not {text!r}")
+    return number

@@ -1,0 +1,119 @@
+"""A job in words and as plain values, before it is sent and after it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from t5x_harness.google.vertex.validation import Verdict, judge
+from t5x_harness.vertex.job import T5XJob
+from t5x_harness.vertex.launching import LaunchedJob, RunEnd
+from t5x_harness.vertex.metrics import EVALUATED
+
+__all__ = ["as_text", "as_values", "end_as_text", "end_as_values", "refusals", "verdict_of"]
+
+
+def verdict_of(job: T5XJob) -> Verdict:
+    """What Vertex AI is going to say of a job's spec."""
+    return judge(job.to_pb(), job.target.location)
+
+
+def refusals(job: T5XJob, verdict: Verdict) -> str:
+    """Every reason why Vertex AI refuses a job, a line each; empty where it does not."""
+    if not verdict.violations:
+        return ""
+    found = "\n".join(f"  {violation}" for violation in verdict.violations)
+    return f"{job.name}: Vertex AI refuses this job:\n{found}"
+
+
+def as_values(job: T5XJob, verdict: Verdict) -> dict[str, Any]:
+    """What is going to be sent, for other programs."""
+    message = job.to_pb()
+    return {
+        "name": job.name,
+        "project": job.target.project,
+        "location": job.target.location,
+        "machine": str(job.machine),
+        "slice": job.machine.slice.name if job.machine.slice else None,
+        "chip_hours": job.chip_hours.total,
+        "model_dir": job.model_dir,
+        "args": list(job.args),
+        "stage": job.stage,
+        "staged": [{"name": file.name, "bytes": len(file.content)} for file in job.staged_files],
+        "of_image": list(job.closure.of_image),
+        "of_buckets": list(job.closure.of_buckets),
+        "passed_over": list(job.closure.passed_over),
+        "warnings": [str(warning) for warning in verdict.warnings],
+        "spec": _plain(message),
+    }
+
+
+def as_text(job: T5XJob, verdict: Verdict, *, spec: bool) -> Iterator[str]:
+    """The same for people, line by line.
+
+    Args:
+      job: the job.
+      verdict: of :func:`verdict_of`.
+      spec: whether to show the whole spec, and not what is most of interest of it alone.
+    """
+    yield f"{job.name}: {job.run_mode} on {job.machine} in {job.target.location} of {job.target.project}"
+    yield f"  chip-hours: {job.chip_hours}"
+    yield f"  image: {job.target.image}"
+    yield f"  writes to: {job.model_dir}"
+    yield "  args:"
+    yield from (f"    {argument}" for argument in job.args)
+    yield f"  staged in {job.stage}:"
+    yield from (f"    {file.name} ({len(file.content)} bytes)" for file in job.staged_files)
+    for title, names in (
+        ("the image has to have", job.closure.of_image),
+        ("read where they are", job.closure.of_buckets),
+        ("not staged", job.closure.passed_over),
+        ("warnings", [str(warning) for warning in verdict.warnings]),
+    ):
+        if names:
+            yield f"  {title}:"
+            yield from (f"    {name}" for name in names)
+    if spec:
+        import json
+
+        yield "  spec:"
+        yield from (f"    {line}" for line in json.dumps(_plain(job.to_pb()), indent=2).splitlines())
+
+
+def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
+    """What came of a job that was sent, for other programs; None for one that was not waited for."""
+    job = launched.submitted
+    values: dict[str, Any] = {
+        "job": job.name,
+        "display_name": job.display_name,
+        "url": job.url,
+        "model_dir": launched.model_dir,
+        "experiment_run": launched.tracked.name if launched.tracked else None,
+    }
+    if end is not None:
+        values |= {
+            "state": end.outcome.state,
+            "error": end.outcome.error,
+            "metrics": {name: {str(k): v for k, v in steps.items()} for name, steps in end.metrics.values.items()},
+            "notes": list(end.notes),
+        }
+    return values
+
+
+def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
+    """The same for people, line by line; of the metrics the last ones of evaluation and of the loss."""
+    yield f"{launched.submitted.display_name}: {end.outcome}"
+    yield f"  {launched.submitted.name}"
+    yield f"  wrote to: {launched.model_dir}"
+    shown = [n for n in sorted(end.metrics.values) if n.startswith(EVALUATED) or n == "train/loss"]
+    for name in shown:
+        yield f"  {name}: {end.metrics.last(name):g} at step {max(end.metrics.values[name])}"
+    yield from (f"  not done: {note}" for note in end.notes)
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    """A message as the REST API has it."""
+    from google.protobuf.json_format import MessageToDict
+
+    values: dict[str, Any] = MessageToDict(type(message).pb(message))
+    return values

@@ -1,0 +1,48 @@
+"""The private Google in Vertex AI's place, for as long as a command lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from t5x_harness.google.here import ROOT_VARIABLE
+
+__all__ = ["is_led_to_private_google", "private_google"]
+
+
+def is_led_to_private_google(environment: Mapping[str, str]) -> bool:
+    """Whether a process's Google clients go to a private Google already, as in a shell of ``t5x-harness serve``."""
+    return bool(environment.get(ROOT_VARIABLE) and environment.get("STORAGE_EMULATOR_HOST"))
+
+
+@contextlib.contextmanager
+def private_google(root: str | None = None, source: str | None = None) -> Iterator[None]:
+    """Leads this process's Google clients to a private Google.
+
+    One that they are led to already is taken as it is. This has to begin before Google's libraries are first used.
+
+    Args:
+      root: folder that keeps the buckets; by default a temporary one, which goes with the block.
+      source: folder with a folder for each bucket, which the buckets begin with; it is copied and never written to.
+
+    Raises:
+      ServerError: the private Google cannot start.
+    """
+    if is_led_to_private_google(os.environ):
+        yield
+        return
+    from t5x_harness.google.session import GoogleSession
+
+    before = dict(os.environ)
+    with GoogleSession(root) as session:
+        if source is not None:
+            shutil.copytree(source, Path(session.endpoints.root) / "buckets", dirs_exist_ok=True)
+        os.environ.update(session.environment())
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)

@@ -1,0 +1,188 @@
+"""A job from the first file in the bucket to the last metric: staged, sent, tracked, followed and read back."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Self
+
+from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
+from t5x_harness.vertex.logs import LogError, LogLine, LogReader
+from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
+from t5x_harness.vertex.storage import Folder, StorageError
+from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
+from t5x_harness.vertex.target import VertexTarget
+from t5x_harness.vertex.tensorboard import uploading
+from t5x_harness.vertex.tracking import TrackedRun
+from t5x_harness.vertex.waiting import JobOutcome, Patience, wait_for
+
+__all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "duplicates_of"]
+
+
+class DuplicateError(Exception):
+    """The same job runs already; the message names it, and the ways to follow that or to start another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunEnd:
+    """What came of a job.
+
+    Attributes:
+      outcome: how it ended.
+      metrics: what it wrote; empty where it wrote none.
+      notes: what could not be read or tracked, in words.
+    """
+
+    outcome: JobOutcome
+    metrics: RunMetrics
+    notes: tuple[str, ...] = ()
+
+
+def duplicates_of(job: T5XJob) -> list[SubmittedJob]:
+    """The jobs that do the same and have not ended.
+
+    Raises:
+      VertexError: jobs cannot be listed.
+    """
+    return running_with_label(SPEC_LABEL, job.digest, job.target)
+
+
+class LaunchedJob:
+    """A job that was sent; use :meth:`launch` or :meth:`attach`.
+
+    Attributes:
+      submitted: the job.
+      tracked: its run in an experiment; None where it is not tracked.
+    """
+
+    def __init__(self, submitted: SubmittedJob, tracked: TrackedRun | None) -> None:
+        self.submitted = submitted
+        self.tracked = tracked
+
+    @classmethod
+    def launch(cls, job: T5XJob, *, duplicate: bool = False) -> Self:
+        """Stages a job's files and sends it.
+
+        Args:
+          job: the job; with an experiment in its target, it is tracked there.
+          duplicate: send it although another one does the same.
+
+        Raises:
+          DuplicateError: another one does the same.
+          StorageError: the bucket is not there, or refuses.
+          VertexError: the service refuses. Where it refuses to track the job, the job runs, and the message says so.
+        """
+        if not duplicate and (same := duplicates_of(job)):
+            raise DuplicateError(
+                f"the same job runs already: {same[0].name} ({same[0].display_name}). Follow it with "
+                f"--attach={same[0].id}, or start another with --duplicate"
+            )
+        Folder(job.stage, job.target.project).put(job.staged_files)
+        submitted = send(job.to_pb(), job.target)
+        if job.target.experiment is None:
+            return cls(submitted, None)
+        try:
+            return cls(submitted, TrackedRun.begin(job, submitted, job.target.experiment))
+        except VertexError as error:
+            raise VertexError(f"{error}. The job runs, untracked: {submitted.url}") from None
+
+    @classmethod
+    def attach(cls, name: str, target: VertexTarget) -> Self:
+        """Finds a job that was sent before.
+
+        Args:
+          name: its resource name or number.
+          target: where it was sent; with an experiment, its run there is completed.
+
+        Raises:
+          VertexError: there is no such job, or the service refuses.
+        """
+        submitted = SubmittedJob.attach(name, target)
+        tracked = TrackedRun.resume(submitted, target.experiment) if target.experiment else None
+        return cls(submitted, tracked)
+
+    @property
+    def model_dir(self) -> str:
+        """The ``gs://…`` folder with what T5X writes."""
+        return self.submitted.model_dir or self.submitted.output
+
+    def follow(
+        self,
+        *,
+        seconds: float | None = None,
+        on_state: Callable[[str], None] | None = None,
+        on_log: Callable[[LogLine], None] | None = None,
+        patience: Patience | None = None,
+    ) -> RunEnd:
+        """Waits for the end, with the log and the TensorBoard as they grow, and reads back what was written.
+
+        Args:
+          seconds: how long to wait at most; None for as long as the job's own timeout lets it run.
+          on_state: called with each new state.
+          on_log: called with each line of the log.
+          patience: between two looks at the job.
+
+        Raises:
+          WaitError: the time is over. The job goes on.
+          VertexError: the job cannot be looked at.
+        """
+        notes: list[str] = []
+        log = _Log(self.submitted.log(), on_log, notes)
+        with contextlib.ExitStack() as stack:
+            self._begin_upload(stack, notes)
+            outcome = wait_for(
+                self.submitted, seconds=seconds, on_state=on_state, on_look=log.advance, patience=patience
+            )
+        metrics = RunMetrics({})
+        try:
+            metrics = read_metrics(Folder(self.model_dir, self.submitted.target.project))
+        except (StorageError, MetricsError) as error:
+            notes.append(f"metrics: {error}")
+        if self.tracked is not None:
+            try:
+                self.tracked.end(outcome, metrics)
+            except (VertexError, StorageError) as error:
+                notes.append(f"experiment: {error}")
+        return RunEnd(outcome, metrics, tuple(notes))
+
+    def cancel(self) -> None:
+        """Asks the service to end the job.
+
+        Raises:
+          VertexError: the service refuses.
+        """
+        self.submitted.cancel()
+
+    def _begin_upload(self, stack: contextlib.ExitStack, notes: list[str]) -> None:
+        target = self.submitted.target
+        if target.tensorboard is None:
+            return
+        try:
+            stack.enter_context(uploading(self.model_dir, self.submitted.display_name, target.tensorboard, target))
+        except VertexError as error:
+            notes.append(f"TensorBoard: {error}")
+
+
+class _Log:
+    """Hands a log's lines on; one that cannot be read is noted once, and the wait goes on."""
+
+    def __init__(self, reader: LogReader, on_line: Callable[[LogLine], None] | None, notes: list[str]) -> None:
+        self._reader = reader
+        self._on_line = on_line
+        self._notes = notes
+
+    def advance(self) -> bool:
+        """Hands on what is new; returns whether there was anything."""
+        if self._on_line is None:
+            return False
+        try:
+            lines = self._reader.new_lines()
+        except LogError as error:
+            self._on_line = None
+            self._notes.append(str(error))
+            return False
+        for line in lines:
+            self._on_line(line)
+        return bool(lines)
