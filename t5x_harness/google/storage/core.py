@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import time
@@ -50,6 +51,7 @@ class Core:
         self.database = Database(layout.database)
         self.buckets = Buckets(layout, self.database)
         self.bodies = Bodies(layout, self.database)
+        self._opening, self._bodies = secrets.token_hex(8), itertools.count()
         self._checkpointing = self._closed = False
 
     def act(self, action: Callable[[Look], Result], *, wait: bool = True) -> Result:
@@ -96,8 +98,8 @@ class Core:
                 self.database.checkpoint()
 
     def new_body(self) -> str:
-        """A name for the file of a body."""
-        return secrets.token_hex(16)
+        """A name for the file of a body, which no other one has or had."""
+        return f"{self._opening}{next(self._bodies):x}"
 
     def commit(
         self,

@@ -305,10 +305,18 @@ def _to_text(value: Preconditions | Checksums | StoredObject) -> str:
 
 
 def _fields_to_text(fields: ObjectFields) -> str:
+    return _remembered_text(fields) if fields.metadata is None else _make_text(fields)
+
+
+def _make_text(fields: ObjectFields) -> str:
     said = {name: value for name, value in vars(fields).items() if value is not None}
     return json.dumps(said, default=dict) if said else ""
 
 
-@functools.lru_cache(1024)  # most objects have one of a few content types, and nothing else
+# Most objects have one of a few content types, and nothing else.
+_remembered_text = functools.lru_cache(1024)(_make_text)
+
+
+@functools.lru_cache(1024)
 def _fields_of(text: str) -> ObjectFields:
     return ObjectFields(**json.loads(text)) if text else ObjectFields()
