@@ -31,7 +31,7 @@ def add_events(call: Call) -> Message:
     """Says which artifacts an execution read or made. What is said of an artifact already stays."""
     execution = get_node(call.api, call.request.execution, EXECUTION)
     for number, event in enumerate(call.request.events):
-        if event.type == _NO_TYPE:
+        if event.type_ == _NO_TYPE:
             raise ApiError.of_violations([Violation(f"events[{number}].type", "it has to be INPUT or OUTPUT")])
         event.artifact = get_node(call.api, event.artifact, ARTIFACT).name
     for event in call.request.events:

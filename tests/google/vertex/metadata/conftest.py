@@ -1,0 +1,45 @@
+"""A metadata store, and short ways to fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from metadata_names import STORE
+
+
+@pytest.fixture
+def create(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``create("Artifact", "name", schema_title="…")`` makes a node in the default store."""
+
+    def make(noun: str, identifier: str, **fields: Any) -> Any:
+        field = noun.lower()
+        request = {"parent": STORE, f"{field}_id": identifier, field: fields}
+        return call(f"MetadataService.Create{noun}", **request)
+
+    return make
+
+
+@pytest.fixture
+def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
+    """``names("Artifact", 'uri = "x"')`` tells the ids of the nodes that a filter matches."""
+
+    def find(noun: str, text: str = "", **more: Any) -> list[str]:
+        page = call(f"MetadataService.List{noun}s", parent=STORE, filter=text, **more)
+        return [node.name.rpartition("/")[2] for node in getattr(page, f"{noun.lower()}s")]
+
+    return find
+
+
+@pytest.fixture
+def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
+    """``refused(method, **fields)`` tells the code and the message of the error that a call is answered with."""
+    from t5x_harness.google.vertex.api.errors import ApiError
+
+    def ask(method: str, **fields: Any) -> tuple[str, str]:
+        with pytest.raises(ApiError) as caught:
+            call(method, **fields)
+        return caught.value.code.value, caught.value.message
+
+    return ask

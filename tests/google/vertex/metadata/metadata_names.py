@@ -1,0 +1,7 @@
+"""Names of the default store: as clients write it, and as the service tells it."""
+
+from __future__ import annotations
+
+LOCATION = "projects/t5x-harness/locations/us-central1"
+STORE = f"{LOCATION}/metadataStores/default"
+NUMBERED = "projects/100000000000/locations/us-central1/metadataStores/default"

@@ -1,0 +1,155 @@
+"""Lineage: what was made from what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from metadata_names import NUMBERED, STORE
+
+Call = Callable[..., Any]
+Refused = Callable[..., tuple[str, str]]
+
+
+def ids(nodes: Any) -> set[str]:
+    """The ids of nodes."""
+    return {node.name.rpartition("/")[2] for node in nodes}
+
+
+def edges(graph: Any) -> set[tuple[str, str, str]]:
+    """The events of a graph: execution, type and artifact."""
+    from google.cloud.aiplatform_v1.types import event
+
+    kinds = event.Event.Type
+    return {(e.execution.rpartition("/")[2], kinds(e.type_).name, e.artifact.rpartition("/")[2]) for e in graph.events}
+
+
+def link(call: Call, execution: str, *, reads: str = "", makes: str = "") -> None:
+    """Adds events, of artifacts that are named with spaces between them."""
+    events = [{"artifact": f"{STORE}/artifacts/{name}", "type_": "INPUT"} for name in reads.split()]
+    events += [{"artifact": f"{STORE}/artifacts/{name}", "type_": "OUTPUT"} for name in makes.split()]
+    call("MetadataService.AddExecutionEvents", execution=f"{STORE}/executions/{execution}", events=events)
+
+
+@pytest.fixture
+def pipeline(call: Call, create: Call) -> None:
+    """raw -> clean -> data -> train -> model -> export -> saved, and data -> look -> plot."""
+    for name in ("raw", "data", "model", "saved", "plot", "alone"):
+        create("Artifact", name, display_name=name)
+    for name in ("clean", "train", "export", "look"):
+        create("Execution", name)
+    link(call, "clean", reads="raw", makes="data")
+    link(call, "train", reads="data", makes="model")
+    link(call, "export", reads="model", makes="saved")
+    link(call, "look", reads="data", makes="plot")
+
+
+def test_an_execution_tells_what_it_read_and_made(call: Call, pipeline: None) -> None:
+    graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/train")
+    assert ids(graph.executions) == {"train"}
+    assert ids(graph.artifacts) == {"data", "model"}
+    assert edges(graph) == {("train", "INPUT", "data"), ("train", "OUTPUT", "model")}
+    first, second = graph.events
+    assert (first.artifact, first.execution) == (f"{NUMBERED}/artifacts/data", f"{NUMBERED}/executions/train")
+    assert first.event_time.ToNanoseconds() < second.event_time.ToNanoseconds()
+
+
+def test_a_second_event_between_the_same_two_is_skipped(call: Call, pipeline: None) -> None:
+    link(call, "train", reads="model data")
+    graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/train")
+    assert edges(graph) == {("train", "INPUT", "data"), ("train", "OUTPUT", "model")}
+
+
+def test_events_that_cannot_be_are_refused_and_none_is_added(call: Call, pipeline: None, refused: Refused) -> None:
+    ask = {
+        "execution": f"{STORE}/executions/look",
+        "events": [
+            {"artifact": f"{STORE}/artifacts/raw", "type_": "INPUT"},
+            {"artifact": f"{STORE}/artifacts/saved"},
+        ],
+    }
+    told = refused("MetadataService.AddExecutionEvents", **ask)
+    assert told == (
+        "INVALID_ARGUMENT",
+        "List of found errors:\t1.Field: events[1].type; Message: it has to be INPUT or OUTPUT\t",
+    )
+    ask["events"][1] = {"artifact": f"{STORE}/artifacts/gone", "type_": "OUTPUT"}  # type: ignore[index]
+    assert refused("MetadataService.AddExecutionEvents", **ask)[0] == "NOT_FOUND"
+    graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=ask["execution"])
+    assert ids(graph.artifacts) == {"data", "plot"}
+
+
+@pytest.mark.parametrize(
+    ("hops", "artifacts", "executions"),
+    [
+        (0, "raw data model saved plot", "clean train export look"),
+        (1, "raw", "clean"),
+        (2, "raw data", "clean"),
+        (3, "raw data", "clean train look"),
+        (4, "raw data model plot", "clean train look"),
+        (9, "raw data model saved plot", "clean train export look"),
+    ],
+)
+def test_an_artifact_tells_its_lineage_as_far_as_hops_lead(
+    hops: int, artifacts: str, executions: str, call: Call, pipeline: None
+) -> None:
+    graph = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/raw", max_hops=hops)
+    assert ids(graph.artifacts) == set(artifacts.split())
+    assert ids(graph.executions) == set(executions.split())
+    told = {(execution, artifact) for execution, _, artifact in edges(graph)}
+    assert all(execution in executions and artifact in artifacts for execution, artifact in told)
+
+
+def test_lineage_leads_back_as_well(call: Call, pipeline: None) -> None:
+    graph = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/saved", max_hops=2)
+    assert edges(graph) == {("export", "INPUT", "model"), ("export", "OUTPUT", "saved")}
+    alone = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/alone")
+    assert (ids(alone.artifacts), len(alone.executions), len(alone.events)) == ({"alone"}, 0, 0)
+
+
+def test_a_filter_cuts_lineage_off(call: Call, pipeline: None, refused: Refused) -> None:
+    ask = {"artifact": f"{STORE}/artifacts/raw", "filter": 'NOT display_name = "model"'}
+    graph = call("MetadataService.QueryArtifactLineageSubgraph", **ask)
+    assert ids(graph.artifacts) == {"raw", "data", "plot"}
+    assert refused("MetadataService.QueryArtifactLineageSubgraph", artifact=ask["artifact"], max_hops=-1) == (
+        "INVALID_ARGUMENT",
+        "List of found errors:\t1.Field: max_hops; Message: -1 is negative\t",
+    )
+
+
+def test_more_than_a_thousand_nodes_are_not_told(call: Call, create: Call, refused: Refused) -> None:
+    create("Execution", "wide")
+    for number in range(1001):
+        create("Artifact", f"part-{number}")
+    link(call, "wide", makes=" ".join(f"part-{number}" for number in range(1001)))
+    code, message = refused("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/part-7")
+    assert code == "FAILED_PRECONDITION"
+    assert message == "The lineage has more than 1000 artifacts, executions or events; ask for fewer hops"
+
+
+def test_a_context_tells_the_lineage_in_it(call: Call, create: Call, pipeline: None) -> None:
+    run = create("Context", "run")
+    call(
+        "MetadataService.AddContextArtifactsAndExecutions",
+        context=run.name,
+        artifacts=[f"{STORE}/artifacts/data", f"{STORE}/artifacts/alone"],
+        executions=[f"{STORE}/executions/train"],
+    )
+    graph = call("MetadataService.QueryContextLineageSubgraph", context=run.name)
+    assert ids(graph.artifacts) == {"data", "alone"}
+    assert ids(graph.executions) == {"train"}
+    assert edges(graph) == {("train", "INPUT", "data")}
+
+
+@pytest.mark.parametrize(("noun", "gone"), [("Artifact", "data"), ("Execution", "train")])
+def test_a_deleted_node_takes_its_events_with_it(
+    noun: str, gone: str, call: Call, create: Call, pipeline: None
+) -> None:
+    call(f"MetadataService.Delete{noun}", name=f"{STORE}/{noun.lower()}s/{gone}")
+    create(noun, gone)
+    graph = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/model")
+    assert gone not in ids(graph.artifacts) | ids(graph.executions)
+    if noun == "Execution":
+        graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/train")
+        assert not graph.events

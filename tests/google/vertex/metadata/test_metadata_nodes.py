@@ -1,0 +1,165 @@
+"""Artifacts, executions and contexts: what is kept of them, and how they change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from metadata_names import NUMBERED, STORE
+
+
+@pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
+def test_a_node_is_kept_as_it_was_given_and_is_found_again(
+    noun: str, call: Callable[..., Any], create: Callable[..., Any]
+) -> None:
+    made = create(noun, "first", display_name="First", metadata={"a": 1, "b": {"c": ["x"]}}, labels={"team": "t"})
+    assert made.name == f"{NUMBERED}/{noun.lower()}s/first"
+    assert made.create_time == made.update_time
+    found = call(f"MetadataService.Get{noun}", name=f"{STORE}/{noun.lower()}s/first")
+    assert found == made
+    assert found.metadata["b"]["c"][0] == "x"
+    assert dict(found.labels) == {"team": "t"}
+
+
+@pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
+def test_a_node_that_is_there_is_not_made_again(
+    noun: str, create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    create(noun, "first")
+    field = noun.lower()
+    code, message = refused(f"MetadataService.Create{noun}", **{"parent": STORE, f"{field}_id": "first", field: {}})
+    assert code == "ALREADY_EXISTS"
+    assert message == f"{noun} with name {NUMBERED}/{field}s/first already exists"
+
+
+@pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
+def test_a_node_that_is_not_there_is_missed_in_the_words_of_the_service(
+    noun: str, refused: Callable[..., tuple[str, str]]
+) -> None:
+    field = noun.lower()
+    assert refused(f"MetadataService.Get{noun}", name=f"{STORE}/{field}s/gone") == (
+        "NOT_FOUND",
+        f"Resource not found.; Get{noun} is unable to find {field} resource with name: {NUMBERED}/{field}s/gone",
+    )
+
+
+def test_a_name_of_something_else_is_told_from_one_that_is_not_there(
+    create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    create("Artifact", "first")
+    code, message = refused("MetadataService.GetContext", name=f"{STORE}/artifacts/first")
+    assert code == "INVALID_ARGUMENT"
+    assert "is not the name of a Context: projects/*/locations/*/metadataStores/*/contexts/*" in message
+
+
+def test_the_default_store_is_made_by_its_first_use_and_no_other_is(
+    call: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    assert refused("MetadataService.GetMetadataStore", name=STORE)[0] == "NOT_FOUND"
+    assert not call("MetadataService.ListContexts", parent=STORE).contexts
+    assert call("MetadataService.GetMetadataStore", name=STORE).name == NUMBERED
+    other = STORE.replace("default", "mine")
+    assert refused("MetadataService.CreateArtifact", parent=other, artifact={})[0] == "NOT_FOUND"
+
+
+def test_a_store_is_made_deleted_and_made_again(
+    call: Callable[..., Any], refused: Callable[..., tuple[str, str]], create: Callable[..., Any]
+) -> None:
+    parent = STORE.rpartition("/metadataStores")[0]
+    made = call("MetadataService.CreateMetadataStore", parent=parent, metadata_store={}, metadata_store_id="default")
+    assert made.done
+    assert made.metadata.type_url.endswith(".CreateMetadataStoreOperationMetadata")
+    again = refused(
+        "MetadataService.CreateMetadataStore", parent=parent, metadata_store={}, metadata_store_id="default"
+    )
+    assert again == ("ALREADY_EXISTS", f"MetadataStore with name {NUMBERED} already exists")
+    create("Artifact", "first")
+    assert [s.name for s in call("MetadataService.ListMetadataStores", parent=parent).metadata_stores] == [NUMBERED]
+    call("MetadataService.DeleteMetadataStore", name=STORE)
+    assert refused("MetadataService.GetArtifact", name=f"{STORE}/artifacts/first")[0] == "NOT_FOUND"
+    assert not call("MetadataService.ListArtifacts", parent=STORE).artifacts
+
+
+def test_a_stale_etag_is_refused_in_the_words_that_the_sdk_reads(
+    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    made = create("Context", "first", metadata={"a": 1})
+    made.metadata["a"] = 2
+    newer = call("MetadataService.UpdateContext", context=made)
+    assert newer.etag > made.etag
+    assert newer.metadata["a"] == 2
+    code, message = refused("MetadataService.UpdateContext", context=made)
+    assert code == "ABORTED"
+    found = re.match(r"Specified Context \`etag\`: \`(\d+)\` does not match server \`etag\`: \`(\d+)\`", message)
+    assert found
+    assert found.groups() == (made.etag, newer.etag)
+    newest = call("MetadataService.UpdateContext", context={"name": made.name, "description": "no etag, no check"})
+    assert newest.description == "no etag, no check"
+
+
+def test_a_stale_etag_deletes_nothing(
+    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    made = create("Execution", "first")
+    call("MetadataService.UpdateExecution", execution={"name": made.name, "description": "d"})
+    code, _ = refused("MetadataService.DeleteExecution", name=made.name, etag=made.etag)
+    assert code == "FAILED_PRECONDITION"
+    assert call("MetadataService.DeleteExecution", name=made.name).done
+    assert refused("MetadataService.GetExecution", name=made.name)[0] == "NOT_FOUND"
+
+
+def test_an_update_changes_what_its_mask_names(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+    made = create("Artifact", "first", display_name="old", uri="gs://b/old", metadata={"a": 1, "b": 2})
+    changed = {"name": made.name, "display_name": "new", "uri": "gs://b/new", "metadata": {"a": 3}}
+    masked = call("MetadataService.UpdateArtifact", artifact=changed, update_mask={"paths": ["uri"]})
+    assert (masked.display_name, masked.uri, masked.metadata["a"]) == ("old", "gs://b/new", 1)
+    whole = call("MetadataService.UpdateArtifact", artifact=changed)
+    assert (whole.display_name, dict(whole.metadata)) == ("new", {"a": 3, "b": 2})
+    assert whole.create_time == made.create_time
+    assert whole.update_time.ToNanoseconds() > made.update_time.ToNanoseconds()
+
+
+def test_an_update_may_create(
+    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    new = {"name": f"{STORE}/artifacts/new", "schema_title": "system.Model"}
+    assert refused("MetadataService.UpdateArtifact", artifact=new)[0] == "NOT_FOUND"
+    made = call("MetadataService.UpdateArtifact", artifact=new, allow_missing=True)
+    assert made.schema_version == "0.0.1"
+    assert call("MetadataService.GetArtifact", name=new["name"]) == made
+
+
+def test_an_update_leaves_parents_as_they_are(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+    parent, child = create("Context", "parent"), create("Context", "child")
+    call("MetadataService.AddContextChildren", context=parent.name, child_contexts=[child.name])
+    for paths in ([], ["*"], ["parent_contexts"]):
+        given = {"name": child.name, "parent_contexts": [], "description": "d"}
+        changed = call("MetadataService.UpdateContext", context=given, update_mask={"paths": paths})
+        assert list(changed.parent_contexts) == [parent.name]
+
+
+def test_keys_lose_the_spaces_around_them(create: Callable[..., Any]) -> None:
+    assert dict(create("Artifact", "first", metadata={" a ": 1, "b": {" c ": 2}}).metadata["b"]) == {" c ": 2}
+    assert create("Artifact", "second", metadata={" a ": 1}).metadata["a"] == 1
+
+
+def test_what_is_too_large_is_told_all_at_once(refused: Callable[..., tuple[str, str]]) -> None:
+    node = {"display_name": "x" * 129, "metadata": {"a": "y" * 205_000}}
+    code, message = refused("MetadataService.CreateArtifact", parent=STORE, artifact=node)
+    assert code == "INVALID_ARGUMENT"
+    assert message.startswith(
+        "List of found errors:\t"
+        "1.Field: artifact.display_name; Message: it has 129 characters; at most 128 are allowed\t"
+        "2.Field: artifact.metadata; Message: it has 2050"
+    )
+
+
+@pytest.mark.parametrize("identifier", ["Upper", "under_score", "-dash", "x" * 129, "a/b"])
+def test_an_id_that_the_service_would_not_take_is_refused(
+    identifier: str, refused: Callable[..., tuple[str, str]]
+) -> None:
+    code, message = refused("MetadataService.CreateContext", parent=STORE, context={}, context_id=identifier)
+    assert code == "INVALID_ARGUMENT"
+    assert "1.Field: context_id; Message:" in message

@@ -1,0 +1,147 @@
+"""Schemas: those that every store has, those that users register, and what they ask of metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from metadata_names import NUMBERED, STORE
+
+STRICT = """
+title: mine.Dataset
+type: object
+additionalProperties: false
+required: [rows]
+properties:
+  rows:
+    type: integer
+  source:
+    type: object
+    required: [uri]
+    properties:
+      uri:
+        type: string
+"""
+
+
+def titles(call: Callable[..., Any], text: str) -> list[str]:
+    """The titles of the schemas that a filter matches."""
+    page = call("MetadataService.ListMetadataSchemas", parent=STORE, filter=text, page_size=1000)
+    return [schema.schema.partition("\n")[0].removeprefix("title: ") for schema in page.metadata_schemas]
+
+
+def register(call: Callable[..., Any], schema: str = STRICT, version: str = "1.0.0", **more: Any) -> Any:
+    """Registers a schema for artifacts."""
+    given = {"schema": schema, "schema_version": version, "schema_type": "ARTIFACT_TYPE"}
+    return call("MetadataService.CreateMetadataSchema", parent=STORE, metadata_schema=given, **more)
+
+
+def test_a_new_store_has_the_schemas_of_the_service(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+    create("Context", "first")
+    found = titles(call, 'schema_title="system*" OR schema_title="google*"')
+    assert {"system.Experiment", "system.ExperimentRun", "system.Run", "system.ContainerExecution"} <= set(found)
+    assert {"system.Artifact", "system.Dataset", "system.Model", "system.Metrics"} <= set(found)
+    assert {"google.VertexModel", "google.VertexDataset", "google.VertexTensorboardRun"} <= set(found)
+    assert titles(call, 'schema_title="system.Model"') == ["system.Model"]
+    assert len(titles(call, 'schema_title!="system.Model"')) == len(found) - 1
+    name = f"{STORE}/metadataSchemas/google-vertex-tensorboard-run-v0-0-1"
+    schema = call("MetadataService.GetMetadataSchema", name=name)
+    assert (schema.schema, schema.schema_version) == ("title: google.VertexTensorboardRun\ntype: object\n", "0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("noun", "title"),
+    [("Artifact", "system.Model"), ("Execution", "system.CustomJobExecution"), ("Context", "system.Experiment")],
+)
+def test_a_node_without_a_version_gets_the_latest(noun: str, title: str, create: Callable[..., Any]) -> None:
+    assert create(noun, "first", schema_title=title).schema_version == "0.0.1"
+
+
+def test_versions_are_ordered_by_their_numbers(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+    create("Context", "first")
+    for version in ("1.2.0", "1.10.0", "1.9.0"):
+        register(call, "title: mine.Thing\ntype: object\n", version)
+    assert create("Artifact", "a", schema_title="mine.Thing").schema_version == "1.10.0"
+    assert create("Artifact", "b", schema_title="mine.Thing", schema_version="1.2.0").schema_version == "1.2.0"
+
+
+def test_a_schema_that_is_not_registered_is_told(
+    create: Callable[..., Any], call: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    create("Context", "first")
+    ask = {"parent": STORE, "artifact": {"schema_title": "mine.Thing"}}
+    assert refused("MetadataService.CreateArtifact", **ask) == (
+        "NOT_FOUND",
+        f"MetadataSchema with title mine.Thing is not registered in {NUMBERED}; CreateMetadataSchema registers schemas",
+    )
+    register(call, "title: mine.Thing\ntype: object\n", "1.0.0")
+    ask["artifact"]["schema_version"] = "2.0.0"  # type: ignore[index]
+    assert refused("MetadataService.CreateArtifact", **ask) == (
+        "NOT_FOUND",
+        f"MetadataSchema with title mine.Thing and version 2.0.0 is not registered in {NUMBERED}; "
+        "its versions are 1.0.0",
+    )
+
+
+def test_a_schema_is_for_one_kind_of_nodes(refused: Callable[..., tuple[str, str]]) -> None:
+    ask = {"parent": STORE, "context": {"schema_title": "system.Model"}, "context_id": "wrong"}
+    told = refused("MetadataService.CreateContext", **ask)
+    assert told == ("INVALID_ARGUMENT", "The schema 'system.Model' is not one for contexts.")
+
+
+def test_a_schema_that_is_registered_has_an_id_of_its_own(
+    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    create("Context", "first")
+    assert register(call).name == f"{NUMBERED}/metadataSchemas/mine-dataset-v1-0-0"
+    assert register(call, version="1.0.1", metadata_schema_id="chosen").name.endswith("/metadataSchemas/chosen")
+    given = {"schema": STRICT, "schema_version": "1.0.1"}
+    told = refused("MetadataService.CreateMetadataSchema", parent=STORE, metadata_schema=given)
+    assert told == ("ALREADY_EXISTS", "MetadataSchema with title mine.Dataset and version 1.0.1 already exists")
+
+
+@pytest.mark.parametrize(
+    ("schema", "version", "text"),
+    [
+        ("title: nodot", "1.0.0", r"satisfies the following regex: ^[a-z][a-z0-9-_]{2,20}[.][A-Z][a-zA-Z0-9-_]{2,49}$"),
+        ("type: object", "1.0.0", "MetadataSchema must include a schema title"),
+        ("title: mine.Thing", "1.0", r"schema_version '1.0' does not satisfy the following regex: ^[0-9]+[.][0-9]+"),
+        ("title: [", "1.0.0", "The schema is not YAML: while parsing"),
+        ("- a list", "1.0.0", "The schema is not a YAML mapping with a title and properties."),
+    ],
+)
+def test_a_schema_that_cannot_be_registered_is_told(
+    schema: str, version: str, text: str, create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+) -> None:
+    create("Context", "first")
+    given = {"schema": schema, "schema_version": version}
+    code, message = refused("MetadataService.CreateMetadataSchema", parent=STORE, metadata_schema=given)
+    assert code == "INVALID_ARGUMENT"
+    assert text in message
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ({}, "'rows' is required by the schema."),
+        ({"rows": 1, "more": 2}, "'more' is none of the schema's properties (rows, source), and it takes no others."),
+        ({"rows": 1, "source": {}}, "'source.uri' is required by the schema."),
+    ],
+)
+def test_metadata_is_held_to_a_strict_schema(
+    metadata: dict[str, Any],
+    text: str,
+    call: Callable[..., Any],
+    create: Callable[..., Any],
+    refused: Callable[..., tuple[str, str]],
+) -> None:
+    create("Context", "first")
+    register(call)
+    fits = create("Artifact", "fits", schema_title="mine.Dataset", metadata={"rows": 1, "source": {"uri": "gs://b"}})
+    given = {"schema_title": "mine.Dataset", "metadata": metadata}
+    told = refused("MetadataService.CreateArtifact", parent=STORE, artifact=given)
+    assert told == ("INVALID_ARGUMENT", f"The metadata does not match the schema 'mine.Dataset': {text}")
+    if "more" in metadata:
+        change = {"name": fits.name, "metadata": {"more": 2}}
+        assert refused("MetadataService.UpdateArtifact", artifact=change) == told
