@@ -6,6 +6,7 @@ import argparse
 import difflib
 import sys
 
+from t5x_harness.job_pages import job_codes, job_page
 from t5x_harness.rule_pages import OTHER_CODES, page, rules_by_code
 
 __all__ = ["add_arguments", "run"]
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
       The exit status: 0, or 2 for a code that does not exist.
     """
     rules = rules_by_code()
-    known = {**dict.fromkeys(rules), **OTHER_CODES}
+    known = {**dict.fromkeys(rules), **dict.fromkeys(job_codes()), **OTHER_CODES}
     codes = [code.upper() for code in arguments.codes]
     for code in codes:
         if code not in known:
@@ -34,16 +35,22 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"t5x-harness: there is no code {code}; {hint}", file=sys.stderr)
             return _USAGE
     if codes:
-        print("\n".join(page(code, rules[code]) if code in rules else _other(code) for code in codes), end="")
+        print(
+            "\n".join(page(code, rules[code]) if code in rules else _page_without_rule(code) for code in codes), end=""
+        )
         return _FINE
     width = max(len(", ".join(rule.stage for rule in found)) for found in rules.values())
     for code, found in rules.items():
         stages = ", ".join(rule.stage for rule in found)
         print(f"{code}  {stages:{width}}  {found[0].severity:7}  {found[0].title}")
+    for code, mistake in job_codes().items():
+        print(f"{code}  {'job':{width}}  {mistake.level:7}  {mistake.title}")
     for code, text in OTHER_CODES.items():
         print(f"{code}  {'any':{width}}  error    {text}")
     return _FINE
 
 
-def _other(code: str) -> str:
+def _page_without_rule(code: str) -> str:
+    if code in job_codes():
+        return job_page(code)
     return f"# {code}\n\n{OTHER_CODES[code][0].upper()}{OTHER_CODES[code][1:]}. It cannot be silenced.\n"

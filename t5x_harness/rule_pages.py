@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.job_pages import job_codes, job_page
 from t5x_harness.rule import Example, Rule, all_rules
 from t5x_harness.spec import Severity
 
@@ -66,7 +67,8 @@ def page(code: str, rules: Sequence[type[Rule]]) -> str:
 def pages() -> dict[str, str]:
     """Every file of the folder of pages: name and text."""
     found = rules_by_code()
-    return {"README.md": index(found), **{f"{code}.md": page(code, rules) for code, rules in found.items()}}
+    of_rules = {f"{code}.md": page(code, rules) for code, rules in found.items()}
+    return {"README.md": index(found), **of_rules, **{f"{code}.md": job_page(code) for code in job_codes()}}
 
 
 def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
@@ -86,6 +88,10 @@ def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
     for code, rules in found.items():
         stages = ", ".join(rule.stage for rule in rules)
         lines.append(f"| [{code}]({code}.md) | {stages} | {rules[0].severity} | {rules[0].title} |")
+    lines += ["", "These are about a job on Vertex AI, its spec and the code that sends and follows it:", ""]
+    lines += ["| code | found by | severity | mistake |", "|---|---|---|---|"]
+    for code, mistake in job_codes().items():
+        lines.append(f"| [{code}]({code}.md) | {mistake.found_by} | {mistake.level} | {mistake.title} |")
     lines += ["", "These say how a run went, and cannot be silenced:", "", "| code | what it says |", "|---|---|"]
     lines += [f"| {code} | {text} |" for code, text in OTHER_CODES.items()]
     return "\n".join([*lines, ""])

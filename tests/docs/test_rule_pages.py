@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.cli import main
+from t5x_harness.google.vertex.validation import Violation, judge, misspelt_accelerators
+from t5x_harness.job_pages import job_codes, job_page
 from t5x_harness.rule import all_codes
 from t5x_harness.rule_pages import OTHER_CODES, pages
 
@@ -35,7 +37,8 @@ def test_the_pages_are_what_the_rules_say() -> None:
 
 @pytest.mark.parametrize("code", [c for c, stages in STAGES.items() if {"S0", "S1", "S2", "S5"} & set(stages)])
 def test_a_failure_that_can_be_seen_early_has_a_rule_or_a_reason(code: str) -> None:
-    assert (code in all_codes()) != (code in not_caught()), f"{code} needs a rule or a reason, and not both"
+    has_page = code in all_codes() or code in job_codes()
+    assert has_page != (code in not_caught()), f"{code} needs a rule or a reason, and not both"
 
 
 def test_every_reason_is_of_a_known_failure_and_says_something() -> None:
@@ -53,12 +56,47 @@ def test_a_page_has_both_examples_and_says_how_to_silence_it(code: str) -> None:
     assert re.search(r"^\+[^+]", text.split("```diff")[1].split("```")[0], re.MULTILINE) or "\n-" in text
 
 
+@pytest.mark.parametrize("code", job_codes())
+def test_a_page_about_a_job_has_both_examples_and_where_it_is_from(code: str) -> None:
+    text, mistake = job_page(code), job_codes()[code]
+    parts = ["## Bad example", f"```{mistake.example}", "## Good example", "```diff"]
+    parts += ["## What avoids it"] * bool(mistake.avoided) + ["## Where the rules are from"] * bool(mistake.rules)
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert mistake.avoided or mistake.rules, "a page says who does something about it"
+    assert re.search(r"^[+-][^+-]", text.split("```diff")[1].split("```")[0], re.MULTILINE)
+    assert code not in all_codes(), "a code has one page"
+
+
+@pytest.mark.parametrize("code", [code for code, mistake in job_codes().items() if mistake.example == "yaml"])
+def test_the_bad_spec_of_a_page_has_its_mistake_and_the_good_one_none(code: str) -> None:
+    yaml = pytest.importorskip("yaml")
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    mistake = job_codes()[code]
+    bad = found_in(yaml.safe_load(mistake.bad), mistake.location)
+    assert {violation.code for violation in bad} == {code} or (code == "VTX13" and "VTX13" in {v.code for v in bad})
+    assert found_in(yaml.safe_load(mistake.good), mistake.good_location) == []
+
+
+def found_in(spec: dict[str, object], location: str) -> list[Violation]:
+    from google.cloud.aiplatform_v1.types import CustomJob
+    from google.protobuf import json_format
+
+    document = {"displayName": "x", "jobSpec": spec}
+    if misspelt := misspelt_accelerators(document):
+        return list(misspelt)
+    verdict = judge(json_format.ParseDict(document, CustomJob.pb()()), location)
+    return [*verdict.violations, *verdict.warnings]
+
+
 def test_explain_prints_pages_and_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "gin02"]) == 0
     assert capsys.readouterr().out == pages()["GIN02.md"]
     assert main(["explain"]) == 0
     listed = capsys.readouterr().out
-    assert [line.split()[0] for line in listed.splitlines()] == [*all_codes(), *OTHER_CODES]
+    assert [line.split()[0] for line in listed.splitlines()] == [*all_codes(), *job_codes(), *OTHER_CODES]
+    assert main(["explain", "vtx04"]) == 0
+    assert capsys.readouterr().out == pages()["VTX04.md"]
     assert main(["explain", "RUN01"]) == 0
     assert "It cannot be silenced" in capsys.readouterr().out
 
