@@ -1,0 +1,113 @@
+"""A Tensorboard with an experiment and a run, and short ways to fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+LOCATION = "projects/t5x-harness/locations/us-central1"
+
+
+@pytest.fixture
+def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
+    """``refused(method, **fields)`` tells the code and the message of the error that a call is answered with."""
+    from t5x_harness.google.vertex.api.errors import ApiError
+
+    def ask(method: str, **fields: Any) -> tuple[str, str]:
+        with pytest.raises(ApiError) as caught:
+            call(method, **fields)
+        return caught.value.code.value, caught.value.message
+
+    return ask
+
+
+@pytest.fixture
+def make_board(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``make_board(display_name="…")`` makes a Tensorboard and tells it."""
+    from google.cloud.aiplatform_v1.types import tensorboard
+
+    def make(display_name: str = "board", **fields: Any) -> Any:
+        given = {"display_name": display_name, **fields}
+        operation = call("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard=given)
+        made = tensorboard.Tensorboard.pb()()
+        assert operation.response.Unpack(made)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def board(make_board: Callable[..., Any]) -> Any:
+    """A Tensorboard."""
+    return make_board()
+
+
+@pytest.fixture
+def experiment(call: Callable[..., Any], board: Any) -> Any:
+    """An experiment in it."""
+    ask = {"parent": board.name, "tensorboard_experiment_id": "exp", "tensorboard_experiment": {}}
+    return call("TensorboardService.CreateTensorboardExperiment", **ask)
+
+
+@pytest.fixture
+def make_run(call: Callable[..., Any], experiment: Any) -> Callable[..., Any]:
+    """``make_run("name")`` makes a run in the experiment."""
+
+    def make(identifier: str, display_name: str = "") -> Any:
+        given = {"display_name": display_name or identifier}
+        ask = {"parent": experiment.name, "tensorboard_run_id": identifier, "tensorboard_run": given}
+        return call("TensorboardService.CreateTensorboardRun", **ask)
+
+    return make
+
+
+@pytest.fixture
+def run(make_run: Callable[..., Any]) -> Any:
+    """A run in it."""
+    return make_run("train")
+
+
+@pytest.fixture
+def make_series(call: Callable[..., Any], run: Any) -> Callable[..., Any]:
+    """``make_series("loss")`` makes a time series in the run; ``value_type`` is SCALAR if it is not given."""
+
+    def make(display_name: str, value_type: str = "SCALAR", **fields: Any) -> Any:
+        given = {"display_name": display_name, "value_type": value_type, **fields}
+        return call("TensorboardService.CreateTensorboardTimeSeries", parent=run.name, tensorboard_time_series=given)
+
+    return make
+
+
+@pytest.fixture
+def write(call: Callable[..., Any], run: Any) -> Callable[..., Any]:
+    """``write(series, {0: 1.5})`` writes scalars by step; points may also be given as a list of messages' fields."""
+
+    def send(series: Any, points: Any) -> Any:
+        if isinstance(points, dict):
+            points = [scalar(step, value) for step, value in points.items()]
+        data = {
+            "tensorboard_time_series_id": series.name.rpartition("/")[2],
+            "value_type": series.value_type,
+            "values": points,
+        }
+        return call("TensorboardService.WriteTensorboardRunData", tensorboard_run=run.name, time_series_data=[data])
+
+    return send
+
+
+def scalar(step: int, value: float) -> dict[str, Any]:
+    """A point, a second later for each step."""
+    return {"step": step, "scalar": {"value": value}, "wall_time": {"seconds": 1_700_000_000 + step}}
+
+
+@pytest.fixture
+def read(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``read(series)`` tells the points that are read, by step."""
+
+    def ask(series: Any, **fields: Any) -> dict[int, float]:
+        answer = call("TensorboardService.ReadTensorboardTimeSeriesData", tensorboard_time_series=series.name, **fields)
+        return {point.step: point.scalar.value for point in answer.time_series_data.values}
+
+    return ask

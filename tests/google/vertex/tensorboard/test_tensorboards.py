@@ -1,0 +1,211 @@
+"""Tensorboards, experiments, runs and time series as resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOCATION = "projects/t5x-harness/locations/us-central1"
+
+Call = Callable[..., Any]
+Refused = Callable[..., tuple[str, str]]
+
+
+def defaults(call: Call) -> list[str]:
+    """The display names of the default Tensorboards, asked for as the SDK does."""
+    page = call("TensorboardService.ListTensorboards", parent=LOCATION, filter="is_default=true")
+    return [board.display_name for board in page.tensorboards]
+
+
+def test_a_tensorboard_has_a_bucket_for_its_blobs(call: Call, board: Any, api: Any) -> None:
+    found = call("TensorboardService.GetTensorboard", name=board.name)
+    assert found == board
+    bucket = found.blob_storage_path_prefix
+    assert bucket.startswith("cloud-ai-platform-")
+    assert (Path(api.settings.root) / "buckets" / bucket).is_dir()
+
+
+def test_a_tensorboard_needs_a_name(refused: Refused) -> None:
+    told = refused("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard={})
+    assert told[0] == "INVALID_ARGUMENT"
+    assert told[1] == "List of found errors:\t1.Field: tensorboard.display_name; Message: it is required\t"
+
+
+def test_one_tensorboard_is_the_default(call: Call, make_board: Call) -> None:
+    first = make_board("first", is_default=True)
+    assert defaults(call) == ["first"]
+    make_board("second", is_default=True)
+    assert defaults(call) == ["second"]
+    make_board("third")
+    assert defaults(call) == ["second"]
+    again = {"name": first.name, "is_default": True}
+    call("TensorboardService.UpdateTensorboard", tensorboard=again, update_mask={"paths": ["is_default"]})
+    assert defaults(call) == ["first"]
+    call(
+        "TensorboardService.UpdateTensorboard", tensorboard={"name": first.name}, update_mask={"paths": ["is_default"]}
+    )
+    assert defaults(call) == []
+
+
+def test_an_update_leaves_what_only_the_service_sets(call: Call, board: Any, run: Any) -> None:
+    given = {"name": board.name, "display_name": "new", "description": "d", "run_count": 7}
+    given["blob_storage_path_prefix"] = "elsewhere"
+    call("TensorboardService.UpdateTensorboard", tensorboard=given, update_mask={"paths": ["*"]})
+    found = call("TensorboardService.GetTensorboard", name=board.name)
+    assert (found.display_name, found.description, found.run_count) == ("new", "d", 1)
+    assert found.blob_storage_path_prefix == board.blob_storage_path_prefix
+
+
+def test_runs_are_counted(call: Call, board: Any, experiment: Any, make_run: Call) -> None:
+    def count() -> list[int]:
+        (listed,) = call("TensorboardService.ListTensorboards", parent=LOCATION).tensorboards
+        return [call("TensorboardService.GetTensorboard", name=board.name).run_count, listed.run_count]
+
+    first = make_run("first")
+    make_run("second")
+    make_run("third")
+    assert count() == [3, 3]
+    call("TensorboardService.DeleteTensorboardRun", name=first.name)
+    assert count() == [2, 2]
+    call("TensorboardService.DeleteTensorboardExperiment", name=experiment.name)
+    assert count() == [0, 0]
+
+
+def test_ids_and_display_names_of_runs_are_their_own(make_run: Call, experiment: Any, refused: Refused) -> None:
+    made = make_run("first", "First")
+    ask = {"parent": experiment.name, "tensorboard_run_id": "first", "tensorboard_run": {"display_name": "Other"}}
+    same_id = refused("TensorboardService.CreateTensorboardRun", **ask)
+    assert same_id == ("ALREADY_EXISTS", f"TensorboardRun with name {made.name} already exists")
+    ask.update(tensorboard_run_id="second", tensorboard_run={"display_name": "First"})
+    # The uploader looks for these words under INVALID_ARGUMENT.
+    assert refused("TensorboardService.CreateTensorboardRun", **ask) == (
+        "INVALID_ARGUMENT",
+        f"TensorboardRun with display name First already exists in {experiment.name}",
+    )
+    make_run("second", "Second")
+
+
+def test_a_display_name_is_free_again(call: Call, make_run: Call, make_series: Call, refused: Refused) -> None:
+    loss = make_series("loss")
+    told = refused(
+        "TensorboardService.CreateTensorboardTimeSeries",
+        parent=loss.name.partition("/timeSeries")[0],
+        tensorboard_time_series={"display_name": "loss", "value_type": "SCALAR"},
+    )
+    assert told[0] == "INVALID_ARGUMENT"
+    assert "TensorboardTimeSeries with display name loss already exist" in told[1]
+    renamed = {"name": loss.name, "display_name": "old loss"}
+    call("TensorboardService.UpdateTensorboardTimeSeries", tensorboard_time_series=renamed)
+    make_series("loss")
+    taken = refused(
+        "TensorboardService.UpdateTensorboardTimeSeries",
+        tensorboard_time_series={"name": loss.name, "display_name": "loss"},
+    )
+    assert "already exist" in taken[1]
+    call("TensorboardService.DeleteTensorboardTimeSeries", name=loss.name)
+    make_series("old loss")
+    first = make_run("first", "First")
+    call("TensorboardService.DeleteTensorboardRun", name=first.name)
+    make_run("second", "First")
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "extra"),
+    [
+        ("TensorboardExperiment", "tensorboard_experiment_id", {"tensorboard_experiment": {}}),
+        ("TensorboardRun", "tensorboard_run_id", {"tensorboard_run": {"display_name": "x"}}),
+    ],
+)
+def test_experiments_and_runs_need_an_id(
+    method: str, field: str, extra: dict[str, Any], board: Any, experiment: Any, refused: Refused
+) -> None:
+    parent = board.name if method == "TensorboardExperiment" else experiment.name
+    told = refused(f"TensorboardService.Create{method}", parent=parent, **extra)
+    assert told == ("INVALID_ARGUMENT", f"List of found errors:\t1.Field: {field}; Message: it is required\t")
+    told = refused(f"TensorboardService.Create{method}", parent=parent, **{field: "Not_valid"}, **extra)
+    assert told[0] == "INVALID_ARGUMENT"
+    assert f"1.Field: {field}; Message:" in told[1]
+
+
+def test_an_experiment_that_is_there_is_told_as_the_profiler_expects(
+    experiment: Any, board: Any, refused: Refused
+) -> None:
+    ask = {"parent": board.name, "tensorboard_experiment_id": "exp", "tensorboard_experiment": {}}
+    assert refused("TensorboardService.CreateTensorboardExperiment", **ask)[0] == "ALREADY_EXISTS"
+
+
+def test_a_time_series_has_a_type_that_stays(call: Call, make_series: Call, run: Any, refused: Refused) -> None:
+    ask = {"parent": run.name, "tensorboard_time_series": {"display_name": "loss", "plugin_data": b"x" * 70_000}}
+    assert refused("TensorboardService.CreateTensorboardTimeSeries", **ask) == (
+        "INVALID_ARGUMENT",
+        "List of found errors:\t"
+        "1.Field: tensorboard_time_series.value_type; Message: it has to be SCALAR, TENSOR or BLOB_SEQUENCE\t"
+        "2.Field: tensorboard_time_series.plugin_data; Message: it has 70000 bytes; at most 65 KB are allowed\t",
+    )
+    loss = make_series("loss", plugin_name="scalars", plugin_data=b"\x01")
+    changed = {"name": loss.name, "value_type": "TENSOR", "plugin_name": "text", "description": "d"}
+    updated = call("TensorboardService.UpdateTensorboardTimeSeries", tensorboard_time_series=changed)
+    assert (updated.value_type, updated.plugin_name, updated.description) == (loss.value_type, "scalars", "d")
+    assert updated.plugin_data == b"\x01"
+
+
+def test_time_series_are_found_by_name(call: Call, make_series: Call, run: Any) -> None:
+    for name in ("loss", "accuracy", 'odd "name"/\\'):
+        make_series(name)
+    for name, text in (("accuracy", '"accuracy"'), ('odd "name"/\\', '"odd \\"name\\"/\\\\"')):
+        page = call("TensorboardService.ListTensorboardTimeSeries", parent=run.name, filter=f"display_name = {text}")
+        assert [series.display_name for series in page.tensorboard_time_series] == [name]
+
+
+def test_a_batch_of_runs_is_made_as_a_whole(call: Call, experiment: Any, board: Any, refused: Refused) -> None:
+    def requests(*names: str) -> list[dict[str, Any]]:
+        return [{"tensorboard_run_id": name, "tensorboard_run": {"display_name": name}} for name in names]
+
+    ask = {"parent": experiment.name, "requests": requests("a", "b")}
+    made = call("TensorboardService.BatchCreateTensorboardRuns", **ask).tensorboard_runs
+    assert [run.display_name for run in made] == ["a", "b"]
+    ask["requests"] = requests("c", "d", "b")
+    assert refused("TensorboardService.BatchCreateTensorboardRuns", **ask)[0] == "ALREADY_EXISTS"
+    ask["requests"] = requests("c", "d")
+    call("TensorboardService.BatchCreateTensorboardRuns", **ask)
+    assert call("TensorboardService.GetTensorboard", name=board.name).run_count == 4
+    other = f"{board.name}/experiments/other"
+    ask["requests"] = [{**requests("e")[0], "parent": other}]
+    told = refused("TensorboardService.BatchCreateTensorboardRuns", **ask)
+    assert told[1] == (
+        f"List of found errors:\t1.Field: requests[0].parent; Message: {other!r} is not in the parent of the batch, "
+        f"{experiment.name}\t"
+    )
+    ask["requests"] = requests(*(f"n-{number}" for number in range(1001)))
+    told = refused("TensorboardService.BatchCreateTensorboardRuns", **ask)
+    assert "1.Field: requests; Message: 1001 runs; at most 1000 can be created in a batch" in told[1]
+
+
+def test_a_batch_of_time_series_spans_runs(call: Call, experiment: Any, make_run: Call, refused: Refused) -> None:
+    first, second = make_run("first"), make_run("second")
+
+    def requests(name: str) -> list[dict[str, Any]]:
+        given = {"display_name": name, "value_type": "SCALAR"}
+        return [{"parent": run.name, "tensorboard_time_series": given} for run in (first, second)]
+
+    ask = {"parent": experiment.name, "requests": requests("loss")}
+    made = call("TensorboardService.BatchCreateTensorboardTimeSeries", **ask).tensorboard_time_series
+    assert [series.name.rpartition("/timeSeries")[0] for series in made] == [first.name, second.name]
+    ask["requests"] = [*requests("accuracy"), requests("loss")[0]]
+    assert "already exist" in refused("TensorboardService.BatchCreateTensorboardTimeSeries", **ask)[1]
+    found = call("TensorboardService.ListTensorboardTimeSeries", parent=first.name).tensorboard_time_series
+    assert [series.display_name for series in found] == ["loss"]
+
+
+def test_what_is_deleted_goes_with_all_that_is_in_it(
+    call: Call, board: Any, make_series: Call, write: Call, refused: Refused
+) -> None:
+    loss = make_series("loss")
+    write(loss, {0: 1.0})
+    assert call("TensorboardService.DeleteTensorboard", name=board.name).done
+    assert refused("TensorboardService.GetTensorboardTimeSeries", name=loss.name)[0] == "NOT_FOUND"
+    ask = {"tensorboard_time_series": loss.name}
+    assert refused("TensorboardService.ReadTensorboardTimeSeriesData", **ask)[0] == "NOT_FOUND"
