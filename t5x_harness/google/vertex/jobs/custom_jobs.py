@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
-from t5x_harness.google.vertex.jobs.driver import Driver, Graces
+from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
 from t5x_harness.google.vertex.jobs.launching import job_folder, policy_of
 from t5x_harness.google.vertex.jobs.machine import State
 from t5x_harness.google.vertex.jobs.ownership import Ownership
@@ -51,12 +52,21 @@ class CustomJobs:
         handlers.on("JobService.DeleteCustomJob")(self._delete)
         return handlers
 
-    def run(self, job: Any, *, trial_id: str = "", ended: Callable[[str], None] | None = None) -> None:
+    def create(self, parent: str, job: Any) -> Any:
+        """Keeps a new job under a name of its own; for one that no client has asked for.
+
+        Args:
+          parent: the location.
+          job: its message.
+        """
+        return self._api.resources.create(f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}", job)
+
+    def run(self, job: Any, *, trial: Trial | None = None, ended: Callable[[str], None] | None = None) -> None:
         """Runs a job that was created.
 
         Args:
           job: its message.
-          trial_id: where it runs a trial.
+          trial: which it runs.
           ended: called, with its name, when it has ended.
         """
 
@@ -67,7 +77,7 @@ class CustomJobs:
                 ended(name)
 
         self._ownership.take(job.name)
-        driver = Driver(self._api, job, policy_of(job.job_spec), end, trial_id=trial_id, graces=self._graces)
+        driver = Driver(self._api, job, policy_of(job.job_spec), end, trial=trial, graces=self._graces)
         with self._lock:
             self._running[job.name] = driver
         driver.start()
@@ -76,6 +86,11 @@ class CustomJobs:
         """Cancels a job if it runs here; its state says so when this returns."""
         if driver := self._driver(name):
             driver.cancel()
+
+    def end(self, name: str) -> None:
+        """Ends a job at once if it runs here, and waits until nothing is left of it."""
+        if driver := self._driver(name):
+            driver.close()
 
     def look_for_faults(self) -> None:
         """Has running jobs meet faults that were armed meanwhile."""

@@ -22,10 +22,10 @@ from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progr
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.scheduling import Scheduling
-from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
 
-__all__ = ["Driver", "Graces"]
+__all__ = ["Driver", "Graces", "Trial"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Driver:
       job: its message, as it was created.
       policy: what its spec asks for.
       ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
-      trial_id: where it runs a trial; empty for none.
+      trial: which it runs; None for a job of its own.
       graces: for its processes.
     """
 
@@ -79,14 +79,14 @@ class Driver:
         policy: Policy,
         ended: Callable[[str], None],
         *,
-        trial_id: str = "",
+        trial: Trial | None = None,
         graces: Graces | None = None,
     ) -> None:
         self._api = api
         self._job = job
         self._policy = policy
         self._ended = ended
-        self._trial_id = trial_id
+        self._trial = trial
         self._graces = graces or Graces()
         self._options = api.settings.options
         self._scheduling = Scheduling.of(job.job_spec.scheduling)
@@ -99,7 +99,7 @@ class Driver:
         self._watched = Watched()
         folder = Attempt(job.name, job.job_spec, api.settings).folder
         folder.mkdir(parents=True)
-        self.log = JobLog(job.name, api.state, folder, trial_id)
+        self.log = JobLog(job.name, api.state, folder, trial)
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
@@ -199,7 +199,7 @@ class Driver:
 
     def _provide(self) -> None:
         """Gets ready what the processes need, and says when there are machines for them."""
-        attempt = Attempt(self._job.name, self._job.job_spec, self._api.settings, self._trial_id)
+        attempt = Attempt(self._job.name, self._job.job_spec, self._api.settings, self._trial)
         try:
             self._tasks = {unit: attempt.task(unit) for unit in attempt.units}
         except CannotLaunch as error:

@@ -19,6 +19,7 @@ __all__ = [
     "no_capacity",
     "owner_gone",
     "ran_too_long",
+    "trials_failed",
     "unable",
     "waited_too_long",
 ]
@@ -114,6 +115,11 @@ def lost(unit: str) -> JobError:
     return JobError(
         Code.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
     )
+
+
+def trials_failed(count: int, reason: str) -> JobError:
+    """As many trials of a tuning job have failed as may fail."""
+    return JobError(Code.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
 
 
 def unable(reason: str) -> JobError:

@@ -23,6 +23,7 @@ from t5x_harness.google.vertex.jobs.ports import free_ports
 from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
+    Trial,
     cluster_variables,
     expand,
     job_variables,
@@ -36,10 +37,9 @@ from t5x_harness.slices import Slice, get_slice
 from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
 
-__all__ = ["METRIC_FILE", "Attempt", "CannotLaunch", "job_folder", "policy_of", "pools"]
+__all__ = ["Attempt", "CannotLaunch", "job_folder", "metric_file", "policy_of", "pools"]
 
-METRIC_FILE = "hypertune/output.metrics"
-"""Where a trial's primary replica writes its metrics, in its own folder."""
+_METRIC_FILE = "hypertune/output.metrics"
 
 # What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
 # user's credentials nor his settings are.
@@ -65,6 +65,17 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
     if not _JOB_ID.fullmatch(job_id):
         raise CannotLaunch(f"{job_id!r} is no id of a job")
     return settings.folder / job_id
+
+
+def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
+    """Where the primary replica of a job that runs a trial writes the trial's metrics.
+
+    Args:
+      settings: of the server.
+      name: of the job.
+      spec: its ``CustomJobSpec``.
+    """
+    return job_folder(settings, name) / next(pools(spec)[0].units()).name / _METRIC_FILE
 
 
 def pools(spec: Any) -> tuple[Pool, ...]:
@@ -98,13 +109,13 @@ class Attempt:
       name: of the job.
       spec: its ``CustomJobSpec``.
       settings: of the server.
-      trial_id: of a trial; empty for none.
+      trial: that the job runs; None for a job of its own.
     """
 
     name: str
     spec: Any
     settings: VertexSettings
-    trial_id: str = ""
+    trial: Trial | None = None
 
     @functools.cached_property
     def folder(self) -> Path:
@@ -174,8 +185,8 @@ class Attempt:
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
             **job_variables(JobPlace.of(self.name), self.spec),
-            **cluster_variables(self.spec, self._addresses, unit, self.trial_id),
-            **(trial_variables(self.trial_id, str(folder / METRIC_FILE)) if self.trial_id else {}),
+            **cluster_variables(self.spec, self._addresses, unit, self.trial),
+            **(trial_variables(self.trial, folder / _METRIC_FILE) if self.trial else {}),
         }
         for each in spec.env:
             variables[each.name] = expand([each.value], variables)[0]

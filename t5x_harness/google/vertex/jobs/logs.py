@@ -13,7 +13,7 @@ from typing import Any
 
 from t5x_harness.google.vertex.api.resources import aspect_key
 from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["SERVICE", "JobLog", "Lines", "read_entries"]
@@ -37,13 +37,13 @@ class JobLog:
       name: of the job.
       state: keeps the entries, for everybody who can see the job.
       folder: keeps a plain file for each unit, such as ``workerpool0-0.log``; it is there already.
-      trial_id: where the job runs a trial.
+      trial: that the job runs: then it is the log of the tuning job as well, and the entries are those of that.
     """
 
     name: str
     state: StateStore
     folder: Path
-    trial_id: str = ""
+    trial: Trial | None = None
 
     def service(self, text: str, severity: str = "INFO") -> None:
         """Writes what the service says."""
@@ -63,15 +63,16 @@ class JobLog:
             file.writelines(f"{line}\n" for line in lines)
         now = time.time_ns()
         entries = [self._entry(unit, line, severity, now + number) for number, line in enumerate(lines)]
-        self.state.append(aspect_key(self.name, _ASPECT), *(json.dumps(entry).encode() for entry in entries))
+        for name in (self.name, *([self.trial.job] if self.trial else [])):
+            self.state.append(aspect_key(name, _ASPECT), *(json.dumps(entry).encode() for entry in entries))
 
     def _entry(self, unit: str, line: str, severity: str, nanoseconds: int) -> dict[str, Any]:
-        place = JobPlace.of(self.name)
+        place = JobPlace.of(self.trial.job if self.trial else self.name)
         task = replica_of(unit)
         stamp = _stamp(nanoseconds)
         labels = {"ml.googleapis.com/job_id/log_area": "root"}
-        if self.trial_id:
-            labels |= {"ml.googleapis.com/trial_id": self.trial_id, "ml.googleapis.com/trial_type": "hyperparameter"}
+        if self.trial:
+            labels |= {"ml.googleapis.com/trial_id": self.trial.id, "ml.googleapis.com/trial_type": "hyperparameter"}
         if unit != task:
             labels["ml.googleapis.com/tpu_worker_id"] = unit.rpartition(".")[2]
         return {

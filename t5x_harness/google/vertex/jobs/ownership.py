@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from t5x_harness.google.vertex.api.names import collection_of
 from t5x_harness.google.vertex.api.resources import aspect_key
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs import endings
@@ -79,7 +80,7 @@ class Ownership:
       api: whose state it shares with others.
 
     Attributes:
-      cancels: by collection, what cancels a job of that name: called in a thread of this object for the clients of other
+      cancels: by collection, what cancels a job of a name; called in a thread of this object, for clients of other
         servers.
     """
 
@@ -160,7 +161,7 @@ class Ownership:
             self._beat()
             for name in self._state.members(self._me.cancel_key):
                 self._state.discard(self._me.cancel_key, name)
-                self.cancels[name.split("/")[-2]](name)
+                self.cancels[collection_of(name)](name)
 
 
 def _started(pid: int) -> str:

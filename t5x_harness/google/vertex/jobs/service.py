@@ -7,6 +7,7 @@ from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.tuning.tuning_jobs import TuningJobs
 
 __all__ = ["make_part"]
 
@@ -20,9 +21,14 @@ def make_part(api: Api, graces: Graces | None = None) -> Part:
     """
     ownership = Ownership(api)
     custom_jobs = CustomJobs(api, ownership, graces)
+    tuning_jobs = TuningJobs(api, ownership, custom_jobs)
+
+    def reset() -> None:
+        tuning_jobs.close()
+        custom_jobs.close()
 
     def close() -> None:
-        custom_jobs.close()
+        reset()
         ownership.close()
 
-    return Part(Handlers(custom_jobs.handlers()), reset=custom_jobs.close, close=close)
+    return Part(Handlers(custom_jobs.handlers(), tuning_jobs.handlers()), reset=reset, close=close)

@@ -10,13 +10,14 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
 from t5x_harness.google.vertex.jobs.replicas import Unit
 
-__all__ = ["JobPlace", "cluster_variables", "expand", "job_variables", "trial_variables"]
+__all__ = ["JobPlace", "Trial", "cluster_variables", "expand", "job_variables", "trial_variables"]
 
 # The tasks of TensorFlow that the pools are, by their numbers.
 _TENSORFLOW_TASKS = ("chief", "worker", "ps", "evaluator")
@@ -42,6 +43,19 @@ class JobPlace:
         """Of a job's full name."""
         _, project, _, region, _, job_id = name.split("/")
         return cls(project, region, job_id)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A trial of a tuning job.
+
+    Attributes:
+      id: from 1.
+      job: the name of the tuning job.
+    """
+
+    id: str
+    job: str
 
 
 def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
@@ -73,18 +87,18 @@ def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
     return variables
 
 
-def trial_variables(trial_id: str, metric_file: str) -> dict[str, str]:
+def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
     """What containers of a trial have besides.
 
     Args:
-      trial_id: from 1.
-      metric_file: where the trial is to write its metrics.
+      trial: which it is.
+      metric_file: where it is to write its metrics.
     """
-    return {"CLOUD_ML_TRIAL_ID": trial_id, "CLOUD_ML_HP_METRIC_FILE": metric_file}
+    return {"CLOUD_ML_TRIAL_ID": trial.id, "CLOUD_ML_HP_METRIC_FILE": str(metric_file)}
 
 
 def cluster_variables(
-    spec: Any, addresses: Mapping[int, Sequence[str]], unit: Unit, trial_id: str = ""
+    spec: Any, addresses: Mapping[int, Sequence[str]], unit: Unit, trial: Trial | None = None
 ) -> dict[str, str]:
     """CLUSTER_SPEC and TF_CONFIG of one replica.
 
@@ -92,12 +106,12 @@ def cluster_variables(
       spec: the job's ``CustomJobSpec``.
       addresses: ``HOST:PORT`` of each replica, by the numbers of pools; pools without replicas are not there.
       unit: whose variables they are.
-      trial_id: of a trial.
+      trial: that the job runs.
     """
     job = MessageToDict(spec)
 
     def described(names: Mapping[int, str]) -> str:
-        task = {"type": names[unit.pool], "index": unit.index, **({"trial": trial_id} if trial_id else {})}
+        task = {"type": names[unit.pool], "index": unit.index, **({"trial": trial.id} if trial else {})}
         cluster = {names[pool]: list(hosts) for pool, hosts in addresses.items() if pool in names}
         return json.dumps({"cluster": cluster, "environment": "cloud", "task": task, "job": job})
 
@@ -108,9 +122,9 @@ def cluster_variables(
 
 
 def expand(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Replaces ``$(NAME)`` by variables, as containers have it: ``$$(NAME)`` and unknown names stay as they are.
+    """Replaces ``$(NAME)`` by variables, as containers have it.
 
-    A doubled dollar sign becomes a single one.
+    Unknown names stay as they are, and a doubled dollar sign becomes a single one that begins no reference.
     """
 
     def value(match: re.Match[str]) -> str:

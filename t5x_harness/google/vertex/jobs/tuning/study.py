@@ -1,0 +1,160 @@
+"""Runs the trials of a tuning job, each as a custom job."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t5x_harness.google.vertex.api.errors import ApiError
+from t5x_harness.google.vertex.api.names import parent_of
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.jobs import endings
+from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
+from t5x_harness.google.vertex.jobs.driver import Trial
+from t5x_harness.google.vertex.jobs.launching import metric_file
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.publishing import publish
+from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics, select
+from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
+from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
+from t5x_harness.google.vertex.jobs.tuning.trials import add_trial, end_trial, job_of_trial
+
+__all__ = ["Study"]
+
+_CANCEL, _QUIT = "", "/"
+"""What the inbox holds besides the names of custom jobs that have ended."""
+
+
+class Study:
+    """Runs one tuning job, in a thread of its own.
+
+    Args:
+      api: keeps the job.
+      job: its message, as it was created.
+      custom_jobs: run the trials.
+      ended: called in the thread with the job's name when it has ended.
+    """
+
+    def __init__(self, api: Api, job: Any, custom_jobs: CustomJobs, ended: Callable[[str], None]) -> None:
+        self._api = api
+        self._job = job
+        self._custom_jobs = custom_jobs
+        self._ended = ended
+        spec = job.study_spec
+        self._suggestions = Suggestions(parameters_of(spec), spec.algorithm, seed=job.display_name)
+        self._past: list[Past] = []
+        self._active: dict[str, int] = {}  # custom jobs by name, with the places of their trials
+        self._failed = 0
+        self._exhausted = False
+        self._ending: tuple[State, endings.JobError] | None = None
+        self._inbox: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="vertex-tuning", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Has the job end."""
+        self._inbox.put(_CANCEL)
+
+    def close(self) -> None:
+        """Ends all trials at once, and waits until the job has ended. May be called again."""
+        self._inbox.put(_QUIT)
+        self._thread.join()
+
+    def _run(self) -> None:
+        options = self._api.settings.options
+        try:
+            for state, seconds in ((State.PENDING, options.queued_seconds), (State.RUNNING, options.pending_seconds)):
+                if self._ending is None and not self._hear(seconds):
+                    self._publish(state)
+            while self._ending is None or self._active:
+                if self._ending is None:
+                    self._begin_trials()
+                if not self._active:
+                    break
+                self._hear(None)
+            self._publish(*(self._ending or (State.SUCCEEDED, None)))
+        finally:
+            self._ended(self._job.name)
+
+    def _hear(self, seconds: float | None) -> bool:
+        """Takes what has happened; whether anything did, in so many seconds."""
+        try:
+            what = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        if what == _CANCEL:
+            if self._ending is None:
+                self._publish(State.CANCELLING)
+                self._end(State.CANCELLED, endings.cancelled())
+        elif what == _QUIT:
+            self._ending = (State.FAILED, endings.owner_gone(f"process {os.getpid()}"))
+            for name in self._active:
+                self._custom_jobs.end(name)
+        else:
+            self._trial_ended(what)
+        return True
+
+    def _begin_trials(self) -> None:
+        limit = max(1, self._job.parallel_trial_count)
+        while len(self._active) < limit and len(self._past) < self._job.max_trial_count and not self._exhausted:
+            parameters = self._suggestions.next(self._past)
+            if parameters is None:
+                self._exhausted = True
+                return
+            self._past.append(Past(parameters))
+            trial_id = str(len(self._past))
+            made = job_of_trial(self._job, self._api.message("CustomJob"), trial_id, parameters)
+            job = self._custom_jobs.create(parent_of(self._job.name), made)
+            self._active[job.name] = len(self._past) - 1
+            self._begin(job.name, trial_id, parameters)
+            self._custom_jobs.run(job, trial=Trial(trial_id, self._job.name), ended=self._inbox.put)
+
+    def _begin(self, name: str, trial_id: str, parameters: Mapping[str, Value]) -> None:
+        now = self._api.clock.now()
+        self._change(lambda tuning: add_trial(tuning, trial_id, parameters, name, now))
+
+    def _trial_ended(self, name: str) -> None:
+        place = self._active.pop(name)
+        job: Any = self._api.resources.find(name, self._api.message("CustomJob"))
+        final, reason = self._result(name, job)
+        if final is not None:
+            score = final.score(self._job.study_spec.metrics[0])
+            self._past[place] = dataclasses.replace(self._past[place], score=score)
+        now = self._api.clock.now()
+        self._change(lambda tuning: end_trial(tuning.trials[place], final, reason, now))
+        if final is None and self._ending is None:
+            self._failed += 1
+            # Where the spec has 0, the service decides, and does not say how: here, all have to fail.
+            if self._failed >= (self._job.max_failed_trial_count or self._job.max_trial_count):
+                self._end(State.FAILED, endings.trials_failed(self._failed, reason))
+
+    def _result(self, name: str, job: Any) -> tuple[Metrics | None, str]:
+        """What a trial has reached, or why it has not."""
+        if job is None:
+            return None, "its custom job was deleted"
+        if job.state != State.SUCCEEDED:
+            return None, job.error.message
+        file = metric_file(self._api.settings, name, job.job_spec)
+        final = select(read_metrics(file, self._job.study_spec), self._job.study_spec)
+        wanted = ", ".join(metric.metric_id for metric in self._job.study_spec.metrics)
+        return final, f"The trial ended without having reported a number for {wanted}."
+
+    def _end(self, state: State, error: endings.JobError) -> None:
+        self._ending = (state, error)
+        for name in self._active:
+            self._custom_jobs.cancel(name)
+
+    def _publish(self, state: State, error: endings.JobError | None = None) -> None:
+        publish(self._api, self._job.name, type(self._job), state, error)
+
+    def _change(self, change: Callable[[Any], None]) -> None:
+        with contextlib.suppress(ApiError):  # the job is gone: it was deleted from the state
+            self._api.resources.update(self._job.name, type(self._job), change)
