@@ -1,0 +1,106 @@
+"""Scalars are read out of event files as TensorFlow reads them, and of files that still grow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.vertex.events import scalars_of
+from t5x_harness.vertex.metrics import RunMetrics, read_metrics
+from t5x_harness.vertex.storage import Folder
+
+event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
+
+
+def _write(folder: Path, *values: tuple[str, int, float]) -> Path:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder))
+    for tag, step, value in values:
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        writer.add_event(event_pb2.Event(step=step, summary=summary))
+    writer.close()
+    (file,) = folder.iterdir()
+    return file
+
+
+def test_every_scalar_is_read_with_its_step(tmp_path: Path) -> None:
+    file = _write(tmp_path, ("loss", 1, 2.5), ("loss", 2, 1.5), ("rate", 2, 0.5))
+    assert list(scalars_of(file.read_bytes())) == [("loss", 1, 2.5), ("loss", 2, 1.5), ("rate", 2, 0.5)]
+
+
+def test_scalars_that_are_tensors_are_read_too(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboard.util import tensor_util
+
+    writer = EventFileWriter(str(tmp_path))
+    values = [
+        Summary.Value(tag="loss", tensor=tensor_util.make_tensor_proto(0.25)),
+        Summary.Value(tag="text", tensor=tensor_util.make_tensor_proto("config")),
+        Summary.Value(tag="row", tensor=tensor_util.make_tensor_proto([1.0, 2.0])),
+    ]
+    writer.add_event(event_pb2.Event(step=7, summary=Summary(value=values)))
+    writer.close()
+    (file,) = tmp_path.iterdir()
+    assert list(scalars_of(file.read_bytes())) == [("loss", 7, 0.25)]
+
+
+@pytest.mark.parametrize("missing", [1, 4, 20, 30])
+def test_a_file_that_ends_within_a_record_is_read_up_to_that(tmp_path: Path, missing: int) -> None:
+    file = _write(tmp_path, ("loss", 1, 2.5), ("loss", 2, 1.5))
+    assert list(scalars_of(file.read_bytes()[:-missing])) == [("loss", 1, 2.5)]
+
+
+class _Buckets(Folder):
+    """Files of this machine in the place of a bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def names(self, below: str = "") -> Iterator[tuple[str, int]]:
+        for path in sorted(p for p in self._folder.rglob("*") if p.is_file()):
+            yield path.relative_to(self._folder).as_posix(), path.stat().st_size
+
+    def read(self, name: str) -> bytes | None:
+        return (self._folder / name).read_bytes()
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> RunMetrics:
+    _write(tmp_path / "train", ("loss", 1, 2.5), ("loss", 2, 1.5))
+    _write(tmp_path / "inference_eval" / "my_task", ("bleu", 1, 30.0), ("bleu", 2, 20.0), ("bleu", 3, 30.0))
+    (tmp_path / "config.gin").write_text("")
+    return read_metrics(_Buckets(tmp_path))
+
+
+def test_metrics_are_named_by_their_folders(metrics: RunMetrics) -> None:
+    assert metrics.values == {
+        "train/loss": {1: 2.5, 2: 1.5},
+        "inference_eval/my_task/bleu": {1: 30.0, 2: 20.0, 3: 30.0},
+    }
+    assert metrics.last("train/loss") == 1.5
+    with pytest.raises(KeyError, match="there are inference_eval/my_task/bleu, train/loss"):
+        metrics.last("train/lost")
+
+
+def test_the_summary_has_last_values_and_the_largest_of_the_tasks_own(metrics: RunMetrics) -> None:
+    assert metrics.summary() == {
+        "train/loss": 1.5,
+        "inference_eval/my_task/bleu": 30.0,
+        "inference_eval/my_task/bleu/max": 30.0,
+        "inference_eval/my_task/bleu/max_step": 1,
+    }
+
+
+def test_a_table_has_a_row_for_each_step(metrics: RunMetrics) -> None:
+    pytest.importorskip("pandas")
+    table = metrics.frame()
+    assert list(table.columns) == ["inference_eval/my_task/bleu", "train/loss"]
+    assert list(table.index) == [1, 2, 3]
+    assert math.isnan(table.loc[3, "train/loss"])
+    assert list(metrics.frame("train/").columns) == ["train/loss"]

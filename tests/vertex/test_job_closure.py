@@ -1,0 +1,149 @@
+"""What is staged for a job: the whole closure of its gin files, under names of their own, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.lint.reading import program_of
+from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.closure import Closure, closure_of
+from t5x_harness.vertex.files import ClosureError
+
+ROOT = "/gcs/b/stage"
+
+
+def _write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_gin", ".gin").replace("_py", ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _closure(folder: Path, *gin_files: str, **fields: tuple[str, ...]) -> Closure:
+    return closure_of(RunSpec(gin_files, cwd=str(folder), runtime="embedded", **fields))
+
+
+def _staged(closure: Closure) -> dict[str, str]:
+    return {file.name: file.content.decode() for file in closure.files(ROOT)}
+
+
+def test_includes_of_includes_are_staged_and_lead_to_each_other(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        run_gin="include 'models/my.gin'  # mine\ninclude 't5x/configs/runs/pretrain.gin'\nX = 1\n",
+        models__my_gin='include "models/base.gin"\n',
+        models__base_gin="Y = 2\n",
+    )
+    closure = _closure(tmp_path, "run.gin")
+    assert _staged(closure) == {
+        "gin/models/base.gin": "Y = 2\n",
+        "gin/models/my.gin": "include '/gcs/b/stage/gin/models/base.gin'\n",
+        "gin/run.gin": "include '/gcs/b/stage/gin/models/my.gin'  # mine\n"
+        "include 't5x/configs/runs/pretrain.gin'\nX = 1\n",
+    }
+    assert [path.under(ROOT) for path in closure.gin_files] == ["/gcs/b/stage/gin/run.gin"]
+    assert closure.of_image == ("t5x/configs/runs/pretrain.gin",)
+
+
+def test_two_files_of_one_name_stay_two_files(tmp_path: Path) -> None:
+    _write(tmp_path / "project", a__model_gin="X = 1\n", b__model_gin="X = 2\n")
+    _write(tmp_path / "other", a__model_gin="X = 3\n")
+    other = str(tmp_path / "other" / "a" / "model.gin")
+    closure = _closure(tmp_path / "project", "a/model.gin", "b/model.gin", other)
+    names = [path.under(ROOT) for path in closure.gin_files]
+    assert names[:2] == [f"{ROOT}/gin/a/model.gin", f"{ROOT}/gin/b/model.gin"]
+    assert re.fullmatch(rf"{ROOT}/gin/a-[0-9a-f]{{8}}/model\.gin", names[2])
+    assert sorted(_staged(closure).values()) == ["X = 1\n", "X = 2\n", "X = 3\n"]
+
+
+def test_files_of_search_paths_outside_are_staged_by_their_folder(tmp_path: Path) -> None:
+    _write(tmp_path / "project", run_gin="include 'shared.gin'\n")
+    _write(tmp_path / "lib", shared_gin="X = 1\n")
+    closure = _closure(tmp_path / "project", "run.gin", search_paths=("../lib",))
+    (shared,) = (name for name in _staged(closure) if name.endswith("shared.gin"))
+    assert re.fullmatch(r"gin/lib-[0-9a-f]{8}/shared\.gin", shared)
+    assert _staged(closure)["gin/run.gin"] == f"include '{ROOT}/{shared}'\n"
+
+
+def test_files_of_t5x_are_the_images_however_they_are_asked_for(tmp_path: Path) -> None:
+    _write(tmp_path, run_gin="include 't5x/t5x/configs/runs/pretrain.gin'\n")
+    closure = _closure(tmp_path, "t5x/examples/t5/t5_1_1/tiny.gin", "run.gin")
+    assert [path.under(ROOT) for path in closure.gin_files] == [
+        "t5x/examples/t5/t5_1_1/tiny.gin",
+        f"{ROOT}/gin/run.gin",
+    ]
+    assert _staged(closure) == {"gin/run.gin": "include 't5x/configs/runs/pretrain.gin'\n"}
+
+
+def test_gin_in_a_bucket_is_read_there_by_its_path_and_not_by_its_address(tmp_path: Path) -> None:
+    _write(tmp_path, run_gin="include 'gs://my-bucket/model.gin'\n")
+    closure = _closure(tmp_path, "gs://my-bucket/first.gin", "run.gin", search_paths=("gs://my-bucket/lib",))
+    assert [path.under(ROOT) for path in closure.gin_files] == ["/gcs/my-bucket/first.gin", f"{ROOT}/gin/run.gin"]
+    assert _staged(closure) == {"gin/run.gin": "include '/gcs/my-bucket/model.gin'\n"}
+    assert closure.of_buckets == ("/gcs/my-bucket/model.gin", "/gcs/my-bucket/first.gin")
+    assert closure.search_paths == ("/gcs/my-bucket/lib",)
+
+
+def test_what_bindings_include_is_staged(tmp_path: Path) -> None:
+    _write(tmp_path, run_gin="X = 1\n", more_gin="Y = 1\n")
+    closure = _closure(tmp_path, "run.gin", bindings=("X = 2", "include 'more.gin'"))
+    assert closure.bindings(ROOT) == ("X = 2", f"include '{ROOT}/gin/more.gin'")
+    assert set(_staged(closure)) == {"gin/run.gin", "gin/more.gin"}
+
+
+def test_the_staged_copies_mean_what_the_files_mean(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        run_gin="X = 1\ninclude 'a/x.gin'\ninclude 'b/x.gin'\nZ = %X\n",
+        a__x_gin="X = 2\nA = 1\n",
+        b__x_gin="include 'c.gin'\nX = 3\n",
+        c_gin="C = 1\n",
+    )
+    closure = _closure(tmp_path, "run.gin")
+    stage = tmp_path / "elsewhere"
+    for file in closure.files(str(stage)):
+        target = stage / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.content)
+    (given,) = (path.under(str(stage)) for path in closure.gin_files)
+    there = program_of(RunSpec((given,), cwd="/", runtime="embedded"))
+    assert {n: m.value for n, m in there.macros.items()} == {n: m.value for n, m in closure.program.macros.items()}
+    assert not there.problems
+
+
+def test_the_same_files_have_the_same_digest_wherever_they_are_staged(tmp_path: Path) -> None:
+    _write(tmp_path, run_gin="include 'more.gin'\n", more_gin="Y = 1\n")
+    before = _closure(tmp_path, "run.gin").digest
+    assert _closure(tmp_path, "run.gin").digest == before
+    _write(tmp_path, more_gin="Y = 2\n")
+    assert _closure(tmp_path, "run.gin").digest != before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("X = 1\ninclude 'nope.gin'\n", "run.gin:2 includes nope.gin: there is no such file; nothing is staged"),
+        ("include 'run.gin'\n", "run.gin:1 includes run.gin: it is being read already, so this would never end"),
+    ],
+)
+def test_an_include_that_leads_nowhere_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    _write(tmp_path, run_gin=text)
+    with pytest.raises(ClosureError) as caught:
+        _closure(tmp_path, "run.gin")
+    assert message in str(caught.value)
+
+
+def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
+    _write(tmp_path / "secrets", key_gin="X = 1\n")
+    _write(tmp_path / "project", run_gin="include 'linked.gin'\n")
+    (tmp_path / "project" / "linked.gin").symlink_to(tmp_path / "secrets" / "key.gin")
+    with pytest.raises(ClosureError) as caught:
+        _closure(tmp_path / "project", "run.gin")
+    assert f"this is a link to {tmp_path}/secrets/key.gin, outside of the project, and is not staged" in str(
+        caught.value
+    )
+    allowed = _closure(tmp_path / "project", "run.gin", search_paths=(str(tmp_path / "secrets"),))
+    assert "X = 1\n" in _staged(allowed).values()

@@ -1,0 +1,66 @@
+"""Waiting ends with the job, however that ends, or with one's patience; never by a number that means something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.waiting import ENDED, JobOutcome, Patience, WaitError, wait_for
+
+
+class _Job:
+    """A job whose states are known beforehand; it stays in the last one."""
+
+    name = "projects/1/locations/us-central1/customJobs/2"
+    url = "https://console"
+
+    def __init__(self, *states: str) -> None:
+        self._states: Iterator[str] = iter(states)
+        self._state = ""
+
+    def look(self) -> JobOutcome:
+        self._state = next(self._states, self._state)
+        return JobOutcome(self._state, "out of memory" if self._state == "JOB_STATE_FAILED" else "")
+
+
+def _wait(*states: str, seconds: float | None = None, seen: list[str] | None = None) -> JobOutcome:
+    job = cast(SubmittedJob, _Job(*states))
+    on_state = seen.append if seen is not None else None
+    return wait_for(job, seconds=seconds, on_state=on_state, patience=Patience(longest=0.0))
+
+
+@pytest.mark.parametrize("end", sorted(ENDED))
+def test_every_end_ends_the_wait(end: str) -> None:
+    seen: list[str] = []
+    outcome = _wait("JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_RUNNING", end, seen=seen)
+    assert outcome.state == end
+    assert outcome.succeeded is (end == "JOB_STATE_SUCCEEDED")
+    assert seen == ["JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING", end]
+
+
+def test_a_job_that_ended_before_the_first_look_is_an_end() -> None:
+    assert str(_wait("JOB_STATE_FAILED")) == "failed: out of memory"
+
+
+@pytest.mark.parametrize("state", ["JOB_STATE_PAUSED", "JOB_STATE_CANCELLING", "JOB_STATE_RUNNING"])
+def test_what_does_not_end_is_left_at_the_deadline(state: str) -> None:
+    with pytest.raises(WaitError) as caught:
+        _wait(state, seconds=0.0)
+    assert str(caught.value).startswith(
+        f"projects/1/locations/us-central1/customJobs/2 is {JobOutcome(state)} after 0 s. It goes on until its own"
+    )
+
+
+def test_the_ends_are_those_of_the_api() -> None:
+    types = pytest.importorskip("google.cloud.aiplatform_v1").types
+    assert set(types.JobState.__members__) >= ENDED
+
+
+def test_each_look_is_followed_also_the_last() -> None:
+    looks: list[int] = []
+    job = cast(SubmittedJob, _Job("JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"))
+    wait_for(job, on_look=lambda: bool(looks.append(1)), patience=Patience(longest=0.0))
+    assert len(looks) == 2

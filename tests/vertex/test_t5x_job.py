@@ -1,0 +1,126 @@
+"""A run of T5X as the message that CreateCustomJob takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness import __version__
+from t5x_harness.vertex import JobError, OverrideError, RunModeError, T5XJob, VertexTarget
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+TARGET = VertexTarget("my-project", "us-central1", "my-bucket", "us-docker.pkg.dev/my-project/t5x/t5x:1")
+STAMP = "20260102-030405"
+RUN = f"gs://my-bucket/t5x-harness/runs/my-run/{STAMP}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "My run.gin").write_text("include 't5x/configs/runs/pretrain.gin'\nTRAIN_STEPS = 10\n")
+    return tmp_path
+
+
+def _job(project: Path, **arguments: Any) -> T5XJob:
+    given = {"run_mode": "train", "machine": "v3-8", "target": TARGET, "cwd": str(project), **arguments}
+    return dataclasses.replace(T5XJob.from_gin("My run.gin", **given), stamp=STAMP)
+
+
+def test_the_message_has_one_pool_of_one_replica(project: Path) -> None:
+    job = _job(project, machine="v3-32", timeout=7200)
+    message = job.to_pb()
+    (pool,) = message.job_spec.worker_pool_specs
+    assert message.display_name == f"my-run-{STAMP}"
+    assert pool.replica_count == 1
+    assert pool.machine_spec.accelerator_type.name == "TPU_V3"
+    assert pool.machine_spec.accelerator_count == 32
+    assert pool.container_spec.image_uri == TARGET.image
+    assert message.job_spec.scheduling.timeout.total_seconds() == 7200
+    assert message.job_spec.base_output_directory.output_uri_prefix == RUN
+    assert dict(message.labels) == {"t5x_harness_version": __version__.replace(".", "-"), "t5x_harness_spec": job.digest}
+
+
+def test_gin_is_read_at_gcs_and_results_are_written_to_gs(project: Path) -> None:
+    job = _job(project, bindings=["--gin.TRAIN_STEPS=20", "import seqio"])
+    assert job.args == (
+        "--run_mode=train",
+        f"--gin_file=/gcs/my-bucket/t5x-harness/staged/{job.closure.digest}/gin/My run.gin",
+        f'--gin.MODEL_DIR="{RUN}/model"',
+        "--gin.TRAIN_STEPS=20",
+        "--gin_bindings=import seqio",
+    )
+    assert job.stage == f"gs://my-bucket/t5x-harness/staged/{job.closure.digest}"
+
+
+@pytest.mark.parametrize("given", ["gs://b/runs/1", "gs://b/runs/1/", "/gcs/b/runs/1"])
+def test_the_configs_model_dir_is_passed_in_the_form_for_writing(project: Path, given: str) -> None:
+    job = _job(project, bindings=[f"MODEL_DIR = '{given}'"])
+    assert job.model_dir == "gs://b/runs/1"
+    assert [arg for arg in job.args if "MODEL_DIR" in arg] == ['--gin.MODEL_DIR="gs://b/runs/1"']
+
+
+def test_a_model_dir_in_the_container_is_refused(project: Path) -> None:
+    with pytest.raises(JobError, match="MODEL_DIR = '/tmp/x': that is a folder of the job's container, and is gone"):
+        _ = _job(project, bindings=["MODEL_DIR = '/tmp/x'"]).args
+
+
+def test_the_data_folder_is_a_flag_only_where_there_is_one(project: Path) -> None:
+    assert not any("tfds" in arg for arg in _job(project).args)
+    assert _job(project, tfds_data_dir="/gcs/b/data").args[-1] == "--tfds_data_dir=gs://b/data"
+    with pytest.raises(JobError, match="--tfds_data_dir /data: the job does not have this folder"):
+        _ = _job(project, tfds_data_dir="/data").args
+
+
+def test_staged_modules_come_before_those_of_the_image(project: Path) -> None:
+    (project / "tasks.py").write_text("")
+    target = dataclasses.replace(TARGET, image_python_path="/tasks")
+    job = _job(project, target=target, bindings=["import tasks"])
+    (variable,) = job.to_pb().job_spec.worker_pool_specs[0].container_spec.env
+    assert variable.name == "PYTHONPATH"
+    assert variable.value == f"/gcs/my-bucket/t5x-harness/staged/{job.closure.digest}/python:/tasks"
+    assert not _job(project).to_pb().job_spec.worker_pool_specs[0].container_spec.env
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "infer", "precompile"])
+def test_every_mode_goes_through_main(project: Path, mode: str) -> None:
+    assert _job(project, run_mode=mode).args[0] == f"--run_mode={mode}"
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        (
+            "compile",
+            "--run_mode 'compile': T5X's main takes train, eval, infer, precompile; for 'compile' use precompile",
+        ),
+        ("train_unfragmented", "for 'train_unfragmented' use train"),
+        ("x", "--run_mode 'x': T5X's main takes train, eval, infer, precompile"),
+    ],
+)
+def test_other_modes_are_refused(project: Path, mode: str, message: str) -> None:
+    with pytest.raises(RunModeError) as caught:
+        _job(project, run_mode=mode)
+    assert message in str(caught.value)
+
+
+def test_a_binding_that_gin_cannot_read_makes_no_job(project: Path) -> None:
+    with pytest.raises(OverrideError):
+        _job(project, bindings=["--gin.EVALUATOR_NUM_EXAMPLES=500,"])
+    with pytest.raises(JobError, match="a T5X job needs a gin file"):
+        T5XJob.from_gin(run_mode="train", machine="v3-8", target=TARGET)
+
+
+def test_jobs_that_do_the_same_have_the_same_digest(project: Path) -> None:
+    first = _job(project)
+    assert dataclasses.replace(first, stamp="20260102-030406").digest == first.digest
+    assert _job(project, timeout=60).digest == first.digest
+    others = [
+        _job(project, bindings=["TRAIN_STEPS = 11"]),
+        _job(project, machine="v3-32"),
+        _job(project, target=dataclasses.replace(TARGET, image="other")),
+        _job(project, run_mode="eval"),
+    ]
+    assert len({first.digest, *(other.digest for other in others)}) == 5
