@@ -46,10 +46,12 @@ def machine_for_slice(name: str) -> str:
         if about.generation == wanted.generation.name and _fits(about, wanted.num_devices):
             return f"machine_type {CLOUD_TPU}, accelerator_type {accelerator}, accelerator_count {wanted.num_devices}"
     topology = "x".join(str(side) for side in wanted.topology[: wanted.generation.dimensions])
-    for machine in machine_types().values():
-        if machine.generation == wanted.generation.name and topology in machine.topologies:
-            return f"machine_type {machine.name}, tpu_topology {topology}"
-    return ""
+    generation = wanted.generation.name
+    fitting = [m for m in machine_types().values() if m.generation == generation and topology in m.topologies]
+    if not fitting:
+        return ""
+    # Eight chips are one VM of eight or two of four; Cloud TPU's slice of that name is the former.
+    return f"machine_type {max(fitting, key=lambda machine: machine.chips).name}, tpu_topology {topology}"
 
 
 @check

@@ -1,0 +1,38 @@
+"""Which of a job's replicas a process is, as the variable CLUSTER_SPEC says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+__all__ = ["Replica"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Replica:
+    """One of the processes that train together.
+
+    Attributes:
+      rank: counted over all worker pools; 0 is the primary replica, the one of workerpool0.
+      count: how many there are.
+    """
+
+    rank: int
+    count: int
+
+    @classmethod
+    def from_environment(cls) -> Replica:
+        """Reads CLUSTER_SPEC; without it there is one replica, as when the trainer is run here."""
+        spec = json.loads(os.environ.get("CLUSTER_SPEC", "{}"))
+        cluster = spec.get("cluster", {})
+        if not cluster:
+            return cls(rank=0, count=1)
+        members = [(pool, index) for pool in sorted(cluster) for index in range(len(cluster[pool]))]
+        task = spec["task"]
+        return cls(rank=members.index((task["type"], int(task["index"]))), count=len(members))
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it is the one that puts the result together."""
+        return self.rank == 0
