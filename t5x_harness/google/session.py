@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tempfile
@@ -15,6 +16,7 @@ from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.endpoints import PRIVATE, Endpoints
 from t5x_harness.google.serving.launch import Launched, launch
 from t5x_harness.google.serving.settings import APP, ServerError, Settings
+from t5x_harness.google.vertex.settings import VertexOptions
 
 __all__ = ["GoogleSession", "ServerError"]
 
@@ -27,11 +29,17 @@ class GoogleSession:
     Args:
       root: folder that keeps the buckets; by default a temporary one, which goes with the session.
       app: answers for Cloud Storage, as ``module:factory``, called with the root.
+      vertex: what is chosen for Vertex AI.
     """
 
-    def __init__(self, root: str | os.PathLike[str] | None = None, *, app: str = APP) -> None:
-        self._root = Path(root).absolute() if root is not None else None
-        self._app = app
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        app: str = APP,
+        vertex: VertexOptions = VertexOptions(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._settings = Settings(Path(root).absolute() if root is not None else None, app=app, vertex=vertex)
         self._owner = os.getpid()
         self._launched: Launched | None = None
 
@@ -50,7 +58,7 @@ class GoogleSession:
         """
         if self._launched is None:
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
-            self._launched = launch(Settings(self._root, owner=self._owner, app=self._app), self._output)
+            self._launched = launch(dataclasses.replace(self._settings, owner=self._owner), self._output)
 
     def close(self) -> None:
         """Ends the server and waits until nothing is left of it. May be called again."""

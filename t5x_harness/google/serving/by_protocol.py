@@ -16,17 +16,20 @@ class ByProtocol(asyncio.Protocol):
 
     Args:
       http: makes the protocol for HTTP/1.1.
-      grpc: makes the protocol for HTTP/2.
+      grpc: makes the protocol for HTTP/2, told the host.
+      host: that the client asked for; empty if it is not known.
     """
 
-    def __init__(self, http: Callable[[], asyncio.Protocol], grpc: Callable[[], asyncio.Protocol]) -> None:
-        self._http, self._grpc = http, grpc
+    def __init__(
+        self, http: Callable[[], asyncio.Protocol], grpc: Callable[[str], asyncio.Protocol], host: str = ""
+    ) -> None:
+        self._http, self._grpc, self._host = http, grpc, host
         self._early = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called after the handshake."""
         agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
-        protocol = self._grpc() if agreed == "h2" else self._http()
+        protocol = self._grpc(self._host) if agreed == "h2" else self._http()
         connection = cast(asyncio.Transport, transport)
         connection.set_protocol(protocol)
         protocol.connection_made(connection)

@@ -25,6 +25,7 @@ class Endpoints:
       folder: of this one server: its CA, its credentials, its empty configurations; removed with it.
       root: holds the buckets.
       pid: the process.
+      state: the URL at which other processes find the state of Vertex AI; ``memory:`` if none can.
     """
 
     http: int
@@ -34,6 +35,7 @@ class Endpoints:
     folder: Path
     root: Path
     pid: int
+    state: str = "memory:"
 
     @property
     def url(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from t5x_harness.google.serving.certificates import make_certificates, service_account
 from t5x_harness.google.serving.endpoints import PRIVATE
-from t5x_harness.google.serving.folder import PROJECT, TOKEN, SessionFolder
+from t5x_harness.google.serving.folder import PROJECT, SessionFolder
 
 __all__ = ["fill_folder", "write_clients_files"]
 
@@ -34,17 +34,18 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
     return context
 
 
-def write_clients_files(folder: SessionFolder, key: bytes, *, url: str, proxy: int) -> None:
+def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: str, proxy: int) -> None:
     """Writes what clients read: credentials, a token, and the configuration of ``gsutil``.
 
     Args:
       folder: where to.
       key: of the service account, as PEM.
+      token: of the session.
       url: of the server's plain HTTP port.
       proxy: the proxy's port.
     """
     _write_secret(folder.credentials, service_account(PROJECT, key, f"{url}{PRIVATE}/token").encode())
-    _write_secret(folder.token, TOKEN.encode())
+    _write_secret(folder.token, token.encode())
     boto: dict[str, dict[str, object]] = {
         "Boto": {
             "ca_certificates_file": folder.authority,

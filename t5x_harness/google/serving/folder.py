@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-__all__ = ["PROJECT", "TOKEN", "SessionFolder"]
+__all__ = ["PROJECT", "PROJECT_NUMBER", "TOKEN", "SessionFolder"]
 
 PROJECT = "t5x-harness"
 """The project that clients without one are in."""
 
+PROJECT_NUMBER = "100000000000"
+"""Its number."""
+
 TOKEN = "fake"
-"""The access token that every client gets, and that nobody checks."""
+"""The access token of clients that show nothing for it. It is good for Cloud Storage, which checks none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,7 @@ class SessionFolder:
 
     @property
     def token(self) -> Path:
-        """An access token, for ``gcloud``."""
+        """The session's own access token, for ``gcloud``: a secret, as it lets jobs be started."""
         return self.path / "token"
 
     @property
@@ -63,6 +66,11 @@ class SessionFolder:
     def no_certificates(self) -> Path:
         """An empty folder, in the place of the machine's folder of trusted certificates."""
         return self.path / "no-certificates"
+
+    @property
+    def jobs(self) -> Path:
+        """What jobs of Vertex AI need on disk."""
+        return self.path / "jobs"
 
     @property
     def buckets(self) -> Path:

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from t5x_harness.google.serving.authority import bearer
+from t5x_harness.google.serving.vertex_service import VertexMissing, VertexService
+from t5x_harness.google.vertex.api.errors import ApiError
 
 if TYPE_CHECKING:
     import grpc
 
 __all__ = ["GrpcService"]
 
+_OF_VERTEX = ("/google.cloud.aiplatform.", "/google.longrunning.", "/google.cloud.resourcemanager.")
+_LARGEST_MESSAGE = 64 << 20
+
 
 class GrpcService:
-    """gRPC on a port of its own, without TLS: connections come through a :class:`Relay`, which has ended it."""
+    """gRPC on a port of its own, without TLS: connections come through a :class:`Relay`, which has ended it.
 
-    def __init__(self) -> None:
+    Args:
+      vertex: answers for Vertex AI. Nothing else is emulated over gRPC.
+
+    Attributes:
+      hosts: that were asked, by the local port of a relay's connection.
+    """
+
+    def __init__(self, vertex: VertexService) -> None:
+        self.hosts: dict[int, str] = {}
+        self._vertex = vertex
         self._starting: asyncio.Task[int] | None = None
         self._server: grpc.aio.Server | None = None
 
@@ -29,8 +47,11 @@ class GrpcService:
         # In a thread, as connections of other kinds are being served meanwhile.
         grpc = await asyncio.to_thread(importlib.import_module, "grpc")
         await asyncio.to_thread(importlib.import_module, "grpc.aio")
-        # The port is this process's alone: by default gRPC lets several listen on one.
-        self._server = grpc.aio.server(handlers=(_unimplemented(grpc),), options=(("grpc.so_reuseport", 0),))
+        options = (
+            ("grpc.so_reuseport", 0),  # the port is this process's alone: by default gRPC lets several listen on one
+            ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
+        )
+        self._server = grpc.aio.server(handlers=(_handler(grpc, self._vertex, self.hosts),), options=options)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         return int(port)
@@ -43,18 +64,43 @@ class GrpcService:
             await self._server.stop(grace=None)
 
 
-def _unimplemented(grpc: Any) -> grpc.GenericRpcHandler:
-    """Refuses every method at once: a client that is left without an answer tries again for a minute."""
+def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc.GenericRpcHandler:
+    """Hands what is of Vertex AI on, and refuses the rest at once: a client without an answer tries for a minute."""
 
-    class Unimplemented(grpc.GenericRpcHandler):  # type: ignore[misc]
+    class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-            async def refuse(requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-                await context.abort(
-                    grpc.StatusCode.UNIMPLEMENTED,
-                    f"t5x-harness does not emulate {details.method}: over gRPC nothing is emulated; "
-                    "Cloud Storage is, over its JSON and XML APIs",
-                )
+            answer = _emulating(grpc, vertex, hosts) if details.method.startswith(_OF_VERTEX) else _refusing(grpc)
+            # One message is a stream of one, so this serves methods of every kind, and messages pass as bytes.
+            return grpc.stream_stream_rpc_method_handler(functools.partial(answer, details.method))
 
-            return grpc.stream_stream_rpc_method_handler(refuse)
+    return Handler()
 
-    return Unimplemented()
+
+def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Callable[..., AsyncIterator[bytes]]:
+    async def emulate(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        token = bearer(dict(context.invocation_metadata() or ()).get("authorization", ""))
+        host = hosts.get(int(context.peer().rpartition(":")[2]), "")
+        request = await anext(aiter(requests), b"")
+        try:
+            async for message in vertex.stream(method, request, token, host):
+                yield message
+        except VertexMissing as missing:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(missing))
+        except ApiError as error:
+            from t5x_harness.google.vertex.api.status import to_status
+
+            details = ("grpc-status-details-bin", to_status(error).SerializeToString())
+            await context.abort(grpc.StatusCode[error.code.value], error.message, trailing_metadata=(details,))
+
+    return emulate
+
+
+def _refusing(grpc: Any) -> Callable[..., Awaitable[None]]:
+    async def refuse(method: str, requests: Any, context: Any) -> None:
+        await context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            f"t5x-harness does not emulate {method}: over gRPC only Vertex AI is emulated; Cloud Storage is, over its "
+            "JSON and XML APIs",
+        )
+
+    return refuse

@@ -1,10 +1,12 @@
 """Tokens and the metadata server: everybody gets in, and nobody is asked for the way to a home folder.
 
-No signature, password or token is checked: who has an account with Google, and what it may do, is not emulated.
+Everybody gets a token that is good for Cloud Storage. Only who signs with the session's key gets the session's own,
+with which jobs can be started. Who has an account with Google, and what it may do, is not emulated.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from urllib.parse import parse_qs, parse_qsl
@@ -19,7 +21,8 @@ from t5x_harness.google.serving.asgi import (
     body_of,
     header_of,
 )
-from t5x_harness.google.serving.folder import PROJECT, TOKEN
+from t5x_harness.google.serving.authority import Authority
+from t5x_harness.google.serving.folder import PROJECT, PROJECT_NUMBER, TOKEN
 
 __all__ = ["METADATA_PATH", "TOKEN_PATHS", "answer_metadata", "answer_token"]
 
@@ -35,7 +38,6 @@ METADATA_PATH = "/computeMetadata/v1/"
 _GRANTS = ("urn:ietf:params:oauth:grant-type:jwt-bearer", "refresh_token")
 _LIFETIME = 3600
 _TOKEN = {"access_token": TOKEN, "expires_in": _LIFETIME, "token_type": "Bearer"}
-_NUMBER = "100000000000"
 _ACCOUNT = {
     "aliases": ["default"],
     "email": f"t5x-harness@{PROJECT}.iam.gserviceaccount.com",
@@ -44,14 +46,14 @@ _ACCOUNT = {
 _METADATA = {
     "instance": {
         "service-accounts": {"default": _ACCOUNT, _ACCOUNT["email"]: _ACCOUNT},
-        "zone": f"projects/{_NUMBER}/zones/us-central1-a",
+        "zone": f"projects/{PROJECT_NUMBER}/zones/us-central1-a",
     },
-    "project": {"numeric-project-id": _NUMBER, "project-id": PROJECT},
+    "project": {"numeric-project-id": PROJECT_NUMBER, "project-id": PROJECT},
     "universe": {"universe-domain": "googleapis.com"},
 }
 
 
-async def answer_token(scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_token(authority: Authority, scope: Scope, receive: Receive, send: Send) -> None:
     """Gives an access token, as long as the request has the form of one for it."""
     try:
         form = parse_qs((await body_of(receive)).decode())
@@ -61,7 +63,8 @@ async def answer_token(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["method"] != "POST" or grant not in _GRANTS:
         description = f"t5x-harness gives tokens to a POST with a grant_type of {' or '.join(_GRANTS)}, not {grant!r}"
         return await answer_json(send, 400, {"error": "unsupported_grant_type", "error_description": description})
-    await answer_json(send, 200, _TOKEN)
+    signed = await asyncio.to_thread(authority.has_signed, form.get("assertion", [""])[0])
+    await answer_json(send, 200, {**_TOKEN, "access_token": authority.token} if signed else _TOKEN)
 
 
 async def answer_metadata(scope: Scope, send: Send) -> None:

@@ -75,7 +75,7 @@ class Proxy(asyncio.Protocol):
 
     Args:
       context: for TLS inside a tunnel.
-      inside: makes the protocol that speaks inside a tunnel, told of its connection when TLS has begun.
+      inside: makes the protocol that speaks inside a tunnel to a host, told of its connection when TLS has begun.
       plain: makes the protocol of a connection that is no tunnel.
       refusals: takes note of refused hosts.
     """
@@ -83,7 +83,7 @@ class Proxy(asyncio.Protocol):
     def __init__(
         self,
         context: ssl.SSLContext,
-        inside: Callable[[], asyncio.Protocol],
+        inside: Callable[[str], asyncio.Protocol],
         plain: Callable[[], asyncio.Protocol],
         refusals: Refusals,
     ) -> None:
@@ -128,10 +128,10 @@ class Proxy(asyncio.Protocol):
         else:
             self._transport.pause_reading()  # what comes next is for TLS
             self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            self._task = asyncio.get_running_loop().create_task(self._begin_tls())
+            self._task = asyncio.get_running_loop().create_task(self._begin_tls(host.lower().removesuffix(".")))
 
-    async def _begin_tls(self) -> None:
-        protocol = self._inside()
+    async def _begin_tls(self, host: str) -> None:
+        protocol = self._inside(host)
         try:
             connection = await asyncio.get_running_loop().start_tls(
                 self._transport,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import cast
 
 __all__ = ["Relay"]
@@ -14,10 +14,17 @@ class Relay(asyncio.Protocol):
 
     Args:
       port: gives the port; asked when the connection is there, and may take its time.
+      host: that the client asked for; empty if it is not known.
+      hosts: is told the host, for as long as the relay lasts, by the number of the port that it comes from.
     """
 
-    def __init__(self, port: Callable[[], Awaitable[int]]) -> None:
+    def __init__(
+        self, port: Callable[[], Awaitable[int]], host: str = "", hosts: MutableMapping[int, str] | None = None
+    ) -> None:
         self._port = port
+        self._host = host
+        self._hosts = {} if hosts is None else hosts
+        self._number = 0
         self._other: _End | None = None
         self._early = bytearray()
 
@@ -40,6 +47,8 @@ class Relay(asyncio.Protocol):
             other.transport.close()
             return
         self._other = other
+        self._number = other.transport.get_extra_info("sockname")[1]
+        self._hosts[self._number] = self._host
         other.transport.write(bytes(self._early))
         self._early.clear()
         self._transport.resume_reading()
@@ -54,6 +63,7 @@ class Relay(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""
         if self._other:
+            self._hosts.pop(self._number, None)
             self._other.transport.close()
 
     def pause_writing(self) -> None:

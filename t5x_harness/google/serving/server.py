@@ -14,7 +14,9 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.asgi import App
+from t5x_harness.google.serving.authority import Authority
 from t5x_harness.google.serving.by_protocol import ByProtocol
 from t5x_harness.google.serving.certificates import make_service_key
 from t5x_harness.google.serving.endpoints import Endpoints
@@ -26,7 +28,9 @@ from t5x_harness.google.serving.http_server import HttpServer
 from t5x_harness.google.serving.proxy import Proxy, Refusals, with_whole_urls
 from t5x_harness.google.serving.relay import Relay
 from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.google.serving.vertex_service import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StorageError
+from t5x_harness.google.vertex.settings import VertexSettings
 
 __all__ = ["serve"]
 
@@ -63,13 +67,19 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
 async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
     root = settings.root or folder.buckets
     service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # meanwhile, as it needs no lock of Python's
-    refusals, grpc = Refusals(), GrpcService()
+    refusals, authority = Refusals(), Authority()
+    vertex = VertexService(settings.vertex, authority)
+    grpc = GrpcService(vertex)
     context = fill_folder(folder)
-    app = front(_storage(settings.app, root), refusals)
+    app = front(_storage(settings.app, root), vertex, authority, refusals)
     http = HttpServer(with_whole_urls(app, refusals))
-    through_grpc = functools.partial(Relay, grpc.port)
+
+    def through_grpc(host: str = "") -> Relay:
+        return Relay(grpc.port, host, grpc.hosts)
+
     by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
     async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(vertex.stop)
         stack.push_async_callback(grpc.stop)
         await http.start()
         stack.push_async_callback(http.stop)
@@ -90,8 +100,11 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
             folder=folder.path,
             root=root.absolute(),
             pid=os.getpid(),
+            state=await vertex.open_state(),
         )
-        write_clients_files(folder, await service_key, url=endpoints.url, proxy=endpoints.proxy)
+        authority.key = await service_key
+        write_clients_files(folder, authority.key, authority.token, url=endpoints.url, proxy=endpoints.proxy)
+        vertex.begin(VertexSettings(endpoints.root, folder.jobs, google_environment(endpoints), settings.vertex))
         yield endpoints
 
 

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Self
 
+from t5x_harness.google.vertex.settings import VertexOptions
+
 __all__ = ["APP", "ServerError", "Settings"]
 
 APP = "t5x_harness.google.http.app:make_app"
@@ -27,6 +29,7 @@ class Settings:
       proxy_port: of the proxy; 0 for any.
       owner: the pid of a process with which the server ends; None if it ends by a signal alone.
       app: answers for Cloud Storage: ``module:factory``, called with the root.
+      vertex: what was chosen for Vertex AI.
     """
 
     root: Path | None = None
@@ -34,13 +37,16 @@ class Settings:
     proxy_port: int = 0
     owner: int | None = None
     app: str = APP
+    vertex: VertexOptions = dataclasses.field(default_factory=VertexOptions)
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(dataclasses.asdict(self), default=str)
+        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps({**told, "vertex": self.vertex.to_dict()}, default=str)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
         """Reads what :meth:`to_json` wrote."""
         values = json.loads(line)
-        return cls(**{**values, "root": Path(values["root"]) if values["root"] else None})
+        root = Path(values["root"]) if values["root"] else None
+        return cls(**{**values, "root": root, "vertex": VertexOptions.from_dict(values["vertex"])})

@@ -1,4 +1,4 @@
-"""Everybody gets a token; the metadata server knows the session's project; what is not emulated says so."""
+"""Everybody gets a token, and who has the session's key the session's own; the metadata server knows the session's project; what is not emulated says so."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: 
     assert status == 501
     error = json.loads(text)["error"]
     assert error["status"] == "UNIMPLEMENTED"
-    assert error["message"] == (f"t5x-harness does not emulate GET {host}{path}; Cloud Storage and tokens are emulated")
+    assert error["message"] == (
+        f"t5x-harness does not emulate GET {host}{path}; Cloud Storage, Vertex AI's training and tokens are emulated"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_what_is_of_storage_goes_there(google: GoogleSession, host: str, path: s
     assert (status, json.loads(text)["path"]) == (200, path)
 
 
-def test_google_auth_gets_tokens_by_key_and_by_metadata(client) -> None:
+def test_google_auth_gets_the_sessions_token_by_key_and_the_public_one_by_metadata(client, google) -> None:
     pytest.importorskip("google.auth", reason="google-auth is not installed")
     program = """
 import google.auth, google.auth.compute_engine
@@ -129,8 +131,10 @@ print(project)
 """
     done = client(sys.executable, "-c", program)
     email = "t5x-harness@t5x-harness.iam.gserviceaccount.com"
+    secret = (google.endpoints.folder / "token").read_text()
+    assert len(secret) >= 32
     assert done.stdout.splitlines() == [
-        f"google.oauth2.service_account fake {email}",
+        f"google.oauth2.service_account {secret} {email}",
         f"google.auth.compute_engine.credentials fake {email}",
         "t5x-harness",
     ], done.stderr

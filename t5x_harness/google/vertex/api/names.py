@@ -7,12 +7,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from t5x_harness.google.serving.folder import PROJECT_NUMBER
 from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["ProjectNames", "collection_of", "location_of", "map_names", "parent_of"]
-
-NUMBER = "100000000000"
-"""The number of the session's own project."""
 
 _RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/\s\"]+)*(?:/[A-Za-z]+)?")
 _PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
@@ -39,14 +37,14 @@ class ProjectNames:
         if project.isdigit() or project == "-":
             return project
         if project == self._project:
-            return NUMBER
+            return PROJECT_NUMBER
         number = str(200_000_000_000 + zlib.crc32(project.encode()))
         self._state.create(f"project-number/{number}", project.encode())
         return number
 
     def identifier(self, number: str) -> str:
         """A project's id; of a number that no project was met with, the number."""
-        if number == NUMBER:
+        if number == PROJECT_NUMBER:
             return self._project
         found = self._state.get(f"project-number/{number}")
         return found.decode() if found else number

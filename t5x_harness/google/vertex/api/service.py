@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,9 +13,9 @@ from google.longrunning import operations_pb2
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
+from t5x_harness.google.serving.authority import Authority
 from t5x_harness.google.serving.folder import PROJECT
 from t5x_harness.google.vertex.api import common, standard
-from t5x_harness.google.vertex.api.authority import Authority
 from t5x_harness.google.vertex.api.clock import Clock
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.faulting import Faults
@@ -23,6 +24,7 @@ from t5x_harness.google.vertex.api.locations import check_location, named_resour
 from t5x_harness.google.vertex.api.names import ProjectNames
 from t5x_harness.google.vertex.api.operations import Operations
 from t5x_harness.google.vertex.api.resources import Resources
+from t5x_harness.google.vertex.api.rest import RestAnswer, RestRequest, answer_rest
 from t5x_harness.google.vertex.api.rpc_table import Rpc, rpc_table
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
 from t5x_harness.google.vertex.settings import VertexSettings
@@ -30,9 +32,18 @@ from t5x_harness.google.vertex.state import StateStore, open_store
 
 __all__ = ["PARTS", "Api"]
 
-PARTS: Sequence[str] = ("t5x_harness.google.vertex.metadata", "t5x_harness.google.vertex.tensorboard")
+PARTS: Sequence[str] = (
+    "t5x_harness.google.vertex.jobs",
+    "t5x_harness.google.vertex.metadata",
+    "t5x_harness.google.vertex.tensorboard",
+)
 """The modules of the parts; each has a function ``part(api: Api) -> Part``."""
 
+_UNAUTHENTICATED = (
+    "Request had invalid authentication credentials. t5x-harness takes only those of its own session: start the client "
+    "with this session's variables (GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE), and give it no "
+    "credentials of your own"
+)
 _EMULATED = (
     "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), MetadataService, TensorboardService and "
     "operations"
@@ -122,8 +133,8 @@ class Api:
         version = "v1beta1" if ".v1beta1." in path else "v1"
         rpc = self.rpc(path)
         code, about, fault = "OK", "", None
+        self.admit(token)
         try:
-            self.authority.check(token)
             if rpc is None:
                 raise _unimplemented(path)
             message = _parsed(rpc, request)
@@ -138,10 +149,29 @@ class Api:
         except ApiError as error:
             code = error.code.value
             raise
+        except Exception as error:
+            code = Code.INTERNAL.value
+            traceback.print_exc()
+            raise ApiError(
+                Code.INTERNAL, f"t5x-harness has a fault: {path} ended in {type(error).__name__}: {error}"
+            ) from error
         finally:
             name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
             known = version if ".aiplatform." in path else ""
             self.faults.record(RecordedCall(name, known, transport, about, code, fault.kind if fault else ""))
+
+    def admit(self, token: str) -> None:
+        """Refuses whoever holds no token of the session.
+
+        Raises:
+          ApiError: UNAUTHENTICATED; the text says what to do, and nothing of the token.
+        """
+        if not self.authority.admits(token):
+            raise ApiError(Code.UNAUTHENTICATED, _UNAUTHENTICATED)
+
+    def call_rest(self, request: RestRequest) -> RestAnswer:
+        """Answers one request over HTTP."""
+        return answer_rest(self, request)
 
     def rpc(self, path: str) -> Rpc | None:
         """The method of v1 that a path of any version stands for; None if there is none."""

@@ -1,4 +1,4 @@
-"""Who may ask: clients that hold the session's token, or sign with the session's key."""
+"""Who may ask for more than objects: clients that hold the session's token, or sign with the session's key."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ import threading
 import time
 from typing import Any
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
-
 __all__ = ["Authority", "bearer"]
 
 _SKEW_SECONDS = 300
 _REMEMBERED = 256
-_MEND = (
-    "Request had invalid authentication credentials. t5x-harness takes only what its own session gives: start the "
-    "client with this session's variables (GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE), and give "
-    "it no credentials of your own"
-)
 
 
 def bearer(header: str) -> str:
@@ -39,30 +32,27 @@ class Authority:
       key: the private key of the session's service account, as PEM; None if there is none.
 
     Attributes:
-      token: a secret. It is told to nobody but through the session's folder.
+      token: a secret. It is told to nobody but through the session's folder, and to whom has signed for it.
+      key: as above; it may be set later.
     """
 
     def __init__(self, token: str = "", key: bytes | None = None) -> None:
         self.token = token or secrets.token_urlsafe(32)
-        self._key = key
+        self.key = key
         self._lock = threading.Lock()
         self._public: Any = None
         self._until: collections.OrderedDict[str, float] = collections.OrderedDict()
 
-    def check(self, token: str) -> None:
-        """Refuses whoever does not hold a token of this session.
+    def admits(self, token: str) -> bool:
+        """Whether a token is the session's, or one that is signed with the session's key.
 
         Args:
-          token: the session's, or a JSON web token that is signed with the session's key, as Google's libraries send
-            it instead of asking for one.
-
-        Raises:
-          ApiError: UNAUTHENTICATED; the text says what to do, and nothing of the token.
+          token: an access token, or a JSON web token, which Google's libraries send instead of asking for one.
         """
-        if not hmac.compare_digest(token.encode(), self.token.encode()) and not self._is_signed(token):
-            raise ApiError(Code.UNAUTHENTICATED, _MEND)
+        return hmac.compare_digest(token.encode(), self.token.encode()) or self.has_signed(token)
 
-    def _is_signed(self, token: str) -> bool:
+    def has_signed(self, token: str) -> bool:
+        """Whether a JSON web token is signed with the session's key, and is good now."""
         with self._lock:
             until = self._until.get(token)
         if until is None:
@@ -77,7 +67,7 @@ class Authority:
         """When a web token ends; 0 for one that the session's key did not sign."""
         signed, _, signature = token.rpartition(".")
         head, _, claims = signed.partition(".")
-        if self._key is None or not head or not claims:
+        if self.key is None or not head or not claims:
             return 0.0
         try:
             if json.loads(_decoded(head)).get("alg") != "RS256":
@@ -94,9 +84,9 @@ class Authority:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import padding
 
-        assert self._key is not None
+        assert self.key is not None
         if self._public is None:
-            self._public = serialization.load_pem_private_key(self._key, password=None).public_key()
+            self._public = serialization.load_pem_private_key(self.key, password=None).public_key()
         try:
             self._public.verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
         except InvalidSignature:

@@ -1,0 +1,160 @@
+"""Vertex AI in this process: made for the first who asks for it, as Google's library for it takes 2 s to import."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from t5x_harness.google.serving.asgi import Receive, Scope, Send, answer, answer_error, body_of, header_of
+from t5x_harness.google.serving.authority import Authority, bearer
+from t5x_harness.google.serving.endpoints import PRIVATE
+from t5x_harness.google.serving.settings import ServerError
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.google.vertex.state import StateError, StateStore, open_store
+
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.api.service import Api
+
+__all__ = ["ADMIN", "VertexMissing", "VertexService"]
+
+ADMIN = f"{PRIVATE}/vertex/"
+"""Paths below this are the harness's own, and want the session's token, too."""
+
+_THREADS = 32  # requests may wait: for operations, or for a fault that stalls them
+_LARGEST_BODY = 64 << 20
+_JSON = {"content-type": "application/json; charset=UTF-8"}
+
+Result = TypeVar("Result")
+
+
+class VertexMissing(Exception):
+    """Google's library for Vertex AI is not installed; the message says what to do."""
+
+
+class VertexService:
+    """The API, when it is asked for, in threads of its own.
+
+    Args:
+      options: what the user chose.
+      authority: knows who may ask.
+    """
+
+    def __init__(self, options: VertexOptions, authority: Authority) -> None:
+        self._options = options
+        self._authority = authority
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="vertex")
+        self._state: StateStore | None = None
+        self._settings: VertexSettings | None = None
+        self._loading: asyncio.Task[Api] | None = None
+
+    async def open_state(self) -> str:
+        """Opens the state; returns the URL at which other processes find it.
+
+        Raises:
+          ServerError: it cannot be had.
+        """
+        try:
+            self._state = await self._run(open_store, self._options.state)
+        except StateError as error:
+            raise ServerError(str(error)) from None
+        return self._state.url
+
+    def begin(self, settings: VertexSettings) -> None:
+        """Takes up work, once the server's ports are known."""
+        self._settings = settings
+        if settings.options.warm:
+            self._load()
+
+    async def stop(self) -> None:
+        """Ends all jobs and lets go of the state."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+            if not self._loading.cancelled() and self._loading.exception() is None:
+                await self._run(self._loading.result().close)
+        elif self._state is not None:
+            await self._run(self._state.close)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers JSON over HTTP: of the API, and of the harness itself below :data:`ADMIN`."""
+        token = bearer(header_of(scope, b"authorization"))
+        try:
+            body = await body_of(receive, _LARGEST_BODY)
+        except ValueError as error:
+            return await answer_error(send, 400, f"t5x-harness: {error}")
+        try:
+            api = await self._api()
+        except VertexMissing as error:
+            return await answer_error(send, 501, str(error))
+        if scope["path"].startswith(ADMIN):
+            answered = await self._run(_administer, api, scope["path"].removeprefix(ADMIN), token, body)
+        else:
+            answered = await self._run(_transcode, api, scope, token, body)
+        await answer(send, answered.status, answered.body, _JSON)
+
+    async def stream(self, path: str, request: bytes, token: str, host: str) -> AsyncIterator[bytes]:
+        """Answers one request over gRPC, message by message.
+
+        Raises:
+          ApiError: what the client is to be told.
+          VertexMissing: Google's library is not installed.
+        """
+        api = await self._api()
+        answers = api.stream(path, request, token, host=host)
+        while (message := await self._run(next, answers, None)) is not None:
+            yield message
+
+    async def _api(self) -> Api:
+        return await asyncio.shield(self._load())
+
+    def _load(self) -> asyncio.Task[Api]:
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._run(self._make))
+        return self._loading
+
+    def _make(self) -> Api:
+        try:
+            rpc_table = importlib.import_module("t5x_harness.google.vertex.api.rpc_table")
+            rpc_table.rpc_table()
+            service = importlib.import_module("t5x_harness.google.vertex.api.service")
+        except ModuleNotFoundError as error:
+            raise VertexMissing(
+                f"t5x-harness emulates Vertex AI with Google's own library, and {error.name} is not installed here: "
+                "python -m pip install 't5x-harness[vertex]'"
+            ) from None
+        assert self._settings is not None
+        api: Api = service.Api(self._settings, state=self._state, authority=self._authority)
+        return api
+
+    async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))
+
+
+def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
+    from t5x_harness.google.vertex.api.rest import RestRequest
+
+    query = tuple(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return api.call_rest(RestRequest(scope["method"], scope["path"], query, body, token, _host(scope)))
+
+
+def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
+    from t5x_harness.google.vertex.api.errors import ApiError, Code
+    from t5x_harness.google.vertex.api.rest import RestAnswer, error_answer
+
+    try:
+        api.admit(token)
+        return RestAnswer(200, json.dumps(api.administer(name, json.loads(body) if body else None)).encode())
+    except ApiError as error:
+        return error_answer(error)
+    except (TypeError, ValueError) as error:
+        return error_answer(ApiError(Code.INVALID_ARGUMENT, str(error)))
+
+
+def _host(scope: Scope) -> str:
+    return header_of(scope, b"host").lower().partition(":")[0]

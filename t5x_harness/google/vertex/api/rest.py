@@ -1,0 +1,125 @@
+"""JSON over HTTP, as Google's APIs transcode it from and to the messages of their methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2  # noqa: F401 - errors' details are told as JSON, by their types' names
+
+from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.api.query import set_parameters
+from t5x_harness.google.vertex.api.routes import Match, routes_of
+from t5x_harness.google.vertex.api.status import to_status
+
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.api.service import Api
+
+__all__ = ["RestAnswer", "RestRequest", "answer_rest"]
+
+_SYSTEM_PARAMETERS = frozenset(
+    "$alt alt $prettyPrint prettyPrint key access_token oauth_token quotaUser fields callback uploadType "
+    "upload_protocol $.xgafv".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RestRequest:
+    """A request over HTTP.
+
+    Attributes:
+      verb: ``GET``, ``POST``, …
+      path: decoded.
+      query: its parameters, decoded, in order.
+      body: as it came.
+      token: of the client; empty for none.
+      host: that was asked, without a port.
+    """
+
+    verb: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+    token: str = ""
+    host: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RestAnswer:
+    """A status, and JSON."""
+
+    status: int
+    body: bytes
+
+
+def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
+    """Answers a request, with an error in Google's form if it cannot be answered otherwise."""
+    try:
+        return RestAnswer(200, _answer(api, request))
+    except ApiError as error:
+        return error_answer(error)
+
+
+def error_answer(error: ApiError) -> RestAnswer:
+    """An error in the form that Google's APIs give it over HTTP."""
+    told: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
+    if details := json_format.MessageToDict(to_status(error)).get("details"):
+        told["details"] = details
+    return RestAnswer(error.code.http_status, json.dumps({"error": told}, indent=2).encode())
+
+
+def _answer(api: Api, request: RestRequest) -> bytes:
+    api.admit(request.token)  # before anything is read for it
+    version = "v1beta1" if request.path.startswith("/v1beta1/") else "v1"
+    found = routes_of(version).find(request.verb, request.path)
+    if found is None:
+        raise ApiError(
+            Code.UNIMPLEMENTED, f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it"
+        )
+    message = _message(found, request)
+    answers = api.stream(
+        found.rpc.path, message.SerializeToString(), request.token, host=request.host, transport="rest"
+    )
+    as_numbers = any(name == "$alt" and "enum-encoding=int" in value for name, value in request.query)
+    told = [
+        json_format.MessageToJson(found.rpc.response.FromString(each), use_integers_for_enums=as_numbers)
+        for each in answers
+    ]
+    return (f"[{','.join(told)}]" if found.rpc.streams else told[0]).encode()
+
+
+def _message(found: Match, request: RestRequest) -> Message:
+    """The request that a path, a query and a body stand for.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT, in the service's words.
+    """
+    message = found.rpc.request()
+    if found.binding.body:
+        part = message if found.binding.body == "*" else getattr(message, found.binding.body)
+        _read_body(part, request.body, "" if part is message else found.binding.body)
+        if part is not message:
+            part.SetInParent()
+    set_parameters(message, [pair for pair in request.query if pair[0] not in _SYSTEM_PARAMETERS])
+    for path, value in found.values.items():
+        owner: Any = message
+        *steps, last = path.split(".")
+        for step in steps:
+            owner = getattr(owner, step)
+        setattr(owner, last, value)
+    return message
+
+
+def _read_body(part: Any, body: bytes, field: str) -> None:
+    if not body.strip():
+        return
+    try:
+        json_format.Parse(body, part)
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        # The library's text: what is wrong, and where.
+        message = f"Invalid JSON payload received. {error}"
+        raise ApiError(Code.INVALID_ARGUMENT, message, [Violation(field, message)]) from None
