@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -41,21 +40,15 @@ def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
     matches: Callable[[Any], bool] = Matcher(parse_filter(request.filter), call.api) if request.filter else _everything
     size = min(request.page_size or _PAGE, _LARGEST_PAGE)
     if request.order_by:
-        found = in_order([p for p in points.all() if matches(p)], request.order_by, newest_first=False)
+        found = in_order(list(filter(matches, points.all())), request.order_by, newest_first=False)
         first, end = page_bounds([str(point.step) for point in found], request, size)
         page, more = found[first:end], end < len(found)
     else:
-        left = (points.by_step[step] for step in points.steps[_first(request, points) :])
-        taken = list(itertools.islice((point for point in left if matches(point)), size + 1))
+        behind = int(PageToken.decode(request.page_token, request).last) if request.page_token else None
+        taken = list(itertools.islice(filter(matches, points.after(behind)), size + 1))
         page, more = taken[:size], len(taken) > size
         end = 0
     return page, PageToken(str(page[-1].step), end).encode(request) if more else ""
-
-
-def _first(request: Any, points: PointsOfSeries) -> int:
-    if not request.page_token:
-        return 0
-    return bisect.bisect_right(points.steps, int(PageToken.decode(request.page_token, request).last))
 
 
 def _everything(_: Any) -> bool:

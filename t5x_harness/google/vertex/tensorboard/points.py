@@ -6,12 +6,12 @@ read of a list is remembered, so that reading again costs what came since.
 
 from __future__ import annotations
 
+import bisect
 import collections
-import dataclasses
 import random
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from google.cloud.aiplatform_v1.types import tensorboard_data
 
@@ -20,25 +20,40 @@ from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["Points", "PointsOfSeries", "choose"]
 
-_REMEMBERED = 64 << 20  # bytes of points
+Element = TypeVar("Element")
+
+_REMEMBERED = 256 << 20  # bytes of points with what Python needs for them
+_OVERHEAD = 160  # bytes: an int, a bytes object and their places
 _Point = tensorboard_data.TimeSeriesDataPoint.pb()
 
 
-@dataclasses.dataclass(frozen=True)
 class PointsOfSeries:
-    """What a time series has.
+    """The points of a time series as they were when it was read.
 
-    Attributes:
-      steps: in ascending order.
-      by_step: the points.
+    Args:
+      steps: in ascending order. More may be added behind them.
+      by_step: the points as bytes. They may be replaced.
     """
 
-    steps: Sequence[int]
-    by_step: Mapping[int, Any]
+    def __init__(self, steps: Sequence[int], by_step: Mapping[int, bytes]) -> None:
+        self._steps = steps
+        self._count = len(steps)
+        self._by_step = by_step
 
     def all(self) -> list[Any]:
         """The points in the order of their steps."""
-        return [self.by_step[step] for step in self.steps]
+        return list(self.after(None))
+
+    def after(self, step: int | None) -> Iterator[Any]:
+        """Yields the points behind a step in the order of their steps; all for None."""
+        first = 0 if step is None else bisect.bisect_right(self._steps, step, hi=self._count)
+        for index in range(first, self._count):
+            yield _Point.FromString(self._by_step[self._steps[index]])
+
+    def some(self, most: int) -> list[Any]:
+        """Some of the points, as :func:`choose` does it."""
+        indices = choose(range(self._count), most)
+        return [_Point.FromString(self._by_step[self._steps[index]]) for index in indices]
 
 
 class Points:
@@ -69,7 +84,7 @@ class Points:
             known = self._known.setdefault(identity, _Known())
             self._known.move_to_end(identity)
             known.add(self._state.read(_key(series.name), known.count))
-            found = PointsOfSeries(list(known.steps), known.by_step)
+            found = PointsOfSeries(known.steps, known.by_step)
             self._forget_oldest()
         return found
 
@@ -90,45 +105,47 @@ class _Known:
 
     Attributes:
       count: of its elements.
-      size: their bytes.
-      steps: in ascending order.
-      by_step: the points. They are replaced, never changed, as others may be reading them.
+      size: about the bytes that this takes.
+      steps: in ascending order. Steps are only added to its end, as others may be reading it.
+      by_step: the points.
     """
 
     def __init__(self) -> None:
         self.count = self.size = 0
         self.steps: list[int] = []
-        self.by_step: dict[int, Any] = {}
+        self.by_step: dict[int, bytes] = {}
 
     def add(self, elements: Sequence[bytes]) -> None:
         """Takes up what was read since."""
-        ordered = True
+        between = set()
         for data in elements:
-            point = _Point.FromString(data)
-            if point.step not in self.by_step:
-                ordered = ordered and (not self.steps or self.steps[-1] < point.step)
-                self.steps.append(point.step)
-            self.by_step[point.step] = point
-            self.size += len(data)
+            step = _Point.FromString(data).step
+            if step not in self.by_step:
+                if self.steps and step < self.steps[-1]:
+                    between.add(step)
+                else:
+                    self.steps.append(step)
+            self.by_step[step] = data
+            self.size += len(data) + _OVERHEAD
         self.count += len(elements)
-        if not ordered:
-            self.steps.sort()
+        if between:
+            self.steps = sorted([*self.steps, *between])
 
 
-def choose(points: list[Any], most: int) -> list[Any]:
-    """Some of the points, in their order, where there are more than can be told.
+def choose(elements: Sequence[Element], most: int) -> Sequence[Element]:
+    """Some of the elements, in their order, where there are more than can be told.
 
-    The service chooses at random. Here the last point is always among them, as it is where TensorBoard itself chooses,
-    and the same ones are chosen each time.
+    The service chooses at random. Here the last is always among them, as it is where TensorBoard itself chooses, and
+    the same ones are chosen each time.
 
     Args:
-      points: all of them.
+      elements: all of them.
       most: how many to choose, at least one.
     """
-    if len(points) <= most:
-        return points
-    chosen = random.Random(len(points)).sample(range(len(points) - 1), most - 1)
-    return [points[index] for index in sorted(chosen)] + points[-1:]
+    if len(elements) <= most:
+        return elements
+    chosen = random.Random(len(elements)).sample(range(len(elements) - 1), most - 1)
+    return [*(elements[index] for index in sorted(chosen)), elements[-1]]
 
 
 def _key(series: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import tensorboard_data, tensorboard_service, tensorboard_time_series
@@ -15,7 +15,7 @@ from t5x_harness.google.vertex.api.matching import Matcher
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.tensorboard.blobs import read_blob
 from t5x_harness.google.vertex.tensorboard.exporting import export_page
-from t5x_harness.google.vertex.tensorboard.points import Points, choose
+from t5x_harness.google.vertex.tensorboard.points import Points, PointsOfSeries, choose
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
 from t5x_harness.google.vertex.tensorboard.usage import count_view
@@ -38,9 +38,7 @@ def handlers(points: Points) -> Handlers:
         request = call.request
         most = _checked_most(request.max_data_points)
         series = _viewed(call.api, request.tensorboard_time_series)
-        matches = _matcher(call.api, request.filter)
-        found = [point for point in points.read(series).all() if matches(point)]
-        data = _data(series, found if most == _ALL else choose(found, most))
+        data = _data(series, _selected(call, points.read(series), most))
         response: Message = tensorboard_service.ReadTensorboardTimeSeriesDataResponse.pb()(time_series_data=data)
         return response
 
@@ -51,7 +49,7 @@ def handlers(points: Points) -> Handlers:
         for name in call.request.time_series:
             series = _viewed(call.api, name)
             most = _POINTS if series.value_type == _SCALAR else _POINTS_OF_OTHERS
-            response.time_series_data.append(_data(series, choose(points.read(series).all(), most)))
+            response.time_series_data.append(_data(series, points.read(series).some(most)))
         answer: Message = response
         return answer
 
@@ -97,10 +95,15 @@ def _viewed(api: Api, name: str) -> Any:
     return series
 
 
-def _data(series: Any, points: list[Any]) -> Any:
+def _data(series: Any, points: Sequence[Any]) -> Any:
     identifier = series.name.rpartition("/")[2]
     return _TimeSeriesData(tensorboard_time_series_id=identifier, value_type=series.value_type, values=points)
 
 
-def _matcher(api: Api, text: str) -> Callable[[Any], bool]:
-    return Matcher(parse_filter(text), api) if text else lambda _: True
+def _selected(call: Call, points: PointsOfSeries, most: int) -> Sequence[Any]:
+    """The points that the request's filter matches, or some of them."""
+    if call.request.filter:
+        matches = Matcher(parse_filter(call.request.filter), call.api)
+        found = [point for point in points.all() if matches(point)]
+        return found if most == _ALL else choose(found, most)
+    return points.all() if most == _ALL else points.some(most)

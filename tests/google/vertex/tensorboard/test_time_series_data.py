@@ -53,7 +53,7 @@ def test_nothing_is_written_if_something_cannot_be(
         (data(text, "TENSOR", scalar={"value": 1.0}), "values[0].value; Message: it has scalar; text is a time series"),
         (
             data(text, "TENSOR"),
-            "time_series_data[1].values[0].value; Message: it has nothing; text is a time series of",
+            "values[0].value; Message: it has nothing; text is a time series of TENSOR",
         ),
     ]:
         ask = {"tensorboard_run": run.name, "time_series_data": [good, bad]}
