@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import fnmatch
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault, VertexFaultKind
@@ -42,12 +43,19 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._armed: list[_Armed] = []
+        self._told: list[Callable[[], None]] = []
         self._record: collections.deque[RecordedCall] = collections.deque(maxlen=_KEPT)
+
+    def on_arm(self, function: Callable[[], None]) -> None:
+        """Has a function called whenever a fault was armed: for what is under way, and may meet it."""
+        self._told.append(function)
 
     def arm(self, fault: VertexFault) -> None:
         """Has a fault happen from now on."""
         with self._lock:
             self._armed.append(_Armed(fault))
+        for function in self._told:
+            function()
 
     def take(self, name: str, *kinds: VertexFaultKind) -> VertexFault | None:
         """The fault that a request or a job meets now, which is counted; None for none.
@@ -59,6 +67,13 @@ class Faults:
         with self._lock:
             armed = next((armed for armed in self._armed if armed.meets(kinds, name)), None)
         return armed.fault if armed else None
+
+    def give_back(self, fault: VertexFault) -> None:
+        """Takes back that something met a fault: it ended before it did."""
+        with self._lock:
+            for armed in self._armed:
+                if armed.fault is fault:
+                    armed.met -= 1
 
     def record(self, call: RecordedCall) -> None:
         """Takes note of a request that was answered."""

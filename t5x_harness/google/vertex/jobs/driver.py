@@ -17,7 +17,7 @@ from t5x_harness.google.vertex.jobs import endings, machine
 from t5x_harness.google.vertex.jobs.deadlines import Deadlines
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
-from t5x_harness.google.vertex.jobs.logs import JobLog
+from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress, State
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import replica_of
@@ -99,7 +99,7 @@ class Driver:
         self._watched = Watched()
         folder = Attempt(job.name, job.job_spec, api.settings).folder
         folder.mkdir(parents=True)
-        self.log = JobLog(job.name, api.state, folder, trial)
+        self.log = JobLog(job.name, project_of(api, job.name), api.state, folder, trial)
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
@@ -252,12 +252,18 @@ class Driver:
         if "shown" not in self._deadlines or self._progress.state is State.CANCELLED:
             self._finish(self._progress.state, self._progress.error)
 
+    def _give_back(self) -> None:
+        """A fault that the job did not live to meet is for another one."""
+        if self._fault is not None:
+            self._api.faults.give_back(self._fault)
+
     def _finish(self, state: State, error: endings.JobError | None) -> None:
         place = JobPlace.of(self._job.name)
         if error is not None:
             self.log.service(error.text(place.project, place.job_id), "ERROR")
         self.log.service(_FAREWELLS[state], "INFO" if state is State.SUCCEEDED else "ERROR")
         publish(self._api, self._job.name, type(self._job), state, error)
+        self._give_back()
         self._over.set()
 
 

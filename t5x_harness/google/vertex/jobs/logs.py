@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.google.vertex.api.resources import aspect_key
+from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.state import StateStore
 
-__all__ = ["SERVICE", "JobLog", "Lines", "read_entries"]
+__all__ = ["SERVICE", "JobLog", "Lines", "jobs_with_logs", "project_of", "read_entries"]
 
 SERVICE = "service"
 """The name under which the service itself writes into a job's log."""
@@ -35,12 +36,14 @@ class JobLog:
 
     Attributes:
       name: of the job.
+      project: the id of its project.
       state: keeps the entries, for everybody who can see the job.
       folder: keeps a plain file for each unit, such as ``workerpool0-0.log``; it is there already.
       trial: that the job runs: then it is the log of the tuning job as well, and the entries are those of that.
     """
 
     name: str
+    project: str
     state: StateStore
     folder: Path
     trial: Trial | None = None
@@ -73,20 +76,26 @@ class JobLog:
         labels = {"ml.googleapis.com/job_id/log_area": "root"}
         if self.trial:
             labels |= {"ml.googleapis.com/trial_id": self.trial.id, "ml.googleapis.com/trial_type": "hyperparameter"}
-        if unit != task:
+        if unit != task:  # a host of several
             labels["ml.googleapis.com/tpu_worker_id"] = unit.rpartition(".")[2]
         return {
             "insertId": uuid.uuid4().hex[:20],
             **_payload(line, severity),
             "resource": {
                 "type": "ml_job",
-                "labels": {"project_id": place.project, "job_id": place.job_id, "task_name": task},
+                "labels": {"project_id": self.project, "job_id": place.job_id, "task_name": task},
             },
             "labels": labels,
-            "logName": f"projects/{place.project}/logs/{'ml.googleapis.com' if unit == SERVICE else task}",
+            "logName": f"projects/{self.project}/logs/{'ml.googleapis.com' if unit == SERVICE else task}",
             "timestamp": stamp,
             "receiveTimestamp": stamp,
         }
+
+
+def project_of(api: Api, name: str) -> str:
+    """The id of a job's project, which its log has in the place of the number."""
+    identifier: str = api.projects.identifier(JobPlace.of(name).project)
+    return identifier
 
 
 def read_entries(state: StateStore, name: str, start: int = 0) -> list[dict[str, Any]]:
@@ -98,6 +107,17 @@ def read_entries(state: StateStore, name: str, start: int = 0) -> list[dict[str,
       start: how many to leave out at the beginning.
     """
     return [json.loads(entry) for entry in state.read(aspect_key(name, _ASPECT), start)]
+
+
+def jobs_with_logs(state: StateStore, project: str) -> list[str]:
+    """The names of jobs that have said something.
+
+    Args:
+      state: that the jobs are in.
+      project: its number.
+    """
+    end = aspect_key("", _ASPECT)
+    return [key.removesuffix(end) for key in state.keys(f"projects/{project}/") if key.endswith(end)]
 
 
 class Lines:

@@ -6,6 +6,7 @@ from t5x_harness.google.vertex.api.handlers import Handlers, Part
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.tuning.tuning_jobs import TuningJobs
 
@@ -23,6 +24,8 @@ def make_part(api: Api, graces: Graces | None = None) -> Part:
     custom_jobs = CustomJobs(api, ownership, graces)
     tuning_jobs = TuningJobs(api, ownership, custom_jobs)
 
+    api.faults.on_arm(custom_jobs.look_for_faults)
+
     def reset() -> None:
         tuning_jobs.close()
         custom_jobs.close()
@@ -31,4 +34,9 @@ def make_part(api: Api, graces: Graces | None = None) -> Part:
         reset()
         ownership.close()
 
-    return Part(Handlers(custom_jobs.handlers(), tuning_jobs.handlers()), reset=reset, close=close)
+    return Part(
+        Handlers(custom_jobs.handlers(), tuning_jobs.handlers()),
+        admin={"entries": lambda request: list_entries(api, request or {})},
+        reset=reset,
+        close=close,
+    )

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -81,6 +82,9 @@ class Study:
                     break
                 self._hear(None)
             self._publish(*(self._ending or (State.SUCCEEDED, None)))
+        except Exception as error:
+            traceback.print_exc()  # for whoever runs the server; clients are told as much as helps them
+            self._publish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:
             self._ended(self._job.name)
 
