@@ -16,7 +16,8 @@ _STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", 
 _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/", "/download/storage/", "/batch")
 
 
-_VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.com")
+# Cloud Logging has what jobs say, and nothing else.
+_VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.com", "logging.googleapis.com")
 # On names of this machine, which have Cloud Storage's paths, too. No bucket has so short a name as the first.
 _VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", ADMIN)
 

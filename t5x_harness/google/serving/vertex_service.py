@@ -26,6 +26,9 @@ __all__ = ["ADMIN", "VertexMissing", "VertexService"]
 ADMIN = f"{PRIVATE}/vertex/"
 """Paths below this are the harness's own, and want the session's token, too."""
 
+_ADMINISTERED = {"/v2/entries:list": "entries"}
+"""Methods of Cloud Logging, which are JSON for JSON as well."""
+
 _THREADS = 32  # requests may wait: for operations, or for a fault that stalls them
 _LARGEST_BODY = 64 << 20
 _JSON = {"content-type": "application/json; charset=UTF-8"}
@@ -92,8 +95,10 @@ class VertexService:
             api = await self._api()
         except VertexMissing as error:
             return await answer_error(send, 501, str(error))
-        if scope["path"].startswith(ADMIN):
-            answered = await self._run(_administer, api, scope["path"].removeprefix(ADMIN), token, body)
+        path = scope["path"]
+        if path.startswith(ADMIN) or path in _ADMINISTERED:
+            name = _ADMINISTERED.get(path) or path.removeprefix(ADMIN)
+            answered = await self._run(_administer, api, name, token, body)
         else:
             answered = await self._run(_transcode, api, scope, token, body)
         await answer(send, answered.status, answered.body, _JSON)
