@@ -17,9 +17,20 @@ from t5x_harness.fixtures.storage import fake_gcs, fake_gcs_server, gcs_bucket, 
 from t5x_harness.fixtures.storage_fuse import fuse_mode, fuse_path
 from t5x_harness.fixtures.storage_s3 import fake_s3, fake_s3_server
 from t5x_harness.fixtures.tasks import tiny_task
+from t5x_harness.fixtures.vertex import vertex, vertex_experiment, vertex_options, vertex_sdk, vertex_tensorboard
 from t5x_harness.fixtures.vertex_target import vertex_target
 
-from . import collection, junit, marks, options, promotion, promotion_options, summary
+from . import (
+    collection,
+    junit,
+    marks,
+    options,
+    promoted_items,
+    promotion,
+    promotion_options,
+    shipped_items,
+    summary,
+)
 from .session import SESSION, HarnessSession
 
 __all__ = [
@@ -39,7 +50,12 @@ __all__ = [
     "t5x_search_paths",
     "t5x_slice",
     "tiny_task",
+    "vertex",
+    "vertex_experiment",
+    "vertex_options",
+    "vertex_sdk",
     "vertex_target",
+    "vertex_tensorboard",
 ]
 
 
@@ -54,7 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     marks.register(config)
     session = config.stash[SESSION] = HarnessSession(config)
     session.check()
-    promotion.start(config)
+    promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
+    promoted.check_options()
     collection.add_declared_runs(config, session)
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs
@@ -66,6 +83,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Ends every process that the session started, also after Ctrl-C."""
     if session := config.stash.get(SESSION, None):
         session.close()
+    if promoted := config.stash.get(promotion.PROMOTION, None):
+        promoted.end()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -84,42 +103,65 @@ def pytest_collection(session: pytest.Session) -> None:
     session.config.stash[SESSION].warm_early()
 
 
+@pytest.hookimpl(trylast=True)  # of what -m has selected
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts promoted tests that are shipped, and stages of runs that wait for jobs, where they belong."""
+    promoted_items.arrange(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Sends the first jobs that can be known before any test runs."""
+    promoted_items.send_ahead(session)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """The reports of a shipped test are those that pytest made in its job."""
+    report = yield
+    return shipped_items.report_of(item, report)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Checks the runs together; starts the imports in the background if any selected item will need them."""
     harness = session.config.stash[SESSION]
     harness.check_goldens(session.items)
-    session.config.stash[promotion.PROMOTION].check(session.items)
     harness.warm(session.items)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A smoke test reaches loopback only, and fails if it exercised nothing."""
-    with marks.network_guarded(item):
+    with promoted_items.network_guarded(item):
         result = yield
     marks.check_exercised(item)
+    promoted_items.check_sent(item)
     return result
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends a run's process as soon as no further stage of it follows."""
     item.config.stash[SESSION].leave(item, nextitem)
+    promoted_items.send_ahead(item.session)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test whose ``slice`` or ``tpu`` marker has a mistake in it."""
+    """Fails a test whose ``slice`` or ``tpu`` marker has a mistake in it, or that is promoted and has no job."""
     marks.check_slice(item)
     marks.check_tpu(item)
+    promoted_items.check_promotable(item)
 
 
 @pytest.hookimpl(tryfirst=True)  # before JUnit's file is written
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Ends runs whose further stages will not come any more; an interrupted one has nothing to tell."""
+    """Ends runs whose further stages will not come any more, and jobs; an interrupted run has nothing to tell."""
+    session.config.stash[promotion.PROMOTION].close()
     if exitstatus != pytest.ExitCode.INTERRUPTED:
         session.config.stash[SESSION].finish()
         junit.record_versions(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the table of all runs."""
+    """Prints the table of all runs, and what is to be said of jobs."""
     summary.write(terminalreporter, config.stash[SESSION])
+    summary.write_jobs(terminalreporter, config.stash[promotion.PROMOTION])

@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
-from t5x_harness.google.http.faulting import UNRECORDED
-from t5x_harness.google.serving.endpoints import PRIVATE
+from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
 from t5x_harness.google.session import GoogleSession
 
 __all__ = ["APP", "FakeGcs"]

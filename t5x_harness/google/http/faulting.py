@@ -15,13 +15,10 @@ from t5x_harness.google.http import app as storage
 from t5x_harness.google.http.operations import Meaning, meaning_of, name_in_body, parameters_of
 from t5x_harness.google.http.spoiling import Exchange
 from t5x_harness.google.serving.asgi import App, Receive, Scope, Send, answer_json, body_of, header_of
-from t5x_harness.google.serving.endpoints import PRIVATE
+from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
 from t5x_harness.google.storage.globs import glob_to_regex
 
-__all__ = ["UNRECORDED", "make_app"]
-
-UNRECORDED = "x-t5x-harness-unrecorded"
-"""A header of the harness's own requests, which meet no fault and are not recorded."""
+__all__ = ["make_app"]
 
 _KEPT = 100_000
 _ENDING_SECONDS = 10.0

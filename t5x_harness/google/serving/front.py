@@ -8,7 +8,7 @@ from t5x_harness.google.serving.endpoints import PRIVATE
 from t5x_harness.google.serving.hosts import METADATA_HOSTS, is_served
 from t5x_harness.google.serving.identity import METADATA_PATH, TOKEN_PATHS, answer_metadata, answer_token
 from t5x_harness.google.serving.proxy import Refusals
-from t5x_harness.google.serving.vertex_service import ADMIN, VertexService
+from t5x_harness.google.serving.vertex_service import ADMIN, LOG_ENTRIES, VertexService
 
 __all__ = ["front"]
 
@@ -19,7 +19,7 @@ _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/",
 # Cloud Logging has what jobs say, and nothing else.
 _VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.com", "logging.googleapis.com")
 # On names of this machine, which have Cloud Storage's paths, too. No bucket has so short a name as the first.
-_VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", ADMIN)
+_VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENTRIES, ADMIN)
 
 
 def front(storage: App, vertex: VertexService, authority: Authority, refusals: Refusals) -> App:
@@ -53,7 +53,7 @@ def front(storage: App, vertex: VertexService, authority: Authority, refusals: R
             return await answer_metadata(scope, send)
         if _is_storage(name, path):
             return await storage(scope, receive, send)
-        if name in _VERTEX_HOSTS or name.endswith(("-aiplatform.googleapis.com", "aiplatform.mtls.googleapis.com")):
+        if _is_vertex(name, path):
             return await vertex.answer(scope, receive, send)
         if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
             return await answer_error(send, 404, "t5x-harness: accounts have no trust boundary here")
@@ -71,3 +71,9 @@ def _is_storage(name: str, path: str) -> bool:
     if name in _STORAGE_HOSTS or name.endswith(".storage.googleapis.com"):
         return True
     return name == "www.googleapis.com" and path.startswith(_STORAGE_PATHS)
+
+
+def _is_vertex(name: str, path: str) -> bool:
+    if name in _VERTEX_HOSTS or name.endswith(("-aiplatform.googleapis.com", "aiplatform.mtls.googleapis.com")):
+        return True
+    return name == "logging.googleapis.com" and path == LOG_ENTRIES

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from t5x_harness.google.serving.asgi import Receive, Scope, Send, answer, answer_error, body_of, header_of
+from t5x_harness.google.serving.asgi import Receive, Scope, Send, answer, answer_error, answer_json, body_of, header_of
 from t5x_harness.google.serving.authority import Authority, bearer
-from t5x_harness.google.serving.endpoints import PRIVATE
+from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
 from t5x_harness.google.serving.settings import ServerError
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store
@@ -21,13 +21,16 @@ from t5x_harness.google.vertex.state import StateError, StateStore, open_store
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.api.service import Api
 
-__all__ = ["ADMIN", "VertexMissing", "VertexService"]
+__all__ = ["ADMIN", "LOG_ENTRIES", "VertexMissing", "VertexService"]
 
 ADMIN = f"{PRIVATE}/vertex/"
 """Paths below this are the harness's own, and want the session's token, too."""
 
 _ADMINISTERED = {"/v2/entries:list": "entries"}
 """Methods of Cloud Logging, which are JSON for JSON as well."""
+
+LOG_ENTRIES = "/v2/entries:list"
+"""Where Cloud Logging tells log entries: here, those of jobs."""
 
 _THREADS = 32  # requests may wait: for operations, or for a fault that stalls them
 _LARGEST_BODY = 64 << 20
@@ -85,12 +88,15 @@ class VertexService:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers JSON over HTTP: of the API, and of the harness itself below :data:`ADMIN`."""
+        """Answers JSON over HTTP: of the API, of logs, and of the harness itself below :data:`ADMIN`."""
         token = bearer(header_of(scope, b"authorization"))
         try:
             body = await body_of(receive, _LARGEST_BODY)
         except ValueError as error:
             return await answer_error(send, 400, f"t5x-harness: {error}")
+        if scope["path"] == f"{ADMIN}warm":
+            self._load()
+            return await answer_json(send, 200, None)
         try:
             api = await self._api()
         except VertexMissing as error:
@@ -145,7 +151,8 @@ def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
     from t5x_harness.google.vertex.api.rest import RestRequest
 
     query = tuple(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-    return api.call_rest(RestRequest(scope["method"], scope["path"], query, body, token, _host(scope)))
+    unrecorded = bool(header_of(scope, UNRECORDED.encode()))
+    return api.call_rest(RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
 
 
 def _administer(api: Api, name: str, token: str, body: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Everybody gets a token, and who has the session's key the session's own; the metadata server knows the session's project; what is not emulated says so."""
+"""Who is given which token; the metadata server knows the project; what is not emulated says so."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ class Api:
           request: the message's bytes.
           token: of the client; see :class:`Authority`.
           host: that was asked, without a port; its region has to be the request's.
-          transport: by which it came, for the record.
+          transport: by which it came, for the record; empty for what the harness asks: it meets no fault and is not
+            recorded.
 
         Returns:
           The response's bytes.
@@ -132,14 +133,16 @@ class Api:
         """Answers one request to any method; the same as :meth:`call`, but for responses that are a stream."""
         version = "v1beta1" if ".v1beta1." in path else "v1"
         rpc = self.rpc(path)
-        code, about, fault = "OK", "", None
+        code, about = "OK", ""
+        fault: VertexFault | None = None
         self.admit(token)
         try:
             if rpc is None:
                 raise _unimplemented(path)
             message = _parsed(rpc, request)
             about = named_resource(message)[1]
-            fault = self._meet_fault(rpc)
+            if transport and (fault := self.faults.take(rpc.name, "fail", "stall")):
+                _suffer(rpc, fault)
             check_location(message, host)
             self.projects.normalize(message)
             answer = self._answer(Call(rpc, message, self))
@@ -158,7 +161,8 @@ class Api:
         finally:
             name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
             known = version if ".aiplatform." in path else ""
-            self.faults.record(RecordedCall(name, known, transport, about, code, fault.kind if fault else ""))
+            if transport:
+                self.faults.record(RecordedCall(name, known, transport, about, code, fault.kind if fault else ""))
 
     def admit(self, token: str) -> None:
         """Refuses whoever holds no token of the session.
@@ -235,13 +239,12 @@ class Api:
             return self.standard(call)
         raise _unimplemented(call.rpc.path)
 
-    def _meet_fault(self, rpc: Rpc) -> VertexFault | None:
-        fault = self.faults.take(rpc.name, "fail", "stall")
-        if fault is not None and fault.kind == "stall":
-            time.sleep(fault.seconds)
-        elif fault is not None:
-            raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
-        return fault
+
+def _suffer(rpc: Rpc, fault: VertexFault) -> None:
+    if fault.kind == "stall":
+        time.sleep(fault.seconds)
+        return
+    raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
 
 
 def _make(part: str | Callable[[Api], Part]) -> Callable[[Api], Part]:

@@ -1,0 +1,247 @@
+"""A test's handle on the Vertex AI of a private Google: its jobs, their logs, faults and requests."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
+from t5x_harness.google.serving.folder import PROJECT, SessionFolder
+from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.vertex.faults import RecordedCall, UnmetVertexFault, VertexFault, VertexFaultKind
+
+__all__ = ["ENDED", "FakeVertex", "VertexError", "VertexJob"]
+
+ENDED = frozenset(f"JOB_STATE_{state}" for state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"))
+"""The states that a job does not leave."""
+
+_POLL_SECONDS = 0.05
+_PAGE = 100
+
+
+class VertexError(Exception):
+    """The emulated Vertex AI refused something, or a job did not become what was waited for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class VertexJob:
+    """A custom job, as it was when it was asked for.
+
+    Attributes:
+      name: in full, with the project's number.
+      display_name: as the user gave it.
+      state: such as ``JOB_STATE_RUNNING``.
+      error: why it failed or was cancelled; empty if neither.
+      resource: all of it, as JSON has it: ``jobSpec``, ``labels``, ``startTime``, …
+    """
+
+    name: str
+    display_name: str
+    state: str
+    error: str
+    resource: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, resource: Mapping[str, Any]) -> Self:
+        """Reads a CustomJob as the API gives it."""
+        error = resource.get("error", {}).get("message", "")
+        return cls(resource["name"], resource.get("displayName", ""), resource["state"], error, resource)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is in a state that it does not leave."""
+        return self.state in ENDED
+
+
+class FakeVertex:
+    """Jobs, faults and requests of a session's Vertex AI.
+
+    It asks the server itself, without Google's library, and what it asks is not in :attr:`requests`.
+
+    Args:
+      session: runs the server.
+      location: that jobs are looked for in.
+
+    Attributes:
+      project: the id of the session's project.
+      location: as above.
+    """
+
+    def __init__(self, session: GoogleSession, location: str = "us-central1") -> None:
+        self.project = PROJECT
+        self.location = location
+        self._session = session
+        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    @property
+    def parent(self) -> str:
+        """``projects/PROJECT/locations/LOCATION``, which jobs are made in."""
+        return f"projects/{self.project}/locations/{self.location}"
+
+    @property
+    def endpoint(self) -> str:
+        """``http://127.0.0.1:PORT``, as ``api_endpoint`` of clients that use REST."""
+        return self._session.endpoints.url
+
+    @property
+    def state_url(self) -> str:
+        """Where other processes find the same state; ``memory:`` if none can."""
+        return self._session.endpoints.state
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead a process here, if it is started with them."""
+        return self._session.environment()
+
+    def jobs(self, filter: str = "") -> list[VertexJob]:
+        """Custom jobs, the newest first.
+
+        Args:
+          filter: as the API has them, such as ``display_name="train" AND state="JOB_STATE_RUNNING"``.
+
+        Raises:
+          VertexError: the filter cannot be read.
+        """
+        asked = f"?pageSize={_PAGE}" + (f"&filter={quote(filter)}" if filter else "")
+        jobs: list[VertexJob] = []
+        token = ""
+        while True:
+            page = self._ask("GET", f"/v1/{self.parent}/customJobs{asked}&pageToken={quote(token)}")
+            jobs += map(VertexJob.from_json, page.get("customJobs", ()))
+            token = page.get("nextPageToken", "")
+            if not token:
+                return jobs
+
+    def job(self, name: str) -> VertexJob:
+        """A custom job.
+
+        Args:
+          name: in full, its id, or its display name if only one has it.
+
+        Raises:
+          VertexError: there is none of this name, or there are several; the message has those that there are.
+        """
+        jobs = self.jobs()
+        found = [job for job in jobs if name in (job.name, job.name.rpartition("/")[2])]
+        found = found or [job for job in jobs if job.display_name == name]
+        if len(found) != 1:
+            there = ", ".join(f"{job.display_name} ({job.name})" for job in jobs) or "none"
+            raise VertexError(f"{len(found) or 'no'} jobs are {name!r}; there are: {there}")
+        return found[0]
+
+    def wait(self, name: str, states: Collection[str] = ENDED, *, seconds: float = 60.0) -> VertexJob:
+        """A custom job as soon as it is in one of these states, or in one that it does not leave.
+
+        Args:
+          name: see :meth:`job`.
+          states: such as ``{"JOB_STATE_RUNNING"}``.
+          seconds: how long to wait at most.
+
+        Raises:
+          VertexError: there is no such job; or it is in none of them, and either time is up or it has ended.
+        """
+        deadline = time.monotonic() + seconds
+        while (job := self.job(name)).state not in states:
+            if job.has_ended or time.monotonic() > deadline:
+                wanted = " or ".join(sorted(states))
+                when = "has ended" if job.has_ended else f"after {seconds:g} s"
+                raise VertexError(f"{job.display_name} {when}: {job.state}, not {wanted}. {job.error}".rstrip())
+            time.sleep(_POLL_SECONDS)
+        return job
+
+    def logs(self, name: str) -> list[str]:
+        """What a job's replicas said, and the service of them, line by line, oldest first.
+
+        Args:
+          name: see :meth:`job`.
+        """
+        job_id = self.job(name).name.rpartition("/")[2]
+        request = {"resourceNames": [f"projects/{self.project}"], "filter": f'resource.labels.job_id="{job_id}"'}
+        lines: list[str] = []
+        token = ""
+        while True:
+            page = self._administer("entries", {**request, "pageSize": 1000, "pageToken": token})
+            lines += map(_text, page["entries"])
+            token = page.get("nextPageToken", "")
+            if not token:
+                return lines
+
+    def fail(self, on: str, code: str = "UNAVAILABLE", **which: Any) -> None:
+        """Requests are answered with an error.
+
+        Args:
+          on: a glob for methods: ``JobService.CreateCustomJob``, ``MetadataService.*``.
+          code: of gRPC: ``UNAVAILABLE``, ``RESOURCE_EXHAUSTED``, ``PERMISSION_DENIED``, …
+          **which: ``message``, ``times``, ``after`` and ``optional``, as :class:`VertexFault` has them.
+        """
+        self._arm("fail", on, code=code, **which)
+
+    def stall(self, on: str, seconds: float, **which: Any) -> None:
+        """Requests are taken up only after so many seconds; for the rest see :meth:`fail`."""
+        self._arm("stall", on, seconds=seconds, **which)
+
+    def preempt(self, on: str = "*", **which: Any) -> None:
+        """A running job loses a machine.
+
+        Args:
+          on: a glob for jobs' display names.
+          **which: ``seconds`` (how long it has run), ``output`` (a regular expression for a line that it has said),
+            ``replica``, ``times``, ``after`` and ``optional``, as :class:`VertexFault` has them.
+        """
+        self._arm("preempt", on, **which)
+
+    def stockout(self, on: str = "*", **which: Any) -> None:
+        """There is no machine for a job; for the arguments see :meth:`preempt`."""
+        self._arm("stockout", on, **which)
+
+    def internal(self, on: str = "*", **which: Any) -> None:
+        """The service itself fails under a running job; for the arguments see :meth:`preempt`."""
+        self._arm("internal", on, **which)
+
+    @property
+    def requests(self) -> list[RecordedCall]:
+        """What clients asked, in the order in which it was answered; the last 100000."""
+        return [RecordedCall(**call) for call in self._administer("faults")["requests"]]
+
+    def unmet(self) -> list[UnmetVertexFault]:
+        """The faults that fewer requests or jobs met than they are for, but for optional ones."""
+        told = self._administer("faults")
+        calls = [RecordedCall(**call) for call in told["requests"]]
+        faults = (UnmetVertexFault.of(VertexFault(**each["fault"]), each["met"], calls) for each in told["faults"])
+        return [fault for fault in faults if fault is not None]
+
+    def warm(self) -> None:
+        """Has the server load Google's library, without waiting for it."""
+        self._administer("warm")
+
+    def reset(self) -> None:
+        """Ends all jobs, and forgets all resources, faults and requests."""
+        self._administer("reset")
+
+    def _arm(self, kind: VertexFaultKind, on: str, **which: Any) -> None:
+        self._administer("arm", dataclasses.asdict(VertexFault(kind, on, **which)))
+
+    def _administer(self, name: str, value: Any = None) -> Any:
+        return self._ask("POST", f"{PRIVATE}/vertex/{name}", json.dumps(value).encode())
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        token = SessionFolder(Path(self._session.endpoints.folder)).token.read_text()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", UNRECORDED: "1"}
+        request = urllib.request.Request(self.endpoint + path, body, headers, method=method)
+        try:
+            with self._direct.open(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise VertexError(json.load(error)["error"]["message"]) from None
+
+
+def _text(entry: Mapping[str, Any]) -> str:
+    payload = entry.get("jsonPayload", {})
+    return str(entry.get("textPayload", payload.get("message", json.dumps(payload))))
