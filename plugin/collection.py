@@ -11,6 +11,7 @@ from t5x_harness.spec import Location
 
 from . import marks
 from .gin_items import DeclaredRuns, GinFile, NoRun
+from .promotion import PROMOTION
 from .session import SESSION, HarnessSession
 
 _PYPROJECT = "pyproject.toml"
@@ -83,9 +84,12 @@ def _named_on_command_line(path: Path, config: pytest.Config) -> bool:
 def _wanted(path: Path, config: pytest.Config, session: HarnessSession) -> bool:
     """Whether a gin file that pytest met in a folder is to be collected.
 
-    It is when a configured glob matches it, or when ``-m smoke`` was called on a folder: what else could be meant?
+    It is when a configured glob matches it, or when ``-m smoke`` was called on a folder: what else could be meant? So
+    is ``-m tpu`` in a project that names resources for configs.
     """
     globs = (*session.options.gin_files, *session.project.gin_files)
     if any(path in config.rootpath.glob(glob) for glob in globs):
         return True
-    return config.args_source is config.ArgsSource.ARGS and marks.selects_only(config.option.markexpr, marks.SMOKE)
+    promotion = config.stash[PROMOTION]
+    meant = marks.selects_only(config.option.markexpr, marks.SMOKE) or (promotion.active and promotion.names_resources)
+    return config.args_source is config.ArgsSource.ARGS and meant

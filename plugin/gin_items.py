@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from t5x_harness.promotion.expression import TPU
 from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
 
 from . import marks
+from .promotion import BEFORE, PROMOTION, promotion_of
 from .session import SESSION
 
 
@@ -109,6 +111,8 @@ class StageItem(pytest.Item):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_marker(marks.SMOKE)
+        if self.config.stash[PROMOTION].names_resources:
+            self.add_marker(TPU)
 
     @property
     def needs_worker(self) -> bool:
@@ -122,7 +126,17 @@ class StageItem(pytest.Item):
           StageFailed: it failed, or an earlier stage that no selected item stands for.
         """
         session = self.config.stash[SESSION]
-        result = session.stage(self.spec, self.stage, network=marks.network_allowed(self))
+        promotion = promotion_of(self)
+        if promotion is not None and self.stage not in BEFORE:
+            session.arrived(self.spec)
+        result = session.stage(
+            self.spec,
+            self.stage,
+            network=marks.network_allowed(self),
+            promote=promotion.for_run(self, self.spec) if promotion else None,
+        )
+        if promotion and promotion.sends_ahead(self):
+            session.send_ahead(self.spec)
         marks.count_exercise(self, result.exercised)
         self.user_properties.append(("t5x.stage", self.stage.value))
         self._record(result)
@@ -133,6 +147,8 @@ class StageItem(pytest.Item):
                 raise pytest.skip.Exception(f"not run: {cause.stage} failed", _use_item_location=True)
             self._record(cause)
             raise StageFailed(cause)
+        if result.outcome is Outcome.NOT_RUN:  # a job does not do it, or is not sent
+            raise pytest.skip.Exception("; ".join(result.not_checked), _use_item_location=True)
         if result.outcome is not Outcome.PASSED:
             raise StageFailed(result)
 

@@ -1,24 +1,38 @@
-"""Tests marked ``tpu`` that ``-m`` promotes: which they are, where they run, and what is refused before any job."""
+"""Tests marked ``tpu`` that ``-m`` promotes: which they are, where they run, and their jobs."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.promotion.expression import TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
-from t5x_harness.promotion.settings import PromotionSettings
+from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
+from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
 from .promotion_options import read_settings, read_target
-from .session import SESSION, HarnessSession
+from .session import HarnessSession, Promote
 
-__all__ = ["PROMOTION", "Promotion", "promotion_of"]
+if TYPE_CHECKING:
+    from t5x_harness.backends.local import LocalBackend
+    from t5x_harness.backends.vertex import VertexBackend
+    from t5x_harness.promotion.emulator import EmulatedVertex
+    from t5x_harness.promotion.jobs import Jobs
+    from t5x_harness.promotion.order import JobOrder
+
+__all__ = ["BEFORE", "NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
 
 PROMOTION = pytest.StashKey["Promotion"]()
+
+BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+"""The stages of a promoted run that are done here."""
 
 _TARGET_FIXTURE = "vertex_target"
 
@@ -41,6 +55,11 @@ class Promotion:
         self._config = config
         self._session = session
         self.active = marks.promotes_tpu(config.option.markexpr or "")
+        self.shown: list[str] = []  # jobs that are only printed
+        self.left: list[str] = []  # what became of jobs that had not ended with the session
+        self._jobs: Jobs | None = None
+        self._emulator: EmulatedVertex | None = None
+        self._ahead: set[pytest.Item] = set()
 
     @functools.cached_property
     def settings(self) -> PromotionSettings:
@@ -60,26 +79,45 @@ class Promotion:
         """
         return read_target(self._config, self.settings, self._session.project.vertex)
 
+    @property
+    def names_resources(self) -> bool:
+        """Whether the project or the ini file says what configs, which have no markers, are promoted to."""
+        return bool(self.settings.defaults)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The session's jobs."""
+        if self._jobs is None:
+            from t5x_harness.promotion.jobs import Jobs
+
+            self._jobs = Jobs(self.settings, self.shown.append)
+        return self._jobs
+
+    def check_options(self) -> None:
+        """Checks the options before pytest collects anything, in a session that promotes.
+
+        Raises:
+          pytest.UsageError: a value is none of those that there are.
+        """
+        if self.active:
+            _ = self.settings
+
     def promotes(self, item: pytest.Item) -> bool:
         """Whether a test is promoted; its mark is inert otherwise."""
         return self.active and item.get_closest_marker(TPU) is not None
 
-    def resources(self, item: pytest.Item) -> TpuResources:
-        """What a test asks for.
-
-        Raises:
-          ResourcesError: its marker has a mistake in it.
-        """
-        return marks.tpu_resources(item, self.settings.defaults)
-
     def check(self, items: Sequence[pytest.Item]) -> None:
-        """Checks that there is a target for the promoted ones of the selected tests.
+        """Checks that there is a target for the promoted ones of the selected tests; the emulated Vertex AI starts.
 
         Raises:
           pytest.UsageError: values are missing, all of which the message names.
         """
-        if any(self.promotes(item) and not self._has_own_target(item) for item in items):
+        promoted = [item for item in items if self.promotes(item)]
+        if any(not self._has_own_target(item) for item in promoted):
             _ = self.target
+        needed = promoted and self.settings.emulated and not self.settings.dry_run
+        if needed and not self._config.option.collectonly:
+            self._emulate()
 
     def header(self) -> list[str]:
         """What ``-m`` means for tests marked ``tpu``, where it names them."""
@@ -99,23 +137,98 @@ class Promotion:
         dry = "; --tpu-dry-run sends none" if self.settings.dry_run else ""
         return [f"t5x-harness: -m {expression!r} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
 
+    def resources(self, item: pytest.Item) -> TpuResources:
+        """What a test asks for.
+
+        Raises:
+          ResourcesError: its marker has a mistake in it.
+        """
+        return marks.tpu_resources(item, self.settings.defaults)
+
+    def order(self, item: pytest.Item, slice_name: str, target: VertexTarget | None = None) -> JobOrder:
+        """A test's order for a job; fails the test, without a traceback, if its marker has a mistake in it.
+
+        Args:
+          item: the test.
+          slice_name: the slice that smoke emulates for it.
+          target: where jobs go; None for :attr:`target`.
+        """
+        from t5x_harness.promotion.order import order_of
+
+        name = item.name if not hasattr(item, "spec") else item.spec.name
+        try:
+            return order_of(name, self.resources(item), self.settings, target or self.target, slice_name)
+        except ResourcesError as error:
+            pytest.fail(f"@pytest.mark.{TPU}: {error}", pytrace=False)
+
+    def planned(self, item: pytest.Item, spec: RunSpec, target: VertexTarget | None = None) -> RunSpec:
+        """A run as it is planned for its job: on the slice that the job has."""
+        slice_name = self.order(item, spec.slice, target).slice_name
+        if slice_name is None or slice_name == spec.slice:
+            return spec
+        return dataclasses.replace(spec, slice=slice_name, golden=None)  # which is of the other slice
+
+    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget | None = None) -> Promote:
+        """What makes the backend of a promoted run.
+
+        Args:
+          item: the test that the run is for.
+          spec: of :meth:`planned`.
+          target: where jobs go; None for :attr:`target`.
+        """
+        order = self.order(item, spec.slice, target)
+        if spec.full_size:
+            order = dataclasses.replace(order, shrink=False)
+
+        def make(
+            workspace: Path, on_progress: Callable[[Mapping[str, Any]], None]
+        ) -> Callable[[RunSpec, LocalBackend], VertexBackend]:
+            from t5x_harness.backends.vertex import VertexBackend
+
+            def backend(known: RunSpec, local: LocalBackend) -> VertexBackend:
+                return VertexBackend(known, local, order, self.jobs, workspace=workspace, on_progress=on_progress)
+
+            return backend
+
+        return make
+
+    def plan_ahead(self, items: Sequence[pytest.Item]) -> None:
+        """Notes the items after which their runs' jobs are sent, as those that wait for these come later."""
+        self._ahead = set(items)
+
+    def sends_ahead(self, item: pytest.Item) -> bool:
+        """Whether a run's job is sent after this stage of it, while other runs' stages follow."""
+        return item in self._ahead and self.jobs.has_room
+
+    def record(self, item: pytest.Item, result: RunResult) -> None:
+        """Puts a run's job where JUnit and other reporters find it."""
+        facts = [fact for stage in result.stages for fact in stage.facts if fact[0] in ("job", "job url", "state")]
+        item.user_properties.extend((f"t5x.{name.replace(' ', '_')}", value) for name, value in facts)
+
+    def close(self) -> None:
+        """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""
+        if self._jobs is not None:
+            self.left += self._jobs.close()
+
+    def end(self) -> None:
+        """Ends the emulated Vertex AI."""
+        if self._emulator is not None:
+            self._emulator.close()
+            self._emulator = None
+
+    def _emulate(self) -> None:
+        from t5x_harness.promotion.emulator import EmulatedVertex, EmulatorError
+
+        if self._emulator is None:
+            source = self._session.options.gcs_root or self._session.project.gcs_root
+            try:
+                self._emulator = EmulatedVertex(source)
+            except EmulatorError as error:
+                raise pytest.UsageError(f"--vertex=emulated: {error}") from None
+            self._session.take_surroundings()
+
     def _has_own_target(self, item: pytest.Item) -> bool:
         """Whether a conftest's fixture says where a test's job goes."""
         # pytest offers no public way to ask which fixture a test would get.
         found = item.session._fixturemanager.getfixturedefs(_TARGET_FIXTURE, item)
         return "t5x_run" in getattr(item, "fixturenames", ()) and len(found or ()) > 1
-
-
-def start(config: pytest.Config) -> None:
-    """Makes the session's promotion; a mistake in its options is told at once, if it promotes."""
-    promotion = config.stash[PROMOTION] = Promotion(config, config.stash[SESSION])
-    if promotion.active:
-        _ = promotion.settings
-
-
-def resources_or_fail(promotion: Promotion, item: pytest.Item) -> TpuResources:
-    """What a promoted test asks for; fails it, without a traceback, if its marker has a mistake in it."""
-    try:
-        return promotion.resources(item)
-    except ResourcesError as error:
-        pytest.fail(f"@pytest.mark.{TPU}: {error}", pytrace=False)

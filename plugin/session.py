@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from .options import Options, network_policy
 from .progress import TerminalProgress
 
 if TYPE_CHECKING:
+    from t5x_harness.backends.local import LocalBackend
+    from t5x_harness.backends.vertex import VertexBackend
     from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.pipeline import Pipeline
     from t5x_harness.project import ProjectConfig
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from t5x_harness.workers import InProcess, Zygote
 
 SESSION = pytest.StashKey["HarnessSession"]()
+
+Promote = Callable[[Path, Callable[[Mapping[str, Any]], None]], "Callable[[RunSpec, LocalBackend], VertexBackend]"]
+"""Makes what makes the backend of a promoted run, out of the run's folder and who is told of its progress."""
 
 DEFAULT_SLICE = "v3-8"
 
@@ -47,6 +53,7 @@ class HarnessSession:
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
         self._kept: list[Path] = []
+        self._ahead: set[RunSpec] = set()
 
     def check(self) -> None:
         """Checks what the options and pyproject.toml say before pytest collects anything.
@@ -158,12 +165,13 @@ class HarnessSession:
             if problem := shared_golden(sorted(specs, key=lambda spec: spec.gin_files)):
                 raise pytest.UsageError(problem)
 
-    def pipeline(self, spec: RunSpec, *, network: bool = False) -> Pipeline:
+    def pipeline(self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None) -> Pipeline:
         """The one pipeline of a run; its stages run once however many items ask for them.
 
         Args:
           spec: what to run.
           network: whether the run may reach beyond this machine, if this call is the first for it.
+          promote: makes the backend of a run that is promoted, likewise.
         """
         if spec not in self._pipelines:
             from t5x_harness.network import run_environment
@@ -179,25 +187,29 @@ class HarnessSession:
                 t5x_parent=self.runtime.location,
                 env={**run_environment(allowed=network), **(self._led_to_fake_gcs() or NO_STORE)},
                 google=None if network else self._google(spec),
+                promote=promote(self._workspaces[spec], self._progress) if promote is not None else None,
             )
         return self._pipelines[spec]
 
-    def stage(self, spec: RunSpec, stage: Stage, *, network: bool = False) -> StageResult:
+    def stage(
+        self, spec: RunSpec, stage: Stage, *, network: bool = False, promote: Promote | None = None
+    ) -> StageResult:
         """The result of one stage of a run, with its progress on the terminal while it works; see :meth:`pipeline`."""
-        try:
-            return self.pipeline(spec, network=network).stage(stage)
-        finally:
-            self._progress.clear()
+        with self.showing_progress():
+            return self.pipeline(spec, network=network, promote=promote).stage(stage)
 
-    def run(self, spec: RunSpec, *, may_fail: bool = False, network: bool = False) -> RunResult:
+    def run(
+        self, spec: RunSpec, *, may_fail: bool = False, network: bool = False, promote: Promote | None = None
+    ) -> RunResult:
         """Runs all stages of a run and ends its process.
 
         Args:
           spec: what to run.
           may_fail: whether the caller judges a failure; it then is no failure of the session.
           network: whether the run may reach beyond this machine.
+          promote: makes the backend of a run that is promoted.
         """
-        for stage in self.pipeline(spec, network=network).stages:
+        for stage in self.pipeline(spec, network=network, promote=promote).stages:
             self.stage(spec, stage)
         return self.end(spec, may_fail=may_fail)
 
@@ -219,6 +231,10 @@ class HarnessSession:
         """Ends the runs of which further stages were selected, but never came: after ``-x``."""
         for spec in list(self._pipelines):
             self.end(spec)
+
+    def take_surroundings(self) -> None:
+        """Takes the private Google that this process was led to just now as where it is, and not as a test's own."""
+        self._store = store()
 
     def workers(self) -> Zygote | InProcess:
         """The worker that forks runs; made at the first use."""
@@ -253,6 +269,14 @@ class HarnessSession:
             self._folder = factory.mktemp("t5x-harness", numbered=False)
         return self._folder
 
+    @contextlib.contextmanager
+    def showing_progress(self) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+        """What takes progress events; what it has shown is gone after the block."""
+        try:
+            yield self._progress
+        finally:
+            self._progress.clear()
+
     @functools.cached_property
     def _progress(self) -> TerminalProgress:
         """Made at the first run: pytest's terminal reporter comes after the plugins."""
@@ -279,8 +303,9 @@ class HarnessSession:
 
     @property
     def expects_runs(self) -> bool:
-        """Whether the command line asks for runs: ``-m smoke``, or a gin file by name."""
-        if marks.selects_only(self.config.option.markexpr or "", marks.SMOKE):
+        """Whether the command line asks for runs: ``-m smoke``, ``-m tpu``, or a gin file by name."""
+        expression = self.config.option.markexpr or ""
+        if marks.selects_only(expression, marks.SMOKE) or marks.promotes_tpu(expression):
             return True
         return any(str(arg).partition("::")[0].endswith(".gin") for arg in self.config.args)
 
@@ -306,8 +331,21 @@ class HarnessSession:
     def leave(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Ends the run of ``item`` unless ``nextitem`` is a further stage of it."""
         spec = getattr(item, "spec", None)
-        if spec in self._pipelines and getattr(nextitem, "spec", None) != spec:
+        if spec in self._pipelines and spec not in self._ahead and getattr(nextitem, "spec", None) != spec:
             self.end(spec)
+
+    def send_ahead(self, spec: RunSpec) -> None:
+        """Sends the job of a promoted run whose items that wait for it come later, after those of other runs."""
+        from t5x_harness.pipeline import Pipeline
+
+        run = self._pipelines.get(spec)
+        if isinstance(run, Pipeline):
+            self._ahead.add(spec)
+            run.send_ahead()
+
+    def arrived(self, spec: RunSpec) -> None:
+        """The items have come that wait for a run's job."""
+        self._ahead.discard(spec)
 
     def failed_before(self, spec: RunSpec, result: StageResult) -> StageResult | None:
         """The failed stage because of which ``result`` was not run."""

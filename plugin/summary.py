@@ -9,6 +9,7 @@ import pytest
 
 from t5x_harness import __version__
 
+from .promotion import Promotion
 from .session import HarnessSession
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
         for command in annotation_commands(report):
             reporter.write_line(command)
     append_step_summary(report, os.environ)
+
+
+def write_jobs(reporter: pytest.TerminalReporter, promotion: Promotion) -> None:
+    """The jobs that ``--tpu-dry-run`` only prints, and what became of those that had not ended with the session."""
+    for text in promotion.shown:
+        reporter.section("TPU job, not sent")
+        reporter.write_line(text)
+    for line in promotion.left:
+        reporter.write_line(line, yellow=True)
 
 
 def _write_table(reporter: pytest.TerminalReporter, report: Report) -> None:

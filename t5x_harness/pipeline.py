@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.lint.elsewhere import leave_modules_open
@@ -19,13 +21,14 @@ from t5x_harness.model_dirs import claim_model_dir, ensure_model_dirs
 from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 if TYPE_CHECKING:
+    from t5x_harness.ahead import Ahead, OpenPipeline
     from t5x_harness.backends.local import LocalBackend
     from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.t5x_runtime import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["NO_STORE", "Pipeline", "RunOptions", "google_for", "run_specs", "stages_of", "worker_for"]
+__all__ = ["NO_STORE", "Backend", "Pipeline", "RunOptions", "google_for", "run_specs", "stages_of", "worker_for"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
@@ -45,6 +48,22 @@ def stages_of(mode: Mode | None) -> tuple[Stage, ...]:
     return _OF_MODE[mode] if mode is not None else (Stage.LINT,)
 
 
+class Backend(Protocol):
+    """What runs the stages after lint: :class:`~t5x_harness.backends.local.LocalBackend`, or the one for Vertex AI."""
+
+    def stage(self, stage: Stage) -> StageResult:
+        """The result of a stage, run now if it was not yet."""
+
+    def result(self) -> RunResult:
+        """What came of the stages that were asked for so far, and what they wrote."""
+
+    def send_ahead(self) -> None:
+        """Begins what takes long elsewhere, without waiting for it."""
+
+    def close(self) -> None:
+        """Ends the run's process. May be called again."""
+
+
 class Pipeline:
     """One run; a context manager that ends the run's process.
 
@@ -58,6 +77,7 @@ class Pipeline:
       run_if: when lint judges the files as a run, and not as a fragment.
       env: variables for the run's process; None takes one out.
       google: the private Google that the run's process is led to; None for none.
+      promote: makes the backend whose executing stages are a job elsewhere, out of the one for here; None for all here.
     """
 
     def __init__(
@@ -72,6 +92,7 @@ class Pipeline:
         run_if: RunIf = RunIf.ALWAYS,
         env: Mapping[str, str | None] | None = None,
         google: GoogleOfRuns | None = None,
+        promote: Callable[[RunSpec, LocalBackend], Backend] | None = None,
     ) -> None:
         self._spec = spec
         self._zygote = zygote
@@ -82,9 +103,10 @@ class Pipeline:
         self._run_if = run_if
         self._env = env
         self._google = google
-        self._led = False  # whether the run's process is led to it
+        self._promote = promote
+        self._led: Mapping[str, str] | None = None  # how the run's process is led to it
         self._program: GinProgram | None = None
-        self._backend: LocalBackend | None = None
+        self._backend: Backend | None = None
         self._results: dict[Stage, StageResult] = {}
 
     def __enter__(self) -> Pipeline:
@@ -116,13 +138,22 @@ class Pipeline:
                 f"a run in mode {self.spec.mode or 'unknown'} has no stage {stage}; it has {', '.join(self.stages)}"
             )
         if stage not in self._results:
-            failed = next((s for s in self._before(stage) if self.stage(s).outcome is not Outcome.PASSED), None)
+            failed = next((s for s in self._before(stage) if self.stage(s).outcome is Outcome.FAILED), None)
             self._results[stage] = self._run(stage) if failed is None else self._left_out(stage, failed)
         return self._results[stage]
 
+    def send_ahead(self) -> None:
+        """Sends the run's job, if it is one and every stage before it has passed, without waiting for it."""
+        executes = self._promote is not None and len(self.stages) > len(_BEFORE)
+        if executes and all(self.stage(stage).outcome is Outcome.PASSED for stage in _BEFORE):
+            self._open().send_ahead()
+
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far."""
-        stages = tuple(self._shown(self._results[s]) for s in self.stages if s in self._results)
+        asked = [self._shown(self._results[s]) for s in self.stages if s in self._results]
+        failed = any(stage.outcome is Outcome.FAILED for stage in asked)
+        # What a job does not do, or was not sent to do, is no part of the run; what a failure left out is.
+        stages = tuple(stage for stage in asked if failed or stage.outcome is not Outcome.NOT_RUN)
         result = RunResult(self.spec, stages) if self._backend is None else self._backend.result()
         bindings = bound_values(self._program) if self._program is not None else ()
         return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings)
@@ -138,9 +169,8 @@ class Pipeline:
         """Ends the run's process."""
         if self._backend is not None:
             self._backend.close()
-        if self._google is not None and self._led:
-            self._led = False
-            self._google.leave()
+        if self._google is not None and self._led is not None:
+            self._google.leave(self._led)
 
     def _before(self, stage: Stage) -> tuple[Stage, ...]:
         """The stages that have to pass before this one."""
@@ -159,7 +189,7 @@ class Pipeline:
 
         start = time.perf_counter()
         try:
-            result = self._local().stage(stage)
+            result = self._open().stage(stage)
         except ServerError as error:
             finding = Finding("RUN08", Severity.ERROR, stage, str(error), fix="or run without one: --gcs=off")
             return StageResult(stage, Outcome.FAILED, (finding,), seconds=time.perf_counter() - start)
@@ -183,13 +213,13 @@ class Pipeline:
         stages = (*(self._results[s] for s in self._before(Stage.PLAN)), plan)
         return check_golden(RunResult(self.spec, stages, bindings=bound_values(self._read())), places)
 
-    def _local(self) -> LocalBackend:
+    def _open(self) -> Backend:
         if self._backend is None:
             if self._zygote is None or self._workspace is None:
                 raise ValueError("a pipeline without a worker and a workspace can only lint")
             from t5x_harness.backends.local import LocalBackend
 
-            self._backend = LocalBackend(
+            local = LocalBackend(
                 self.spec,
                 zygote=self._zygote,
                 workspace=self._workspace,
@@ -197,14 +227,14 @@ class Pipeline:
                 on_progress=self._on_progress,
                 env={**(self._env or {}), **self._google_environment()},
             )
+            self._backend = self._promote(self.spec, local) if self._promote is not None else local
         return self._backend
 
     def _google_environment(self) -> Mapping[str, str]:
         if self._google is None:
             return {}
-        environment = self._google.enter()
-        self._led = True
-        return environment
+        self._led = self._google.enter()
+        return self._led
 
     def _read(self) -> GinProgram:
         if self._program is None:
@@ -265,6 +295,7 @@ class RunOptions:
       timeout: seconds that one stage may take.
       in_process: run in this process, for a debugger.
       network: let runs reach beyond this machine; ``gs://`` is then the real one.
+      ahead: how many runs may work beside the one whose result comes next; None for as many as there are cores for.
     """
 
     workspace: Path
@@ -272,6 +303,7 @@ class RunOptions:
     timeout: float | None = None
     in_process: bool = False
     network: bool = False
+    ahead: int | None = None
 
 
 def run_specs(
@@ -280,7 +312,7 @@ def run_specs(
     *,
     on_progress: Callable[[RunSpec], OnProgress] | None = None,
 ) -> Iterator[RunResult]:
-    """Runs one config after the other and yields each result as it is there.
+    """Runs configs, as many at once as the options say, and yields their results in order.
 
     The worker imports while the first config is linted; no process is left behind, however the caller ends.
 
@@ -294,42 +326,99 @@ def run_specs(
       RuntimeError: a run asks for an installed T5X and there is none.
     """
     ensure_model_dirs(specs)
-    from t5x_harness.network import run_environment
-    from t5x_harness.t5x_runtime import find_runtime
-    from t5x_harness.workers import InProcess
+    from t5x_harness.ahead import runs_at_once
 
-    workers: dict[str, Zygote | InProcess] = {}
-    googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
+    shared = _Shared(options)
+    at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
+    receiver = on_progress or (lambda spec: lambda event: None)
     try:
-        for number, spec in enumerate(specs, start=1):
-            runtime = find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
-            if spec.runtime not in workers:
-                workers[spec.runtime] = worker = InProcess() if options.in_process else worker_for(runtime)
-                if not isinstance(worker, InProcess):
-                    worker.warm()
-            google = None if options.network else google_for(spec, googles)
-            if google is not None:
-                google.warm()
-            workspace = options.workspace / f"{number:02d}-{spec.name}"
-            workspace.mkdir(parents=True, exist_ok=True)
-            with (
-                claim_model_dir(spec),
-                Pipeline(
-                    spec,
-                    zygote=workers[spec.runtime],
-                    workspace=workspace,
-                    timeout=options.timeout,
-                    on_progress=on_progress(spec) if on_progress is not None else None,
-                    t5x_parent=runtime.location,
-                    env={**run_environment(allowed=options.network), **NO_STORE},
-                    google=google,
-                ) as pipeline,
-            ):
-                for stage in pipeline.stages:
-                    pipeline.stage(stage)
-                    if stage is options.until:
-                        break
-                yield pipeline.result()
+        yield from (shared.one_by_one(specs, receiver) if at_once < 2 else shared.at_once(specs, at_once, receiver))
     finally:
-        for started in (*workers.values(), *googles.values()):
+        shared.close()
+
+
+class _Shared:
+    """What the runs of one call share, and the two ways to make them."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._workers: dict[str, Zygote | InProcess] = {}
+        self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
+        self._ahead: Ahead | None = None
+
+    def one_by_one(self, specs: Sequence[RunSpec], on_progress: Callable[[RunSpec], OnProgress]) -> Iterator[RunResult]:
+        """Makes a run when the one before it is done, in this thread."""
+        for number, spec in enumerate(specs, start=1):
+            with claim_model_dir(spec), self._pipeline(number, spec, on_progress(spec)) as pipeline:
+                for stage in self._wanted(pipeline):
+                    pipeline.stage(stage)
+                yield pipeline.result()
+
+    def at_once(
+        self, specs: Sequence[RunSpec], number_of_runs: int, on_progress: Callable[[RunSpec], OnProgress]
+    ) -> Iterator[RunResult]:
+        """Makes several at the same time. At most twice as many are begun: the next ones while one takes long."""
+        from t5x_harness.ahead import Ahead, RunAhead
+
+        def taken(run: RunAhead) -> RunResult:
+            for stage in run.stages:
+                run.stage(stage)
+            return run.result()
+
+        self._ahead = ahead = Ahead(number_of_runs)
+        begun: deque[RunAhead] = deque()
+        for number, spec in enumerate(specs, start=1):
+            if len(begun) == 2 * number_of_runs:
+                yield taken(begun.popleft())
+            with self._pipeline(number, spec, None) as pipeline:
+                begun.append(ahead.begin(spec, self._wanted(pipeline), self._opener(number, spec), on_progress))
+        while begun:
+            yield taken(begun.popleft())
+
+    def close(self) -> None:
+        """Ends what was started."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+        for started in (*self._workers.values(), *self._googles.values()):
             started.close()
+        if self._ahead is not None:
+            self._ahead.join()
+
+    def _opener(self, number: int, spec: RunSpec) -> OpenPipeline:
+        @contextlib.contextmanager
+        def opened(on_progress: OnProgress) -> Iterator[Pipeline]:
+            with claim_model_dir(spec), self._pipeline(number, spec, on_progress) as pipeline:
+                yield pipeline
+
+        return opened
+
+    def _wanted(self, pipeline: Pipeline) -> Sequence[Stage]:
+        until = self._options.until
+        stages = pipeline.stages
+        return stages[: stages.index(until) + 1] if until in stages else stages
+
+    def _pipeline(self, number: int, spec: RunSpec, on_progress: OnProgress | None) -> Pipeline:
+        from t5x_harness.network import run_environment
+        from t5x_harness.t5x_runtime import find_runtime
+        from t5x_harness.workers import InProcess
+
+        runtime = find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
+        if spec.runtime not in self._workers:
+            self._workers[spec.runtime] = worker = InProcess() if self._options.in_process else worker_for(runtime)
+            if not isinstance(worker, InProcess):
+                worker.warm()
+        google = None if self._options.network else google_for(spec, self._googles)
+        if google is not None:
+            google.warm()
+        workspace = self._options.workspace / f"{number:02d}-{spec.name}"
+        workspace.mkdir(parents=True, exist_ok=True)
+        return Pipeline(
+            spec,
+            zygote=self._workers[spec.runtime],
+            workspace=workspace,
+            timeout=self._options.timeout,
+            on_progress=on_progress,
+            t5x_parent=runtime.location,
+            env={**run_environment(allowed=self._options.network), **NO_STORE},
+            google=google,
+        )

@@ -119,6 +119,18 @@ class LocalBackend:
             self._results[stage] = self._run_stage(stage) if failed is None else self._left_out(stage, failed)
         return self._results[stage]
 
+    def send_ahead(self) -> None:
+        """Nothing here takes long elsewhere."""
+
+    def job(self, *, shrink: bool, steps: int | None) -> Mapping[str, Any]:
+        """What a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
+
+        Raises:
+          WorkerError: the run's process is gone.
+        """
+        found: Mapping[str, Any] = self._open().call("job", timeout=self._timeout, shrink=shrink, steps=steps)
+        return found
+
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far, and what they wrote."""
         found = self._read_artifacts()

@@ -1,9 +1,6 @@
-"""What a run's process knows for a job that makes the same run elsewhere: bindings before it, results after it."""
+"""What a run's process knows for a job that makes the same run elsewhere."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 from t5x_harness.execute.sandbox import OutputFolder, output_key
 from t5x_harness.execute.shrink import as_gin
@@ -11,7 +8,7 @@ from t5x_harness.plan.checkpoint_source import find_initial
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
 
-__all__ = ["artifacts_of", "limit_steps", "output_binding"]
+__all__ = ["first_step", "limit_steps", "output_binding"]
 
 
 def output_binding(config: GinConfig | None, output: OutputFolder | None) -> dict[str, str]:
@@ -57,22 +54,11 @@ def limit_steps(config: GinConfig, steps: int) -> list[Change]:
     return _bound(config, config.owner_of("total_steps"), (start.step or 0) + steps)
 
 
-def artifacts_of(folder: Path) -> dict[str, Any]:
-    """What a job wrote, out of a copy of its folder.
-
-    Returns:
-      ``metrics``, ``predictions`` and ``operative_config``, as a RunResult has them.
-    """
-    from t5x_harness.execute.artifacts import json_lines, scalars_in
-
-    config = folder / "config.gin"
-    return {
-        "metrics": {
-            tag: {str(step): value for step, value in steps.items()} for tag, steps in scalars_in(folder).items()
-        },
-        "predictions": json_lines(folder),
-        "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
-    }
+def first_step(config: GinConfig | None) -> int:
+    """The step that training starts from, as far as the config tells; 0 otherwise."""
+    if config is None or config.mode is not Mode.TRAIN:
+        return 0
+    return find_initial(config).step or 0
 
 
 def _bound(config: GinConfig, key: BindingKey, value: int) -> list[Change]:

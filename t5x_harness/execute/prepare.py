@@ -97,7 +97,9 @@ class Prepared:
         return dataclasses.replace(role, dataset=dataset)
 
 
-def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, report: StageReport) -> Prepared:
+def prepare(
+    full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, report: StageReport, *, in_bucket: bool = True
+) -> Prepared:
     """Shrinks a config and makes its starting checkpoint.
 
     Args:
@@ -106,6 +108,8 @@ def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, repor
       spec: what to run.
       workspace: the run's folder; stand-ins go there.
       report: of the first stage that executes; gets the changes.
+      in_bucket: whether a stand-in for a checkpoint lies in this run's buckets at the path that the config names; else
+        it lies in the run's folder, and the path is bound anew.
 
     Raises:
       Exception: the shrunken model cannot be built.
@@ -128,7 +132,8 @@ def prepare(full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, repor
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
     if start.path:
-        _start_from(start, first, config, shapes, partitioner, workspace, Policy(spec.standins), report)
+        policy = Policy(spec.standins)
+        _start_from(start, first, config, shapes, partitioner, workspace, policy, report, in_bucket=in_bucket)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
         report.changes.append(Change("examples of each task that eval and infer read", "all", str(examples), "shrink"))
@@ -159,6 +164,8 @@ def _start_from(
     workspace: Path,
     policy: Policy,
     report: StageReport,
+    *,
+    in_bucket: bool,
 ) -> None:
     """Binds a stand-in for a checkpoint that cannot be read here or that the shrunken model does not fit."""
     assert start.path
@@ -169,7 +176,7 @@ def _start_from(
         report.fact("starts from", start.path)
         return
     kind = _kind_of(start, config)
-    place = _place_in_bucket(start, step)
+    place = _place_in_bucket(start, step) if in_bucket else None
     written = write_standin(place or workspace / "standin", step, shapes, partitioner, kind=kind)
     if start.key is None:
         return

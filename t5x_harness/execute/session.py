@@ -102,28 +102,25 @@ class Session:
           steps: train steps of the job; None for those of the config.
 
         Returns:
-          ``prepared``: a StageResult with the changes; ``output``: the name that binds the folder the job writes into,
-          and the folder in a bucket, if it is in one.
+          ``prepared``: a StageResult with the changes; ``output`` and ``first_step``: see that module.
         """
-        from t5x_harness.execute.for_job import limit_steps, output_binding
+        from t5x_harness.execute import for_job
 
         def prepare(report: Any) -> None:
             if shrink:
-                self._prepare(report)
+                self._prepare(report, in_bucket=False)
             else:
                 self._need(self._resolved, self._resolve)
             if steps is not None:
-                report.changes += limit_steps(self._config, steps)
+                report.changes += for_job.limit_steps(self._config, steps)
             report.exercised = 1
 
         prepared = self._stage(Stage.PLAN, prepare)
-        return {"prepared": prepared, "output": output_binding(self._config, self._output)}
-
-    def job_artifacts(self, folder: str) -> dict[str, Any]:
-        """What a job wrote, out of a copy of its folder: the scalars, the predictions and the operative config."""
-        from t5x_harness.execute.for_job import artifacts_of
-
-        return artifacts_of(Path(folder))
+        return {
+            "prepared": prepared,
+            "output": for_job.output_binding(self._config, self._output),
+            "first_step": self._small.first_step if self._small else for_job.first_step(self._config),
+        }
 
     def mode(self) -> str:
         """What the config binds: ``train``, ``eval`` or ``infer``, read without importing anything of the user's."""
@@ -237,8 +234,13 @@ class Session:
         if found is None:
             stage(self._report(Stage.RESOLVE))
 
-    def _prepare(self, report: Any) -> Any:
-        """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be."""
+    def _prepare(self, report: Any, *, in_bucket: bool = True) -> Any:
+        """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be.
+
+        Args:
+          report: of the stage.
+          in_bucket: whether that checkpoint may lie at the very path in a bucket that the config names.
+        """
         from t5x_harness.execute.prepare import prepare
 
         if self._small is None:
@@ -251,7 +253,7 @@ class Session:
             empty(self._written)
             if doubt := not_written_to(self._config, self._written):
                 report.not_checked.append(doubt)
-            self._small = prepare(self._resolved, self._plan, self._spec, self._workspace, report)
+            self._small = prepare(self._resolved, self._plan, self._spec, self._workspace, report, in_bucket=in_bucket)
         return self._small
 
     def _train(self, report: Any) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 from t5x_harness.promotion.resources import TpuResources
 from t5x_harness.vertex.target import EMULATED, VertexTarget, VertexTargetError, find_target, variable_of
 
-__all__ = ["DEFAULT_PARALLEL", "SERVICES", "PromotionSettings", "target_of"]
+__all__ = ["DEFAULT_PARALLEL", "NOT_SENT", "SERVICES", "PromotionSettings", "target_of"]
 
 SERVICES = ("real", "emulated")
 """Which Vertex AI jobs are sent to; the first is what holds where nobody says."""
 
 DEFAULT_PARALLEL = 4
+
+NOT_SENT = "--tpu-dry-run: the job was printed and not sent"
+"""Why a test was skipped, or a stage not run, that would have been a job."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,117 @@
+"""What promotion does to the selected tests: their order, their jobs that are sent early, and what is false of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from t5x_harness.spec import RunSpec
+
+from . import marks
+from .gin_items import StageItem
+from .promotion import BEFORE, PROMOTION, Promotion, promotion_of
+from .shipped_items import ShippedItem, replaced
+
+__all__ = ["arrange", "check_promotable", "check_sent", "network_guarded", "send_ahead"]
+
+
+def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts stand-ins in the places of shipped tests; brings the cheap stages of promoted runs before their jobs.
+
+    Args:
+      config: pytest's.
+      items: the selected tests; changed.
+
+    Raises:
+      pytest.UsageError: nothing says where the jobs of promoted tests go.
+    """
+    promotion = config.stash[PROMOTION]
+    if not promotion.active:
+        return
+    promotion.check(items)
+    items[:] = [replaced(item, promotion) for item in items]
+    for item in items:
+        if isinstance(item, StageItem) and promotion.promotes(item):
+            item.spec = promotion.planned(item, item.spec)
+    if not _is_distributed(config):
+        _jobs_after_plans(items, promotion)
+
+
+def send_ahead(session: pytest.Session) -> None:
+    """Sends jobs of shipped tests that follow, as many as may be there at once."""
+    promotion = session.config.stash[PROMOTION]
+    if not promotion.active or session.config.option.collectonly or _is_distributed(session.config):
+        return
+    for item in session.items:
+        if isinstance(item, ShippedItem) and item.waits and promotion.jobs.has_room:
+            item.send()
+
+
+def check_promotable(item: pytest.Item) -> None:
+    """Fails a promoted test that has nothing to send: run here, its green would be taken for one of a TPU."""
+    if promotion_of(item) is None or isinstance(item, StageItem | ShippedItem):
+        return
+    if "t5x_run" not in getattr(item, "fixturenames", ()):
+        pytest.fail(
+            f"{item.name} is promoted to a TPU and has nothing to send there: give a config to t5x_run in it, or have "
+            "the test itself run there: @pytest.mark.tpu(ship=True)",
+            pytrace=False,
+        )
+
+
+def check_sent(item: pytest.Item) -> None:
+    """Fails a promoted test that ended without a job."""
+    if promotion_of(item) is None or isinstance(item, StageItem | ShippedItem):
+        return
+    if not item.stash.get(marks.EXERCISED, 0):
+        pytest.fail(f"{item.name} is promoted to a TPU, and no job did anything for it: call t5x_run", pytrace=False)
+
+
+@contextlib.contextmanager
+def network_guarded(item: pytest.Item) -> Iterator[None]:
+    """Around a smoke test, as :func:`.marks.network_guarded`, unless its job is on the real Vertex AI."""
+    promotion = promotion_of(item)
+    if promotion is not None and not promotion.settings.emulated:
+        yield
+        return
+    with marks.network_guarded(item):
+        yield
+
+
+def _jobs_after_plans(items: list[pytest.Item], promotion: Promotion) -> None:
+    """Has the jobs of several runs be there at once: the stages before them come first, then those that wait for them.
+
+    As many runs as may have jobs at once are taken together.
+    """
+    runs: dict[RunSpec, list[StageItem]] = {}
+    for item in items:
+        if isinstance(item, StageItem) and promotion.promotes(item):
+            runs.setdefault(item.spec, []).append(item)
+    together = list(runs.values())
+    size = promotion.settings.parallel
+    arranged: list[pytest.Item] = []
+    ahead: list[pytest.Item] = []
+    for start in range(0, len(together), size):
+        group = together[start : start + size]
+        arranged += [item for run in group for item in run if item.stage in BEFORE]
+        arranged += [item for run in group for item in run if item.stage not in BEFORE]
+        ahead += _last_before(group)
+    places = [index for index, item in enumerate(items) if isinstance(item, StageItem) and promotion.promotes(item)]
+    for index, item in zip(places, arranged, strict=True):
+        items[index] = item
+    promotion.plan_ahead(ahead)
+
+
+def _last_before(group: Sequence[Sequence[StageItem]]) -> Iterator[StageItem]:
+    """For each run that has both, the last of the stages before its job, if other runs' items come between the two."""
+    for run in group:
+        before = [item for item in run if item.stage in BEFORE]
+        if len(group) > 1 and before and len(before) < len(run):
+            yield before[-1]
+
+
+def _is_distributed(config: pytest.Config) -> bool:
+    """Whether this is a process of pytest-xdist, in which other workers take a part of the tests."""
+    return hasattr(config, "workerinput")

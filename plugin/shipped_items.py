@@ -1,0 +1,180 @@
+"""Tests with ``ship=True``: they run in a job, and pytest's reports of them there are their reports here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from t5x_harness.promotion.resources import ResourcesError
+
+from .promotion import NOT_SENT, Promotion
+from .session import SESSION
+
+if TYPE_CHECKING:
+    from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.promotion.shipped import ShippedOutcome
+    from t5x_harness.vertex.submitted import SubmittedJob
+
+__all__ = ["ShippedItem", "replaced", "report_of"]
+
+_DECIDED_THERE = frozenset({"skip", "skipif", "xfail"})
+
+
+class ShipFailed(Exception):
+    """A job gave no outcome of its test; the message says why."""
+
+
+class ShippedItem(pytest.Item):
+    """Stands in the place of a test that runs elsewhere: none of its fixtures is set up here."""
+
+    promotion: Promotion
+    globs: tuple[str, ...]
+    where: tuple[os.PathLike[str] | str, int | None, str]
+
+    @classmethod
+    def of(cls, item: pytest.Item, promotion: Promotion) -> ShippedItem:
+        """The item for a test with ``ship=True``."""
+        assert item.parent is not None
+        shipped: ShippedItem = cls.from_parent(item.parent, name=item.name)
+        shipped.own_markers = item.own_markers
+        shipped.keywords.update(item.keywords)
+        shipped.promotion, shipped.where = promotion, item.reportinfo()
+        shipped.globs = promotion.resources(item).files
+        shipped._sent = shipped._problem = shipped._outcome = None
+        return shipped
+
+    _sent: SubmittedJob | None
+    _problem: Exception | None
+    _outcome: ShippedOutcome | None
+
+    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
+        """Its marks, without those that depend on where it runs: pytest there looks at them."""
+        for node, mark in super().iter_markers_with_node(name):
+            if mark.name not in _DECIDED_THERE:
+                yield node, mark
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where the test itself stands."""
+        return self.where
+
+    @property
+    def waits(self) -> bool:
+        """Whether its job is still to be sent."""
+        return self._sent is None and self._problem is None
+
+    def send(self) -> None:
+        """Sends the job; why it cannot be sent is kept for :meth:`setup`."""
+        from t5x_harness.promotion.jobs import REFUSALS, JobNotSent
+        from t5x_harness.promotion.packing import PackingError
+        from t5x_harness.promotion.shipping import ship
+
+        if not self.waits:
+            return
+        try:
+            shipment = ship(self.nodeid, *self._packed())
+            self._sent = self.promotion.jobs.send(shipment.job, shipment.staged)
+        except (*REFUSALS, JobNotSent, PackingError) as error:
+            self._problem = error
+
+    def setup(self) -> None:
+        """Waits for the job; what pytest there said of each phase is said here.
+
+        Raises:
+          ShipFailed: there is nothing of the kind.
+        """
+        from t5x_harness.promotion.jobs import JobNotSent
+
+        self.send()
+        if isinstance(self._problem, JobNotSent):
+            pytest.skip(NOT_SENT)
+        if self._sent is None:
+            raise ShipFailed(f"{self.name} was not sent as a job: {self._problem}")
+        self._outcome = self._followed(self._sent)
+
+    def runtest(self) -> None:
+        """It ran elsewhere."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Why there is no outcome, without a traceback."""
+        if isinstance(excinfo.value, ShipFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def phase(self, when: str) -> Mapping[str, Any] | None:
+        """Pytest's report of a phase there; None if there is none."""
+        reports = self._outcome.reports if self._outcome is not None else ()
+        return next((report for report in reports if report["when"] == when), None)
+
+    def _packed(self) -> Iterator[Any]:
+        """The archive, the order, pytest's ini file and the folders to import from."""
+        from t5x_harness.promotion.packing import listed_files, pack
+
+        root, ini = self.config.rootpath, self.config.inipath
+        files = listed_files(root, self.path, self.globs, ini)
+        archive = pack(root, files)
+        session = self.config.stash[SESSION]
+        folders = [Path(folder) for folder in session.project.python_path]
+        yield archive
+        yield self._order()
+        yield ini.relative_to(root).as_posix() if ini in files and ini is not None else None
+        yield [folder.relative_to(root).as_posix() for folder in folders if folder.is_relative_to(root)]
+
+    def _order(self) -> JobOrder:
+        return self.promotion.order(self, self.config.stash[SESSION].slice_name)
+
+    def _followed(self, job: SubmittedJob) -> ShippedOutcome:
+        """The outcome that the job left; the job is told of in the test's properties and sections."""
+        from t5x_harness.promotion.shipped import ShippedOutcomeError
+        from t5x_harness.promotion.shipping import read_outcome
+        from t5x_harness.promotion.stages import ending
+        from t5x_harness.vertex.storage import Folder, StorageError
+        from t5x_harness.workers.diagnosis import read_tail
+
+        session = self.config.stash[SESSION]
+        log = session.folder() / f"{job.id}.log"
+        with session.showing_progress() as on_progress:
+            ended = self.promotion.jobs.follow(job, self._order().timeout, log, on_progress)
+        self.user_properties += [("t5x.job", job.name), ("t5x.job_url", job.url), ("t5x.state", str(ended.outcome))]
+        tail = read_tail(log) if log.exists() else ended.log_problem
+        self.add_report_section("setup", "job", f"{job.display_name}: {ended.outcome}\n{job.url}\n{tail}")
+        try:
+            outcome = read_outcome(Folder(job.output, job.target.project))
+        except (ShippedOutcomeError, StorageError) as error:
+            raise ShipFailed(f"{self.name}: the outcome cannot be read: {error}") from None
+        if not ended.succeeded:
+            _, message, fix = ending(ended, job)
+            raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}")
+        if outcome is None:
+            raise ShipFailed(f"{self.name}: the job {job.display_name} ended well and left no outcome in {job.output}")
+        if outcome.problem:
+            raise ShipFailed(f"{self.name}: it did not run in the job {job.display_name}:\n{outcome.problem}")
+        return outcome
+
+
+def replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
+    """What runs in a test's place: the test itself, unless it is promoted and to be shipped."""
+    try:
+        ships = promotion.promotes(item) and promotion.resources(item).ship and not hasattr(item, "spec")
+    except ResourcesError:
+        return item  # which fails with the mistake of its marker
+    return ShippedItem.of(item, promotion) if ships else item
+
+
+def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
+    """The report of a phase: for a shipped test the one that pytest made in the job, with what is known of the job."""
+    data = item.phase(report.when) if isinstance(item, ShippedItem) and report.when else None
+    if data is None:
+        return report
+    there: pytest.TestReport | None = item.config.hook.pytest_report_from_serializable(
+        config=item.config, data=dict(data)
+    )
+    if there is None:
+        return report
+    there.nodeid, there.location = report.nodeid, report.location
+    there.user_properties = [*map(tuple, there.user_properties), *item.user_properties]
+    there.sections = [*map(tuple, there.sections), *report.sections]
+    return there

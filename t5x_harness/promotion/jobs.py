@@ -1,0 +1,189 @@
+"""The jobs of a session: checked, sent, followed until they end, and cancelled with the session if they have not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
+from t5x_harness.promotion.watch import JobWatch
+from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.files import ClosureError, StagedFile
+from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError
+from t5x_harness.vertex.machine import MachineError
+from t5x_harness.vertex.overrides import OverrideError
+from t5x_harness.vertex.paths import GS
+from t5x_harness.vertex.storage import Folder, StorageError
+from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
+from t5x_harness.vertex.target import VertexTarget
+from t5x_harness.vertex.waiting import JobOutcome, Patience, WaitError, wait_for
+
+__all__ = ["REFUSALS", "Ended", "JobNotSent", "JobRefused", "Jobs"]
+
+_QUEUE_SECONDS = 3600
+"""How long a job may wait for its machine, beside the time that it may run."""
+
+
+class JobRefused(Exception):
+    """A job is not sent; the message says why and what to change."""
+
+
+class JobNotSent(Exception):
+    """The session sends no jobs: ``--tpu-dry-run``."""
+
+
+REFUSALS = (
+    ChipHoursError, ClosureError, JobError, JobRefused, MachineError, OverrideError, StorageError, VertexError,
+)  # fmt: skip
+"""Why a job is not sent."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """A job that was followed to its end.
+
+    Attributes:
+      outcome: how it ended; None if this session's patience ended first.
+      problem: why nothing more was heard of it; empty if it ended.
+      log_problem: why its log is not complete; empty if it is.
+    """
+
+    outcome: JobOutcome | None
+    problem: str = ""
+    log_problem: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it did all that it was to do."""
+        return self.outcome is not None and self.outcome.succeeded
+
+
+class Jobs:
+    """Sends jobs, no more at once than are allowed.
+
+    Args:
+      settings: of the session.
+      show: takes the text of a job that is only to be printed.
+    """
+
+    def __init__(self, settings: PromotionSettings, show: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._show = show
+        self._in_flight: list[SubmittedJob] = []
+        self._found_again: dict[str, SubmittedJob] | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may be sent now."""
+        return len(self._in_flight) < self._settings.parallel
+
+    def send(self, job: ContainerJob, staged: Mapping[str, Iterable[StagedFile]]) -> SubmittedJob:
+        """Sends a job, after every check that costs nothing; waits for room before it.
+
+        Args:
+          job: with the label :data:`~t5x_harness.vertex.job.SPEC_LABEL`.
+          staged: what it needs in the bucket, by ``gs://…`` folders.
+
+        Raises:
+          JobNotSent: it was printed instead.
+          Exception: one of :data:`REFUSALS`.
+        """
+        message = job.to_pb()
+        if self._settings.dry_run:
+            self._show(_printed(job, message, staged))
+            raise JobNotSent(NOT_SENT)
+        if self._settings.reuse:
+            return self._sent_before(job)
+        self._check(job, message)
+        self._make_room()
+        if self._settings.emulated:
+            Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
+        for folder, files in staged.items():
+            Folder(folder, job.target.project).put(files)
+        submitted = send(message, job.target)
+        self._in_flight.append(submitted)
+        return submitted
+
+    def follow(
+        self, job: SubmittedJob, order_seconds: int, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None
+    ) -> Ended:
+        """Waits until a job has ended; its log is written to a file as it grows.
+
+        Args:
+          job: of :meth:`send`.
+          order_seconds: its own timeout.
+          log: the file.
+          on_progress: called with ``{"stage", "step", "of", "note"}``.
+        """
+        watch = JobWatch(job.log(), log, on_progress)
+        try:
+            outcome = wait_for(
+                job, seconds=order_seconds + _QUEUE_SECONDS, on_state=watch.on_state, on_look=watch.on_look
+            )
+        except (VertexError, WaitError) as error:
+            return Ended(None, str(error), watch.problem)
+        self._in_flight = [other for other in self._in_flight if other is not job]
+        return Ended(outcome, "", watch.problem)
+
+    def close(self) -> list[str]:
+        """Cancels what has not ended; returns a line for each, also for one that could not be cancelled."""
+        left, self._in_flight = self._in_flight, []
+        return [line for job in left if (line := _cancelled(job))]
+
+    def _check(self, job: ContainerJob, message: Any) -> None:
+        from t5x_harness.google.vertex.validation import judge
+
+        job.chip_hours.require(self._settings.max_chip_hours)
+        if violations := judge(message, job.target.location).violations:
+            listed = "\n".join(f"  {violation}" for violation in violations)
+            raise JobRefused(f"Vertex AI would refuse this job:\n{listed}")
+        if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
+            raise JobRefused(
+                f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
+                f"--tpu-reuse={same[0].id}, or cancel it ({same[0].url})"
+            )
+
+    def _make_room(self) -> None:
+        patience = Patience()
+        while not self.has_room:
+            patience.wait(float("inf"))
+            self._in_flight = [job for job in self._in_flight if not job.has_ended]
+
+    def _sent_before(self, job: ContainerJob) -> SubmittedJob:
+        """The job of ``--tpu-reuse`` that does what this one would."""
+        if self._found_again is None:
+            found = [SubmittedJob.attach(name, job.target) for name in self._settings.reuse]
+            self._found_again = {str(one.resource.labels.get(SPEC_LABEL, "")): one for one in found}
+        digest = job.labels[SPEC_LABEL]
+        if digest not in self._found_again:
+            given = ", ".join(f"{one.id} ({label or 'none'})" for label, one in self._found_again.items())
+            raise JobRefused(
+                f"--tpu-reuse: no job that is given does what this test asks for: config, arguments, machine or image "
+                f"differ. The label {SPEC_LABEL} would be {digest}, and is for {given}. Leave the option out to send a "
+                "new job"
+            )
+        return self._found_again[digest]
+
+
+def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Iterable[StagedFile]]) -> str:
+    """A job for people: what it may cost, what is staged, its arguments on a line each, and the message."""
+    files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
+    arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
+    return f"{job.name}: {job.chip_hours}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
+
+
+def _cancelled(job: SubmittedJob) -> str:
+    try:
+        if job.has_ended:
+            return ""
+        job.cancel()
+    except VertexError as error:
+        return f"{error}. It goes on and is paid for: {_by_hand(job.target, job.id)}"
+    return f"cancelled the job {job.name}, which had not ended: {job.url}"
+
+
+def _by_hand(target: VertexTarget, job_id: str) -> str:
+    return f"gcloud ai custom-jobs cancel {job_id} --project={target.project} --region={target.location}"

@@ -1,0 +1,97 @@
+"""A promoted test's order for a job: where, on what, at which sizes and for how long."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import time
+
+from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.settings import PromotionSettings
+from t5x_harness.vertex.job import FOUR_HOURS
+from t5x_harness.vertex.machine import Machine, MachineError
+from t5x_harness.vertex.target import VertexTarget
+
+__all__ = ["JobOrder", "order_of", "unique_stamp"]
+
+_EMULATED_SECONDS = 900
+
+
+@dataclasses.dataclass(frozen=True)
+class JobOrder:
+    """What a job is to be like, whatever it runs.
+
+    Attributes:
+      name: of the job, from the test's.
+      target: where it goes.
+      machine: what it runs on.
+      timeout: seconds after which Vertex AI ends it.
+      shrink: whether the config runs at the sizes that smoke has.
+      steps: train steps; None for those of the config.
+    """
+
+    name: str
+    target: VertexTarget
+    machine: Machine
+    timeout: int
+    shrink: bool = False
+    steps: int | None = None
+
+    @property
+    def slice_name(self) -> str | None:
+        """The TPU slice that the machine makes up; None if it is none that is known here."""
+        found = self.machine.slice
+        return found.name if found is not None else None
+
+
+def order_of(
+    name: str, resources: TpuResources, settings: PromotionSettings, target: VertexTarget, slice_name: str
+) -> JobOrder:
+    """Makes an order out of what a test asks for.
+
+    Args:
+      name: of the test.
+      resources: what its marker says.
+      settings: of the session.
+      target: where jobs go; the marker's region and image take the place of its own.
+      slice_name: the slice that smoke emulates for the test, for a marker that names no machine.
+
+    Raises:
+      ResourcesError: nothing says what to run on, or it is no machine.
+    """
+    try:
+        machine = _machine(resources, slice_name)
+    except MachineError as error:
+        raise ResourcesError(str(error)) from None
+    own = {"location": resources.region, "image": resources.image_uri}
+    return JobOrder(
+        name=name,
+        target=dataclasses.replace(target, **{field: value for field, value in own.items() if value}),
+        machine=machine,
+        timeout=int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS)),
+        shrink=settings.shrinks(resources),
+        steps=resources.steps,
+    )
+
+
+def unique_stamp() -> str:
+    """The time, and what tells jobs apart that several processes send in the same second for tests of one name."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+def _machine(resources: TpuResources, slice_name: str) -> Machine:
+    if not resources.names_machine:
+        return Machine.of_slice(slice_name)
+    if resources.accelerator_type and not resources.accelerator_count:
+        raise ResourcesError(
+            f"accelerator_type={resources.accelerator_type!r} needs accelerator_count, the number of its cores: 8 for "
+            "a v3-8"
+        )
+    if resources.machine_type is None and resources.tpu_topology is not None:
+        raise ResourcesError(f"tpu_topology={resources.tpu_topology!r} needs machine_type, such as ct5lp-hightpu-4t")
+    return Machine(
+        resources.machine_type or "cloud-tpu",
+        resources.accelerator_type,
+        resources.accelerator_count or 0,
+        resources.tpu_topology,
+    )

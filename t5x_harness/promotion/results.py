@@ -1,0 +1,97 @@
+"""What a T5X job left in its bucket, as the parts of a RunResult."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from t5x_harness.spec import Checkpoint
+from t5x_harness.vertex.metrics import read_metrics
+from t5x_harness.vertex.storage import Folder
+
+__all__ = ["JobResults", "last_of_each", "read_results"]
+
+_CHECKPOINT = re.compile(r"checkpoint_(\d+)/")
+_OF_STEP = re.compile(r"(?P<task>.+)-(?P<step>\d+)\.jsonl")
+_INFERENCE = "inference_eval/"
+
+
+@dataclasses.dataclass(frozen=True)
+class JobResults:
+    """See :class:`~t5x_harness.spec.RunResult` for the parts.
+
+    Attributes:
+      folder: that the job wrote into.
+    """
+
+    folder: str
+    metrics: Mapping[str, Mapping[int, float]] = dataclasses.field(default_factory=dict)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    predictions: tuple[Mapping[str, Any], ...] = ()
+    operative_config: str = ""
+
+    @property
+    def steps(self) -> int:
+        """The last step that was trained; 0 where nothing was."""
+        trained = [step for name, values in self.metrics.items() if name.startswith("train/") for step in values]
+        return max([*trained, *(checkpoint.step for checkpoint in self.checkpoints)], default=0)
+
+    @property
+    def evaluated(self) -> Mapping[str, Mapping[int, float]]:
+        """The metrics of the evaluation by inference at the last step, named as those of the eval stage."""
+        last = self.steps
+        return {
+            f"eval/{name}": {last: values[last]}
+            for name, values in self.metrics.items()
+            if name.startswith(_INFERENCE) and last in values
+        }
+
+
+def read_results(folder: Folder) -> JobResults:
+    """Reads a job's folder, as far as it is written.
+
+    Args:
+      folder: its MODEL_DIR, or the output folder of an eval or infer job.
+
+    Raises:
+      StorageError: the bucket is not there, or refuses.
+      MetricsError: TensorBoard is not installed.
+    """
+    names = dict(folder.names())
+    written = (folder.read(name) or b"" for name in last_of_each(names))
+    lines = (line for content in written for line in content.decode().splitlines() if line.strip())
+    return JobResults(
+        folder.address,
+        read_metrics(folder).values,
+        _checkpoints(folder.address, names),
+        tuple(json.loads(line) for line in lines),
+        (folder.read("config.gin") or b"").decode() if "config.gin" in names else "",
+    )
+
+
+def last_of_each(names: Iterable[str]) -> list[str]:
+    """The files with predictions, sorted: of those that training writes at each evaluation, the last of each task.
+
+    Args:
+      names: of everything in the folder.
+    """
+    kept: dict[str, tuple[int, str]] = {}
+    for name in names:
+        base = name.rpartition("/")[2]
+        if ".jsonl" not in base or "-metrics." in base or base.endswith(".COMPLETED") or "/tmp-" in f"/{name}":
+            continue
+        found = _OF_STEP.fullmatch(name)
+        task, step = (found["task"], int(found["step"])) if found else (name, 0)
+        kept[task] = max(kept.get(task, (step, name)), (step, name))
+    return sorted(name for _, name in kept.values())
+
+
+def _checkpoints(address: str, names: Mapping[str, int]) -> tuple[Checkpoint, ...]:
+    sizes: dict[int, int] = {}
+    for name, size in names.items():
+        if found := _CHECKPOINT.match(name):
+            sizes[int(found[1])] = sizes.get(int(found[1]), 0) + size
+    return tuple(Checkpoint(step, f"{address}/checkpoint_{step}", size) for step, size in sorted(sizes.items()))

@@ -1,0 +1,89 @@
+"""A packed test as a job, and its outcome out of the bucket."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from t5x_harness import __version__
+from t5x_harness.promotion.order import JobOrder, unique_stamp
+from t5x_harness.promotion.packing import TestArchive
+from t5x_harness.promotion.shipped import ShippedOutcome
+from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, ContainerJob
+from t5x_harness.vertex.paths import GS, mounted
+from t5x_harness.vertex.storage import Folder
+
+__all__ = ["Shipment", "read_outcome", "ship"]
+
+_COMMAND = ("python", "-m", "t5x_harness.promotion.inside")
+_ARCHIVE, _OUTCOME = "test.tar.gz", "outcome.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipment:
+    """What to send for a test.
+
+    Attributes:
+      job: that runs it.
+      staged: what the job needs in the bucket, by ``gs://…`` folders.
+    """
+
+    job: ContainerJob
+    staged: Mapping[str, Sequence[StagedFile]]
+
+
+def ship(
+    nodeid: str, archive: TestArchive, order: JobOrder, ini: str | None = None, python_path: Sequence[str] = ()
+) -> Shipment:
+    """Makes the job that runs a packed test.
+
+    Args:
+      nodeid: the test, relative to the archive's root.
+      archive: what it is packed in.
+      order: what the job is to be like.
+      ini: pytest's ini file in the archive.
+      python_path: folders in the archive for the import path.
+    """
+    stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
+    output = f"{GS}{order.target.bucket}/t5x-harness/runs/{_plain(order.name)}/{unique_stamp()}"
+    does = (
+        f"--archive={mounted(stage)}/{_ARCHIVE}",
+        f"--sha256={archive.digest}",
+        *([f"--ini={ini}"] if ini else []),
+        *(f"--python-path={folder}" for folder in python_path),
+    )
+    what = [*does, nodeid, order.target.image, dataclasses.asdict(order.machine)]
+    digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
+    job = ContainerJob(
+        name=f"{_plain(order.name)}-{output.rpartition('/')[2]}",
+        target=order.target,
+        machine=order.machine,
+        command=_COMMAND,
+        # A test's name may hold a dollar sign, which Vertex AI would take for the beginning of a variable.
+        args=tuple(
+            word.replace("$", "$$") for word in (*does, f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
+        ),
+        timeout=order.timeout,
+        output=output,
+        labels={SPEC_LABEL: digest, VERSION_LABEL: __version__.replace(".", "-").replace("+", "-").lower()},
+    )
+    return Shipment(job, {stage: [StagedFile(_ARCHIVE, archive.content)]})
+
+
+def read_outcome(folder: Folder) -> ShippedOutcome | None:
+    """The outcome that a job left in its folder; None if it left none.
+
+    Raises:
+      ShippedOutcomeError: what it left is none.
+      StorageError: the bucket is not there, or refuses.
+    """
+    content = folder.read(_OUTCOME)
+    return ShippedOutcome.from_text(content.decode(errors="replace")) if content is not None else None
+
+
+def _plain(name: str) -> str:
+    """A name that a folder, a job and a label can have."""
+    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split())[:63] or "test"

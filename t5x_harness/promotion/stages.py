@@ -1,0 +1,146 @@
+"""What the stages of a run come to, out of how its job ended and what it wrote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.promotion.jobs import Ended
+from t5x_harness.promotion.results import JobResults
+from t5x_harness.spec import Finding, Outcome, Severity, Stage, StageResult
+from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.workers.diagnosis import read_tail
+
+__all__ = ["ending", "stages_of_job"]
+
+_NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_cfg or train_eval_dataset_cfg"
+_NO_PREDICTIONS = (
+    "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"
+)
+
+
+def stages_of_job(
+    executing: Sequence[Stage], ended: Ended, job: SubmittedJob, found: JobResults, *, first_step: int, log: Path
+) -> dict[Stage, StageResult]:
+    """The results of all stages that execute.
+
+    Args:
+      executing: the stages; the first is what the job runs, the others are what training does on its way.
+      ended: how it ended.
+      job: the job.
+      found: what it wrote.
+      first_step: that training starts from.
+      log: the file with its log.
+    """
+    first, *later = executing
+    done = _first(first, ended, job, found, first_step, log)
+    if done.outcome is Outcome.FAILED:
+        return {first: done, **{s: _left_out(s, f"not run, because {first} failed") for s in later}}
+    others = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
+    return {first: done, **{stage: others[stage](found) for stage in later}}
+
+
+def ending(ended: Ended, job: SubmittedJob) -> tuple[str, str, str]:
+    """Code, message and mend for a job that did not succeed."""
+    if ended.outcome is None:
+        return "RUN06", ended.problem, f"see {job.url}"
+    told, message = ended.outcome.error.lower(), f"the job {job.display_name} ended as {ended.outcome}"
+    if "timeout" in told or "longer than" in told:
+        return "RUN06", message, "raise timeout= of the marker, or lower its steps="
+    if "preempted" in told:
+        return "RUN07", message, "run it again: its machine was taken away, and nothing of the test is at fault"
+    if "insufficient" in told or "stockout" in told:
+        return "RUN07", message, "run it in another region or on another slice, or later: there is no free machine"
+    if ended.outcome.state == "JOB_STATE_CANCELLED":
+        return "RUN07", message, "run it again: somebody cancelled it"
+    return "RUN07", message, f"see the end of its log, or all of it at {job.url}"
+
+
+def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, first_step: int, log: Path) -> StageResult:
+    not_checked = (f"the end of the log: {ended.log_problem}",) if ended.log_problem else ()
+    if not ended.succeeded:
+        code, message, fix = ending(ended, job)
+        finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
+        tail = read_tail(log) if log.exists() else ""
+        return StageResult(stage, Outcome.FAILED, (finding,), not_checked=not_checked, log_tail=tail)
+    exercised = max(0, found.steps - first_step) if stage is Stage.TRAIN else _examples(found)
+    findings = tuple(_findings(stage, found, exercised))
+    failed = any(finding.severity is Severity.ERROR for finding in findings)
+    return StageResult(
+        stage,
+        Outcome.FAILED if failed else Outcome.PASSED,
+        findings,
+        tuple(_facts(found)),
+        not_checked,
+        exercised=exercised,
+    )
+
+
+def _findings(stage: Stage, found: JobResults, exercised: int) -> Iterator[Finding]:
+    for tag, values in found.metrics.items():
+        bad = [step for step, value in sorted(values.items()) if not math.isfinite(value)]
+        if tag.endswith("/loss") and bad:
+            yield Finding(
+                "RUN04",
+                Severity.ERROR,
+                stage,
+                f"{tag} is {values[bad[0]]} at step {bad[0]}",
+                fix="lower the learning rate, or look for a division by zero in the model",
+            )
+    if not exercised:
+        yield Finding(
+            "RUN02",
+            Severity.ERROR,
+            stage,
+            f"the job ended well and left nothing in {found.folder}, so nothing is proved",
+            fix="give it steps or examples to work on",
+        )
+    last = found.checkpoints[-1].step if found.checkpoints else None
+    if stage is Stage.TRAIN and last is not None and last != found.steps:
+        yield Finding(
+            "RUN03",
+            Severity.ERROR,
+            stage,
+            f"the last checkpoint is of step {last}, and training ended at step {found.steps}",
+            fix="let the checkpoint period or checkpoint_steps end at the last step",
+        )
+
+
+def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
+    losses = found.metrics.get("train/loss", {})
+    if losses:
+        first, last = min(losses), max(losses)
+        yield "loss", f"{losses[first]:.4g} at step {first}, {losses[last]:.4g} at {last}"
+    if found.checkpoints:
+        yield "checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in found.checkpoints)
+
+
+def _evaluated(found: JobResults) -> StageResult:
+    """Evaluation on the way, at the last step where it took place there."""
+    judged = found.evaluated or _last(found.metrics, "training_eval/")
+    if not judged:
+        return _left_out(Stage.EVAL, _NO_EVALUATION)
+    facts = [("evaluated by", "the training job itself")]
+    facts += [(name, f"{values[max(values)]:.4g} at step {max(values)}") for name, values in sorted(judged.items())]
+    return StageResult(Stage.EVAL, Outcome.PASSED, facts=tuple(facts), exercised=len(judged))
+
+
+def _predicted(found: JobResults) -> StageResult:
+    if not found.predictions:
+        return _left_out(Stage.INFER, _NO_PREDICTIONS)
+    keys = ", ".join(sorted(found.predictions[0]))
+    facts = (("predicted by", "the training job itself"), ("predictions", f"{_examples(found)} lines with {keys}"))
+    return StageResult(Stage.INFER, Outcome.PASSED, facts=facts, exercised=_examples(found))
+
+
+def _last(metrics: Mapping[str, Mapping[int, float]], prefix: str) -> dict[str, Mapping[int, float]]:
+    return {name: values for name, values in metrics.items() if name.startswith(prefix) and name.endswith("/loss")}
+
+
+def _examples(found: JobResults) -> int:
+    return len(found.predictions) or len(found.metrics)
+
+
+def _left_out(stage: Stage, reason: str) -> StageResult:
+    return StageResult(stage, Outcome.NOT_RUN, not_checked=(reason,))

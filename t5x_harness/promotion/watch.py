@@ -1,0 +1,89 @@
+"""Follows a job's log: into a file, and as progress for who waits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.vertex.logs import LogError, LogReader
+
+__all__ = ["JobWatch", "Steps"]
+
+_STATES = {"JOB_STATE_QUEUED": "queued", "JOB_STATE_PENDING": "waiting for its machine", "JOB_STATE_RUNNING": "running"}
+
+# What T5X's train loop says: the whole range of steps, then each epoch, and how many steps that has.
+_RANGE = re.compile(r"Starting main loop over steps (\d+)-(\d+)")
+_EPOCH = re.compile(r"Epoch (\d+) of (\d+)")
+_LENGTH = re.compile(r"Training for (\d+) steps")
+# The same of the embedded runtime.
+_FROM_TO = re.compile(r"Epoch (\d+): training from step (\d+) to (\d+)")
+_SAVED = re.compile(r"Saving the checkpoint of step (\d+)")
+
+
+class Steps:
+    """Where training stands, out of the lines of its log; only forwards, as every host of a pod writes the same."""
+
+    def __init__(self) -> None:
+        self.step: int | None = None
+        self.of: int | None = None
+
+    def read(self, text: str) -> bool:
+        """Takes a line; returns whether it moved anything."""
+        before = (self.step, self.of)
+        if found := _RANGE.search(text):
+            self._reach(int(found[1]))
+            self.of = int(found[2])
+        elif found := _FROM_TO.search(text):
+            self._reach(int(found[2]))
+            self.of = max(self.of or 0, int(found[3]))
+        elif found := _SAVED.search(text):
+            self._reach(int(found[1]))
+        return (self.step, self.of) != before
+
+    def _reach(self, step: int) -> None:
+        self.step = max(self.step or 0, step)
+
+
+class JobWatch:
+    """What :func:`~t5x_harness.vertex.waiting.wait_for` calls while it waits.
+
+    Args:
+      reader: of the job's log.
+      log: the file that the log is written to.
+      on_progress: called with ``{"stage", "step", "of", "note"}``; None for nobody.
+    """
+
+    def __init__(self, reader: LogReader, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None) -> None:
+        self._reader: LogReader | None = reader
+        self._log = log
+        self._on_progress = on_progress
+        self._note = ""
+        self._steps = Steps()
+        self.problem = ""
+
+    def on_state(self, state: str) -> None:
+        """A new state of the job."""
+        self._note = _STATES.get(state, "")
+        self._tell()
+
+    def on_look(self) -> bool:
+        """Reads what the job has logged since the last look; returns whether there was anything."""
+        if self._reader is None:
+            return False
+        try:
+            lines = self._reader.new_lines()
+        except LogError as error:
+            self._reader, self.problem = None, str(error)
+            return False
+        if lines:
+            with self._log.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+        if any([self._steps.read(line.text) for line in lines]):
+            self._tell()
+        return bool(lines)
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress({"stage": "job", "step": self._steps.step, "of": self._steps.of, "note": self._note})
