@@ -3,7 +3,8 @@
 The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
 the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
 ``sitecustomize`` sets each interpreter up as it starts.
-With ``--google``, Google's clients find a private Google, and paths below ``/gcs`` the same buckets.
+With ``--google``, Google's clients find a private Google with Cloud Storage and Vertex AI, and paths below ``/gcs`` the
+same buckets.
 """
 
 from __future__ import annotations
@@ -43,11 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--google",
         action="store_true",
-        help="lead the command's Google clients to a private Google: gs:// is a temporary folder, every token is good, "
-        "and no other host is reached; it ends with the command",
+        help="lead the command's Google clients to a private Google: gs:// is a temporary folder, Vertex AI's jobs run "
+        "here, and no other host is reached; it ends with the command",
     )
     parser.add_argument(
         "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
+    )
+    parser.add_argument(
+        "--vertex-state",
+        metavar="URL",
+        help="--google, with the resources of the emulated Vertex AI kept there: memory:, fakeredis: or "
+        "redis://HOST:PORT/DB (default: memory:)",
     )
     parser.add_argument(
         "--gcs-paths",
@@ -134,12 +141,12 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     except (SliceError, RuntimeChoiceError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
     environment = exec_environment(slice_, runtime, args.t5x_runtime)
-    if args.google or args.google_root:
-        environment |= _start_google(args.google_root)
+    if args.google or args.google_root or args.vertex_state:
+        environment |= _start_google(args.google_root, args.vertex_state or "memory:")
     return environment
 
 
-def _start_google(root: str | None) -> Mapping[str, str]:
+def _start_google(root: str | None, vertex_state: str) -> Mapping[str, str]:
     """Starts a private Google that ends with this process, and so with the command that this process becomes.
 
     Returns:
@@ -148,9 +155,11 @@ def _start_google(root: str | None) -> Mapping[str, str]:
     from t5x_harness.google.environment import google_environment
     from t5x_harness.google.serving.launch import launch
     from t5x_harness.google.serving.settings import ServerError, Settings
+    from t5x_harness.google.vertex.settings import VertexOptions
 
+    folder = Path(root).absolute() if root else None
     try:
-        launched = launch(Settings(Path(root).absolute() if root else None, owner=os.getpid()))
+        launched = launch(Settings(folder, owner=os.getpid(), vertex=VertexOptions(state=vertex_state)))
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None
     launched.detach()

@@ -15,6 +15,7 @@ from t5x_harness.google.environment import export_lines, google_environment
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.launch import require_extra
 from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.google.vertex.settings import VertexOptions
 
 __all__ = ["add_arguments", "run"]
 
@@ -40,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proxy-port", type=_port, default=0, metavar="PORT", help="port of the proxy (default: any free one)"
     )
+    parser.add_argument(
+        "--vertex-state",
+        metavar="URL",
+        default="memory:",
+        help="where the emulated Vertex AI keeps its resources: memory:, fakeredis: for a Redis of its own that other "
+        "processes reach, or redis://HOST:PORT/DB (default: memory:)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             asyncio.run(
                 serve(
-                    Settings(root, port=args.port, proxy_port=args.proxy_port),
+                    Settings(root, args.port, args.proxy_port, vertex=VertexOptions(state=args.vertex_state)),
                     lambda endpoints: _announce(endpoints, root, env_file, stack),
                 )
             )
@@ -83,6 +91,8 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
     else:
         stack.enter_context(_written(env_file, lines))
         print(f"in another shell: . {env_file}", file=sys.stderr, flush=True)
+    if endpoints.state != "memory:":
+        print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
     # A shell that runs cannot be given a mount, a command that begins can.
     print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
 
