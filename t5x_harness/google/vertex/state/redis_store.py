@@ -63,7 +63,7 @@ class RedisStore:
 
     Args:
       client: of the package ``redis``, answering bytes.
-      url: where others find it.
+      url: where others find it; a password in it is told to nobody.
       end: called by :meth:`close`.
     """
 
@@ -71,7 +71,7 @@ class RedisStore:
         self._redis = import_redis("redis")
         self._client = client
         self._end = end
-        self.url = url
+        self.url = _without_password(url)
 
     def get(self, key: str) -> bytes | None:
         """See :class:`StateStore`, as for all of them."""

@@ -1,0 +1,164 @@
+"""What a store promises to several who use it at once, and what a URL may be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from t5x_harness.google.vertex.state import StateError, StateStore, open_store
+
+
+def test_updates_of_many_threads_are_all_kept(store: StateStore, other: StateStore) -> None:
+    store.put("count", b"0")
+
+    def count(number: int) -> None:
+        for _ in range(25):
+            (store, other)[number % 2].update("count", lambda kept: str(int(kept) + 1).encode())
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(count, range(4)))
+    assert store.get("count") == b"100"
+
+
+def test_one_of_many_creates(store: StateStore, other: StateStore) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda number: (store, other)[number % 2].create("key", bytes([number])), range(8)))
+    assert made.count(True) == 1
+    assert store.get("key") == bytes([made.index(True)])
+
+
+def test_appends_of_many_threads_are_all_kept_in_each_ones_order(store: StateStore) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda n: [store.append("log", bytes([n, m])) for m in range(20)], range(4)))
+    lines = store.read("log")
+    assert len(lines) == 80
+    for number in range(4):
+        assert [line[1] for line in lines if line[0] == number] == list(range(20))
+
+
+def test_what_a_change_raises_is_raised_and_changes_nothing(store: StateStore) -> None:
+    store.put("key", b"kept")
+
+    def change(kept: bytes) -> bytes:
+        raise KeyError(kept)
+
+    with pytest.raises(KeyError, match="kept"):
+        store.update("key", change)
+    assert store.get("key") == b"kept"
+    assert store.update("key", lambda kept: kept + b"!") == b"kept!"
+
+
+def test_a_change_is_made_again_when_somebody_was_faster(store: StateStore, other: StateStore) -> None:
+    if store.url == "memory:":
+        pytest.skip("memory lets nobody in between")
+    store.put("key", b"1")
+    seen: list[bytes] = []
+
+    def change(kept: bytes) -> bytes:
+        if not seen:
+            other.put("key", b"2")
+        seen.append(kept)
+        return kept + b"!"
+
+    assert store.update("key", change) == b"2!"
+    assert seen == [b"1", b"2"]
+
+
+def test_one_of_two_has_a_lock(store: StateStore, other: StateStore) -> None:
+    with store.lock("job", 60) as first, other.lock("job", 60) as second, other.lock("another", 60) as third:
+        assert (first, second, third) == (True, False, True)
+    with other.lock("job", 60) as free:
+        assert free
+
+
+def test_who_had_no_lock_gives_none_back(store: StateStore, other: StateStore) -> None:
+    with store.lock("job", 60):
+        with other.lock("job", 60) as second:
+            assert not second
+        with other.lock("job", 60) as third:
+            assert not third
+
+
+def test_a_lock_runs_out_and_is_then_not_given_back_by_its_old_owner(store: StateStore, other: StateStore) -> None:
+    ran_out = threading.Event()
+    with store.lock("job", 0.02):
+        while not ran_out.is_set():
+            with other.lock("job", 60) as free:
+                if free:
+                    ran_out.set()
+    with store.lock("job", 0.02) as first:
+        assert first
+        taken = other.lock("job", 60)
+        while not taken.__enter__():
+            taken = other.lock("job", 60)
+    with store.lock("job", 60) as again:
+        assert not again, "the old owner took the lock from the new one"
+    taken.__exit__(None, None, None)
+
+
+def test_clear_leaves_nothing(store: StateStore) -> None:
+    store.put("value", b"")
+    store.append("list", b"")
+    store.add("set", "")
+    store.clear()
+    assert store.keys("") == []
+    assert (store.get("value"), store.read("list"), store.members("set")) == (None, [], set())
+
+
+def test_a_kind_that_a_key_has_not_is_named(store: StateStore) -> None:
+    store.append("log", b"line")
+    for use in (store.get, store.members, lambda key: store.put(key, b""), lambda key: store.add(key, "x")):
+        with pytest.raises(StateError, match="log holds a list, not a "):
+            use("log")
+    assert store.read("log") == [b"line"]
+
+
+def test_another_process_sees_the_same_state(store: StateStore) -> None:
+    if store.url == "memory:":
+        pytest.skip("memory is one process's")
+    store.put("job/1", b"made here")
+    program = (
+        "import sys; from t5x_harness.google.vertex.state import open_store\n"
+        "store = open_store(sys.argv[1]); print(store.get('job/1')); store.put('job/2', b'made there'); store.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, store.url], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("b'made here'\n", "")
+    assert store.get("job/2") == b"made there"
+
+
+@pytest.mark.parametrize("url", ["", "memory", "redis", "mysql://localhost/db", "memory:x", "/tmp/state"])
+def test_what_is_no_state(url: str) -> None:
+    with pytest.raises(StateError, match="names no state: memory:, fakeredis: or redis://HOST:PORT/DB"):
+        open_store(url)
+
+
+def test_a_state_that_nobody_answers_for(tmp_path) -> None:
+    pytest.importorskip("redis", reason="needs the extra vertex")
+    with pytest.raises(StateError, match="no state can be had from unix:///none\\?db=0: ") as caught:
+        open_store("unix://user:secret@/none?db=0")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(
+        StateError, match=r"needs redis, not installed here: python -m pip install 't5x-harness\[vertex"
+    ):
+        open_store("redis://127.0.0.1:1/0")
+
+
+def test_a_fake_redis_ends_with_its_store() -> None:
+    pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    before = threading.active_count()
+    store = open_store("fakeredis:")
+    url = store.url
+    store.close()
+    assert threading.active_count() == before
+    with pytest.raises(StateError, match="no state can be had from redis://127.0.0.1:"):
+        open_store(url)
