@@ -21,6 +21,7 @@ __all__ = ["Answer", "error_json", "error_xml", "json_answer", "media_headers", 
 
 _PIECE = 1 << 20
 _SMALL = 1 << 16
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 _RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
 
 
@@ -40,8 +41,8 @@ class Answer:
 
 def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """A value as JSON."""
-    body = json.dumps(value, ensure_ascii=False).encode()
-    return Answer(status, body, {"content-type": "application/json; charset=UTF-8", **(headers or {})})
+    said = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
+    return Answer(status, _as_json(value).encode(), said)
 
 
 def error_json(error: StorageError) -> Answer:

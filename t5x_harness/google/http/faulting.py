@@ -8,7 +8,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from t5x_harness.google.faults import Fault, RecordedRequest
 from t5x_harness.google.http import app as storage
@@ -51,7 +50,7 @@ class _Faulting:
         self._app = app
         self._armed: list[_Armed] = []
         self._record: collections.deque[RecordedRequest] = collections.deque(maxlen=_KEPT)
-        self._running: dict[asyncio.Task[Any], Exchange] = {}
+        self._running: set[Exchange] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or header_of(scope, UNRECORDED.encode()):
@@ -72,7 +71,7 @@ class _Faulting:
 
     async def _cut_ones_end(self) -> None:
         """Waits for exchanges that are over for their clients, but not here: who asks may be such a client."""
-        if ending := [task for task, exchange in self._running.items() if exchange.cut]:
+        if ending := [exchange.over for exchange in self._running if exchange.cut]:
             await asyncio.wait(ending, timeout=_ENDING_SECONDS)
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,16 +82,15 @@ class _Faulting:
             meant = meant._replace(object=await name_in_body(receive, exchange.early))
         armed = next((armed for armed in self._armed if armed.meets(meant)), None)
         exchange.fault = armed.fault if armed else None
-        task = asyncio.current_task()
-        assert task is not None
-        self._running[task] = exchange
+        self._running.add(exchange)
         try:
             await exchange.run(self._app)
         finally:
-            del self._running[task]
+            self._running.remove(exchange)
             if armed and not exchange.spoilt:
                 armed.met -= 1  # there was nothing to spoil, so it is for another request still
             self._record.append(_recorded(scope, parameters, meant, exchange))
+            exchange.over.set_result(None)
 
 
 def make_app(root: Path) -> App:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.values import Checksums, ListingQuery, ObjectFields, Preconditions
+from t5x_harness.google.storage.values import ANY, Checksums, ListingQuery, ObjectFields, Preconditions
 
 __all__ = [
     "checksums_of",
@@ -30,6 +30,8 @@ _FIELDS: Mapping[str, str] = {
     "storageClass": "storage_class",
     "metadata": "metadata",
 }
+_CONDITIONS = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
+_SOURCE_CONDITIONS = tuple(name.replace("if", "ifSource") for name in _CONDITIONS)
 
 
 def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Preconditions:
@@ -42,13 +44,10 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
     Raises:
       Invalid: one is no number.
     """
-    prefix = "ifSource" if source else "if"
-    return Preconditions(
-        *(
-            number_of(parameters, f"{prefix}{name}")
-            for name in ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
-        )
-    )
+    names = _SOURCE_CONDITIONS if source else _CONDITIONS
+    if parameters.keys().isdisjoint(names):
+        return ANY
+    return Preconditions(*(number_of(parameters, name) for name in names))
 
 
 def generation_of(parameters: Mapping[str, str], name: str = "generation") -> int | None:

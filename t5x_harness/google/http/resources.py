@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,7 +22,13 @@ _IN_NAMES = "!#$&'*+^`|"
 
 def rfc3339(microseconds: int) -> str:
     """A time as Google writes it, to the millisecond."""
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return f"{_date_and_time(seconds)}.{rest // 1000:03}Z"
+
+
+@functools.lru_cache(256)  # objects are often written, and listed, many in a second
+def _date_and_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 def http_time(microseconds: int) -> str:

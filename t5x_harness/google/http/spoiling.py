@@ -45,6 +45,7 @@ class Exchange:
       status: of the answer; 0 while there is none.
       received: bytes of the request's body.
       sent: bytes of the answer's body.
+      over: done when it has ended and is in the record.
       spoilt: whether the fault did anything: a body that is shorter than where it would be cut is not.
     """
 
@@ -54,6 +55,7 @@ class Exchange:
         self.fault: Fault | None = None
         self.status = self.received = self.sent = 0
         self.spoilt = False
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cut = False
 
     @property

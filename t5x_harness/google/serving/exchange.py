@@ -31,6 +31,7 @@ class Exchange:
 
     Attributes:
       transport: of the connection.
+      running: whether the application has it.
       begun: whether some of the answer has been given to the transport.
       answered: whether all of it has.
       waits: whether the client still waits to be told.
@@ -39,7 +40,7 @@ class Exchange:
 
     def __init__(self, connection: HttpProtocol, scope: Scope, *, waits: bool, keep_alive: bool) -> None:
         self.transport = connection.transport
-        self.begun = self.answered = False
+        self.running = self.begun = self.answered = False
         self.waits = waits
         self.keep_alive = keep_alive
         self._connection = connection

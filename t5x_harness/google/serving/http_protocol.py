@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpProtocol"]
 
 
-class HttpProtocol(asyncio.Protocol):
+class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
     """One connection, plain or of TLS.
 
     An idle one is kept: clients use connections again after pauses, and one that is closed at that moment costs an
@@ -59,8 +59,16 @@ class HttpProtocol(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.wake()
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the transport: where it puts what it reads."""
+        return self._server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the transport right after it has put something there."""
+        self.data_received(bytes(self._server.buffer[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
-        """Called by the transport."""
+        """Takes in the next bytes of the connection; called by those who had it before, too."""
         while data:
             if self._parser.over:
                 self._early += data
@@ -98,19 +106,24 @@ class HttpProtocol(asyncio.Protocol):
 
     def shut_down(self) -> None:
         """Closes the connection as soon as it is idle."""
-        if self._exchange is None:
-            self.transport.close()
-        else:
+        if self._exchange is not None and self._exchange.running:
             self._exchange.keep_alive = False
+        else:
+            self.transport.close()
 
     def _take_in(self, pieces: list[bytes]) -> None:
+        over = self._parser.over
         if self._exchange is None:
-            waits = not self._parser.over and not pieces and (b"expect", b"100-continue") in self._parser.headers
+            waits = not over and not pieces and (b"expect", b"100-continue") in self._parser.headers
             self._exchange = Exchange(self, self._scope(), waits=waits, keep_alive=self._parser.keep_alive)
-            self._server.begin(self._exchange)
-        self._exchange.take_in(pieces, over=self._parser.over)
-        if self._parser.over and self._exchange.answered:
+        exchange = self._exchange
+        exchange.take_in(pieces, over=over)
+        if exchange.answered and over:
             self._end()
+        elif not exchange.running and (pieces or over or exchange.waits):
+            # Not with its head alone, which many send by itself: the application would wait for what is on its way.
+            exchange.running = True
+            self._server.begin(exchange)
 
     def _scope(self) -> Scope:
         parser = self._parser

@@ -7,6 +7,7 @@ import time
 from email.utils import formatdate
 
 from t5x_harness.google.serving.asgi import App
+from t5x_harness.google.serving.eager import begin
 from t5x_harness.google.serving.exchange import Exchange
 from t5x_harness.google.serving.http_protocol import HttpProtocol
 from t5x_harness.google.serving.lifespan import Lifespan
@@ -14,6 +15,7 @@ from t5x_harness.google.serving.lifespan import Lifespan
 __all__ = ["HttpServer"]
 
 _GRACE_SECONDS = 1.0
+_READ_AT_ONCE = 1 << 18  # bytes
 
 
 class HttpServer:
@@ -24,10 +26,13 @@ class HttpServer:
 
     Attributes:
       connections: that are open.
+      buffer: for what is read of any of them, of which it is copied at once. Without it, asyncio asks the system for
+        256 KB of memory for every read.
     """
 
     def __init__(self, app: App) -> None:
         self.connections: set[HttpProtocol] = set()
+        self.buffer = memoryview(bytearray(_READ_AT_ONCE))
         self._app = app
         self._lifespan = Lifespan(app)
         self._exchanges: set[asyncio.Task[None]] = set()
@@ -47,9 +52,10 @@ class HttpServer:
 
     def begin(self, exchange: Exchange) -> None:
         """Lets the application answer a request."""
-        task = asyncio.get_running_loop().create_task(exchange.run(self._app))
-        self._exchanges.add(task)
-        task.add_done_callback(self._exchanges.discard)
+        task = begin(exchange.run(self._app))
+        if task is not None:
+            self._exchanges.add(task)
+            task.add_done_callback(self._exchanges.discard)
 
     @property
     def date(self) -> bytes:

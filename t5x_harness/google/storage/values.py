@@ -151,7 +151,7 @@ class Preconditions:
     @property
     def given(self) -> bool:
         """Whether there is any condition at all."""
-        return self != ANY
+        return self is not ANY and self != ANY
 
     def check(self, found: StoredObject | Bucket | None) -> None:
         """Compares with what is there.
