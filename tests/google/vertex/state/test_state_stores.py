@@ -160,5 +160,5 @@ def test_a_fake_redis_ends_with_its_store() -> None:
     url = store.url
     store.close()
     assert threading.active_count() == before
-    with pytest.raises(StateError, match="no state can be had from redis://127.0.0.1:"):
+    with pytest.raises(StateError, match=r"no state can be had from redis://127\.0\.0\.1:"):
         open_store(url)
