@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from t5x_harness.google.vertex.validation import Verdict
 from t5x_harness.report.report import Report
@@ -47,12 +47,13 @@ def run(args: argparse.Namespace) -> int:
 
     emulated = goes_to_private_google(args)
     target = target_of(args, emulated)
+    output = _Output(args, sys.stdout)
     try:
-        if args.attach:
-            with _google(args, emulated):
-                return _follow([LaunchedJob.attach(args.attach, target)], _Output(args))
-        jobs = jobs_of(args, target)
-        return _Submission(args, jobs, emulated).run()
+        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
+            if args.attach:
+                with _google(args, emulated):
+                    return _follow([LaunchedJob.attach(args.attach, target)], output)
+            return _Submission(args, jobs_of(args, target), emulated, output).run()
     except (ChipHoursError, DuplicateError, ServerError, StorageError, VertexError, WaitError) as error:
         print(f"t5x-harness submit: {error}", file=sys.stderr)
         return 1
@@ -61,11 +62,11 @@ def run(args: argparse.Namespace) -> int:
 class _Submission:
     """The way of some jobs from checks to their ends."""
 
-    def __init__(self, args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool) -> None:
+    def __init__(self, args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool, output: _Output) -> None:
         self._args = args
         self._jobs = jobs
         self._emulated = emulated
-        self._output = _Output(args)
+        self._output = output
 
     def run(self) -> int:
         verdicts = [verdict_of(job) for job in self._jobs]
@@ -158,8 +159,9 @@ def _make_bucket(target: VertexTarget) -> None:
 class _Output:
     """What the command says: while it works to standard error, and what came of it to standard output or a file."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, stream: TextIO) -> None:
         self.waits: bool = args.wait
+        self._stream = stream
         self._args = args
         self._file: Path | None = args.output
         self._is_json = args.format == "json"
@@ -206,13 +208,13 @@ class _Output:
         if self._file is not None:
             self._file.write_text(f"{text}\n", encoding="utf-8")
         elif self._is_json:
-            print(text, flush=True)
+            print(text, file=self._stream, flush=True)
 
     def _show(self, lines: Iterable[str]) -> None:
         shown = list(lines)
         self._lines += shown
         if self._shows_text:
-            print("\n".join(shown), flush=True)
+            print("\n".join(shown), file=self._stream, flush=True)
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

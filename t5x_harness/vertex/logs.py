@@ -12,6 +12,7 @@ _URL = "https://logging.googleapis.com/v2/entries:list"
 _PAGE = 1000
 _SECONDS = 30.0
 _MOST_PAGES = 100
+_OK, _FORBIDDEN = 200, 403
 
 
 class LogError(Exception):
@@ -99,11 +100,9 @@ class LogReader:
             answer = self._session.post(_URL, json=question, timeout=_SECONDS)
         except (GoogleAuthError, OSError) as error:
             raise LogError(f"the log cannot be read: {error}") from None
-        if answer.status_code != 200:
-            raise LogError(
-                f"the log cannot be read: {answer.status_code}, {_reason(answer)}. It needs roles/logging.viewer in "
-                f"the project {self._project}"
-            )
+        if answer.status_code != _OK:
+            mend = f"; this needs roles/logging.viewer in {self._project}" if answer.status_code == _FORBIDDEN else ""
+            raise LogError(f"the log cannot be read: {answer.status_code}, {_reason(answer)}{mend}")
         entries: Mapping[str, Any] = answer.json()
         return entries
 

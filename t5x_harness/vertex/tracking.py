@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.values import format_value
+from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.storage import Folder
@@ -173,10 +173,15 @@ class TrackedRun:
 
 
 def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
-    """The values of a config's macros, as an experiment takes them: numbers, and all else as Gin's text."""
+    """The values of a config's macros, as an experiment takes them: numbers, and all else as Gin's text.
+
+    Macros without a value, which the launcher gives, are left out.
+    """
     found: dict[str, float | int | str] = {}
     for name, macro in program.macros.items():
         value = program.resolve(macro).value
+        if is_required(value):
+            continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         found[name] = value if is_number or isinstance(value, str) else format_value(value, _LONGEST_PARAMETER)
     return found

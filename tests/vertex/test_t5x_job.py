@@ -40,7 +40,10 @@ def test_the_message_has_one_pool_of_one_replica(project: Path) -> None:
     assert pool.container_spec.image_uri == TARGET.image
     assert message.job_spec.scheduling.timeout.total_seconds() == 7200
     assert message.job_spec.base_output_directory.output_uri_prefix == RUN
-    assert dict(message.labels) == {"t5x_harness_version": __version__.replace(".", "-"), "t5x_harness_spec": job.digest}
+    assert dict(message.labels) == {
+        "t5x_harness_version": __version__.replace(".", "-"),
+        "t5x_harness_spec": job.digest,
+    }
 
 
 def test_gin_is_read_at_gcs_and_results_are_written_to_gs(project: Path) -> None:

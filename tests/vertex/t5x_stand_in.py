@@ -1,0 +1,57 @@
+"""Stands for T5X's main in jobs of tests: takes its flags, reads its gin, and writes what it writes, without JAX.
+
+The config's macros say what it does: ``STAND_IN_SECONDS`` how long it runs, ``STAND_IN_STATUS`` how it ends.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import time
+from pathlib import Path
+
+from google.cloud import storage
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+
+def main(arguments: list[str]) -> int:
+    flags = [tuple(argument.removeprefix("--").split("=", 1)) for argument in arguments]
+    text = "".join(_read(value) for name, value in flags if name == "gin_file")
+    bound = {name.removeprefix("gin."): value for name, value in flags if name.startswith("gin.")}
+    print(f"run_mode {dict(flags)['run_mode']}", flush=True)
+    model_dir = bound["MODEL_DIR"].strip("\"'")
+    _write(model_dir, "config.gin", text.encode())
+    _write(model_dir, "model-info.txt", b"parameters: 1")
+    _write(model_dir, "train/events.out.tfevents.1", _events("loss", {1: 2.5, 2: 1.5}))
+    _write(model_dir, "inference_eval/my_task/events.out.tfevents.1", _events("accuracy", {1: 50.0, 2: 75.0}))
+    time.sleep(float(bound.get("STAND_IN_SECONDS", "0")))
+    return int(bound.get("STAND_IN_STATUS", "0"))
+
+
+def _read(path: str) -> str:
+    """A gin file with what it includes; T5X's own are not here."""
+    text = Path(path).read_text()
+    print(f"read {path.rpartition('/')[2]}", flush=True)
+    included = re.findall(r"^include '(/gcs/.+)'$", text, re.MULTILINE)
+    return "".join(_read(name) for name in included) + text
+
+
+def _write(folder: str, name: str, content: bytes) -> None:
+    bucket, _, prefix = folder.removeprefix("gs://").partition("/")
+    storage.Client(project="t5x-harness").bucket(bucket).blob(f"{prefix}/{name}").upload_from_string(content)
+
+
+def _events(tag: str, values: dict[int, float]) -> bytes:
+    file = io.BytesIO()
+    writer = RecordWriter(file)
+    for step, value in values.items():
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        writer.write(Event(step=step, wall_time=time.time(), summary=summary).SerializeToString())
+    return file.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,236 @@
+"""Jobs go the whole way, from gin files to metrics and lineage, on the emulated Vertex AI and with Google's own SDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.vertex.settings import VertexOptions
+
+pytest.importorskip("google.cloud.aiplatform")
+pytest.importorskip("google_crc32c", reason="needs the extra google")
+
+IMAGE = "docker.pkg.dev/p/stand-in/image:1"
+STAND_IN = Path(__file__).with_name("t5x_stand_in.py")
+
+Submit = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[Mapping[str, str]]:
+    """Of a shell whose Google clients go to a private Google, where a script stands for an image of T5X."""
+    images = {"*stand-in*": f"{sys.executable} {STAND_IN}"}
+    with GoogleSession(vertex=VertexOptions(images=images)) as session:
+        variables = {"T5X_HARNESS_VERTEX_IMAGE": IMAGE, "T5X_HARNESS_VERTEX_BUCKET": "jobs-of-tests"}
+        yield {**os.environ, **session.environment(), **variables}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "run.gin").write_text("include 'model.gin'\nMIXTURE_OR_TASK_NAME = 'my_task'\nTRAIN_STEPS = 2\n")
+    (tmp_path / "model.gin").write_text("DROPOUT_RATE = 0.5\nTASK_FEATURE_LENGTHS = {'inputs': 8}\n")
+    return tmp_path
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "t5x_harness", "submit", "--no-check", "--run_mode=train", *arguments]
+
+
+@pytest.fixture
+def submit(environment: Mapping[str, str], project: Path) -> Submit:
+    """Runs ``t5x-harness submit`` in the project's folder, in that shell."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            _command(*arguments), cwd=project, env=dict(environment), capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def script(environment: Mapping[str, str], project: Path) -> Callable[[str], Any]:
+    """Runs a Python script in that shell, and reads the JSON that it prints last."""
+
+    def run(text: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            cwd=project,
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_a_job_is_sent_followed_and_read_back(submit: Submit) -> None:
+    done = submit("run.gin", "--gin.TRAIN_STEPS=4", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (job,), (sent,) = document["jobs"], document["sent"]
+    assert [file["name"] for file in job["staged"]] == ["gin/model.gin", "gin/run.gin"]
+    assert sent["state"] == "JOB_STATE_SUCCEEDED"
+    assert sent["model_dir"] == job["model_dir"]
+    assert sent["metrics"] == {
+        "inference_eval/my_task/accuracy": {"1": 50.0, "2": 75.0},
+        "train/loss": {"1": 2.5, "2": 1.5},
+    }
+    assert sent["notes"] == []
+    said = done.stderr
+    assert "workerpool0-0: run_mode train" in said  # the job's log
+    assert said.index("read run.gin") < said.index("read model.gin")  # through /gcs, as Gin reads
+    assert "JOB_STATE_RUNNING" in said
+
+
+def test_a_job_that_fails_is_a_failure_with_the_services_reason(submit: Submit) -> None:
+    done = submit("run.gin", "--gin.STAND_IN_STATUS=3")
+    assert done.returncode == 1
+    assert "failed: The replica workerpool0-0 exited with a non-zero status of 3" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_cancels_the_job_that_is_followed(
+    environment: Mapping[str, str], project: Path, submit: Submit, script: Callable[[str], Any]
+) -> None:
+    waits = subprocess.Popen(
+        _command("run.gin", "--gin.STAND_IN_SECONDS=600"),
+        cwd=project,
+        env=dict(environment),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert waits.stderr is not None
+    said = []
+    for line in waits.stderr:
+        said.append(line)
+        if "read model.gin" in line:
+            break
+    again = submit("run.gin", "--gin.STAND_IN_SECONDS=600")
+    assert again.returncode == 1
+    assert "the same job runs already: projects/" in again.stderr
+    assert "Follow it with --attach=" in again.stderr
+    waits.send_signal(signal.SIGINT)
+    rest = waits.communicate(timeout=120)[1]
+    assert waits.returncode == 130
+    assert "cancelled: projects/" in rest
+    name = again.stderr.split("--attach=")[1].split(",")[0]
+    followed = submit(f"--attach={name}")
+    assert followed.returncode == 1
+    assert "cancelled" in followed.stdout
+    assert (
+        script(
+            "import json; from google.cloud import aiplatform as a;"
+            f"job = a.CustomJob.get('{name}', project='t5x-harness', location='us-central1');"
+            "print(json.dumps(job.state.name))"
+        )
+        == "JOB_STATE_CANCELLED"
+    )
+
+
+def test_a_job_that_was_left_alone_is_found_again(submit: Submit) -> None:
+    sent = submit("run.gin", "--no-wait", "--json", "--gin.TRAIN_STEPS=6")
+    assert sent.returncode == 0, sent.stderr
+    (job,) = json.loads(sent.stdout)["sent"]
+    assert "state" not in job
+    followed = submit(f"--attach={job['job']}", "--json")
+    assert followed.returncode == 0, followed.stderr
+    (end,) = json.loads(followed.stdout)["sent"]
+    assert end["state"] == "JOB_STATE_SUCCEEDED"
+    assert end["model_dir"] == job["model_dir"]
+    assert end["metrics"]["train/loss"] == {"1": 2.5, "2": 1.5}
+
+
+def test_what_is_no_job_is_told(submit: Submit) -> None:
+    done = submit("--attach=12345")
+    assert done.returncode == 1
+    assert "the job 12345 cannot be read: " in done.stderr
+    assert submit("--attach=my-job").stderr.splitlines()[-1] == (
+        "t5x-harness submit: 'my-job' names no job: give its number, or "
+        "projects/t5x-harness/locations/us-central1/customJobs/NUMBER"
+    )
+
+
+TRACKED = """
+import json
+from google.cloud import aiplatform
+from t5x_harness.vertex import *
+
+target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE", experiment="my-experiment")
+where = {"project": target.project, "location": target.location}
+board = create_tensorboard("board", target)
+Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+job = T5XJob.from_gin(
+    "run.gin", run_mode="train", machine="v3-8", target=target, name="tracked", tfds_data_dir="gs://data/tfds"
+)
+launched = LaunchedJob.launch(job)
+end = launched.follow(seconds=300)
+upload_events(launched.model_dir, "tracked-run", board, target)
+run = aiplatform.ExperimentRun(launched.tracked.name, experiment="my-experiment", **where)
+execution, = run.get_executions()
+experiments = aiplatform.TensorboardExperiment.list(tensorboard_name=board, **where)
+runs = aiplatform.TensorboardRun.list(tensorboard_experiment_name=experiments[0].resource_name, **where)
+print(json.dumps({
+    "notes": end.notes,
+    "params": run.get_params(),
+    "metrics": run.get_metrics(),
+    "state": run.get_state(),
+    "artifacts": {a.display_name: [a.schema_title, a.uri] for a in run.get_artifacts()},
+    "execution": [execution.schema_title, execution.metadata["resource_name"], execution.state.name],
+    "inputs": sorted(a.display_name for a in execution.get_input_artifacts()),
+    "outputs": sorted(a.display_name for a in execution.get_output_artifacts()),
+    "job": launched.submitted.name,
+    "model_dir": launched.model_dir,
+    "stage": job.stage,
+    "frame": end.metrics.frame().to_dict(),
+    "table": aiplatform.Experiment("my-experiment", **where).get_data_frame().iloc[0].to_dict(),
+    "curves": sorted(r.display_name for r in runs),
+}))
+"""
+
+
+def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Callable[[str], Any]) -> None:
+    pytest.importorskip("pandas")
+    found = script(TRACKED.replace("IMAGE", IMAGE))
+    assert found["notes"] == []
+    assert found["params"]["DROPOUT_RATE"] == 0.5
+    assert found["params"]["MIXTURE_OR_TASK_NAME"] == "my_task"
+    assert found["params"]["TASK_FEATURE_LENGTHS"] == "{'inputs': 8}"
+    assert found["params"]["job"] == found["job"]
+    assert found["params"]["machine"] == "cloud-tpu, 8 TPU_V3 cores"
+    assert found["params"]["lineage"].startswith("https://console.cloud.google.com/vertex-ai/")
+    assert found["metrics"] == {
+        "train/loss": 1.5,
+        "inference_eval/my_task/accuracy": 75.0,
+        "inference_eval/my_task/accuracy/max": 75.0,
+        "inference_eval/my_task/accuracy/max_step": 2,
+    }
+    assert found["state"] == "COMPLETE"
+    folder = found["model_dir"]
+    assert found["artifacts"] == {
+        "my_task": ["system.Dataset", "gs://data/tfds"],
+        "run-config": ["system.Artifact", found["stage"]],
+        "model": ["system.Model", folder],
+        "config.gin": ["system.Artifact", f"{folder}/config.gin"],
+        "model-info.txt": ["system.Artifact", f"{folder}/model-info.txt"],
+    }
+    assert found["execution"] == ["system.CustomJobExecution", found["job"], "COMPLETE"]
+    assert found["inputs"] == ["my_task", "run-config"]
+    assert found["outputs"] == ["config.gin", "model", "model-info.txt"]
+    assert found["frame"]["train/loss"] == {"1": 2.5, "2": 1.5}
+    assert found["table"]["metric.train/loss"] == 1.5
+    assert found["table"]["param.TRAIN_STEPS"] == 2
+    assert found["curves"] == ["inference-eval-my-task", "train"]  # as the uploader names folders
