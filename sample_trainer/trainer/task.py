@@ -88,15 +88,15 @@ def wait_for(file: Path, patience: float) -> Model:
 def report(model: Model, options: argparse.Namespace) -> None:
     """Says how good the model is: in the log, beside the model, and to hyperparameter tuning if this is a trial."""
     points, classes = make_points(EXAMPLES_FOR_EVALUATION, options.seed + 1)
-    accuracy = model.accuracy(points, classes)
-    print(f"accuracy {accuracy:.4f}", flush=True)
-    metrics = {"accuracy": accuracy, "steps": options.steps, "learning_rate": options.learning_rate}
+    loss, accuracy = model.loss(points, classes), model.accuracy(points, classes)
+    print(f"on other points: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
+    metrics = {"loss": loss, "accuracy": accuracy, "steps": options.steps, "learning_rate": options.learning_rate}
     (options.model_dir / "metrics.json").write_text(json.dumps(metrics))
     if "CLOUD_ML_TRIAL_ID" in os.environ:
         import hypertune
 
         hypertune.HyperTune().report_hyperparameter_tuning_metric(
-            hyperparameter_metric_tag="accuracy", metric_value=accuracy, global_step=options.steps
+            hyperparameter_metric_tag="loss", metric_value=loss, global_step=options.steps
         )
 
 
