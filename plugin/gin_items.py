@@ -127,7 +127,9 @@ class StageItem(pytest.Item):
         """
         session = self.config.stash[SESSION]
         promotion = promotion_of(self)
-        if promotion is not None and self.stage not in BEFORE:
+        if promotion is None:
+            session.look_ahead(self)
+        elif self.stage not in BEFORE:
             session.arrived(self.spec)
         result = session.stage(
             self.spec,

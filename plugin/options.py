@@ -26,6 +26,7 @@ class Options:
     gin_files: tuple[str, ...]
     full_size: bool
     in_process: bool
+    ahead: int | None
     timeout: float
     ignore: tuple[str, ...]
     standins: str | None
@@ -50,6 +51,7 @@ class Options:
             gin_files=tuple(config.getini("t5x_gin_files")),
             full_size=config.getoption("t5x_full_size"),
             in_process=config.getoption("t5x_in_process"),
+            ahead=config.getoption("t5x_ahead") if config.getoption("t5x_ahead") is not None else _ahead(config),
             timeout=config.getoption("t5x_timeout"),
             ignore=tuple(config.getoption("t5x_ignore")),
             standins=config.getoption("standins"),
@@ -133,6 +135,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="Run configs in pytest's own process, for a debugger; one device count for all of them",
     )
     group.addoption(
+        "--t5x-ahead",
+        type=number_of_runs,
+        metavar="N",
+        help="Collected runs that may work beside the one whose stages are being reported; 0 makes one run after the "
+        "other (default: as many as there are further cores, at most 3; 0 with --t5x-full-size)",
+    )
+    group.addoption(
         "--t5x-network",
         choices=_NETWORK,
         help="Whether smoke tests and runs may reach beyond this machine; a test marked network may (default: forbid)",
@@ -153,6 +162,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("t5x_gin_files", "Globs of Gin files to collect, relative to the root folder", "linelist", [])
     parser.addini("t5x_bindings", "Gin bindings parsed after the files of every config", "linelist", [])
     parser.addini("t5x_search_paths", "Folders where Gin files and includes are looked up", "paths", [])
+    parser.addini("t5x_ahead", "Runs that may work beside the one being reported; see --t5x-ahead", "string", "")
     parser.addini("t5x_slice", "TPU slice whose mesh is emulated (default: v3-8)", "string", "")
     parser.addini(
         "t5x_network", "Whether smoke tests and runs may reach beyond this machine: forbid or allow (default: forbid)",
@@ -199,6 +209,22 @@ def _one_of(values: Sequence[str], config: pytest.Config, name: str) -> str:
     if value not in values:
         raise pytest.UsageError(f"{name} must be {', '.join(values[:-1])} or {values[-1]}, not {value!r}")
     return value
+
+
+def _ahead(config: pytest.Config) -> int | None:
+    text: str = config.getini("t5x_ahead")
+    return number_of_runs(text) if text else None
+
+
+def number_of_runs(text: str) -> int:
+    """Parses how many runs may work ahead.
+
+    Raises:
+      pytest.UsageError: it is no number, or below zero.
+    """
+    if not text.isdecimal():
+        raise pytest.UsageError(f"--t5x-ahead and t5x_ahead must be a number of runs from 0 up, not {text!r}")
+    return int(text)
 
 
 def positive_seconds(text: str) -> float:

@@ -21,6 +21,7 @@ from .options import Options, network_policy
 from .progress import TerminalProgress
 
 if TYPE_CHECKING:
+    from t5x_harness.ahead import OnProgress, RunAhead
     from t5x_harness.backends.local import LocalBackend
     from t5x_harness.backends.vertex import VertexBackend
     from t5x_harness.google.of_runs import GoogleOfRuns
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from t5x_harness.project import ProjectConfig
     from t5x_harness.t5x_runtime import Runtime
     from t5x_harness.workers import InProcess, Zygote
+
+    from .ahead import Lookahead
+    from .gin_items import StageItem
 
 SESSION = pytest.StashKey["HarnessSession"]()
 
@@ -44,8 +48,9 @@ class HarnessSession:
         self.config = config
         self.options = Options.of(config)
         self.results: dict[RunSpec, RunResult] = {}
-        self._pipelines: dict[RunSpec, Pipeline] = {}
+        self._pipelines: dict[RunSpec, Pipeline | RunAhead] = {}
         self._workspaces: dict[RunSpec, Path] = {}
+        self._lookahead: Lookahead | None = None
         self._workers: Zygote | InProcess | None = None
         self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
         self._store = store()
@@ -165,7 +170,7 @@ class HarnessSession:
             if problem := shared_golden(sorted(specs, key=lambda spec: spec.gin_files)):
                 raise pytest.UsageError(problem)
 
-    def pipeline(self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None) -> Pipeline:
+    def pipeline(self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None) -> Pipeline | RunAhead:
         """The one pipeline of a run; its stages run once however many items ask for them.
 
         Args:
@@ -174,22 +179,39 @@ class HarnessSession:
           promote: makes the backend of a run that is promoted, likewise.
         """
         if spec not in self._pipelines:
-            from t5x_harness.network import run_environment
-            from t5x_harness.pipeline import NO_STORE, Pipeline
-
-            self._workspaces[spec] = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder()))
-            self._pipelines[spec] = Pipeline(
-                spec,
-                zygote=self.workers(),
-                workspace=self._workspaces[spec],
-                timeout=self.options.timeout,
-                on_progress=self._progress,
-                t5x_parent=self.runtime.location,
-                env={**run_environment(allowed=network), **(self._led_to_fake_gcs() or NO_STORE)},
-                google=None if network else self._google(spec),
-                promote=promote(self._workspaces[spec], self._progress) if promote is not None else None,
-            )
+            self._pipelines[spec] = self.maker(spec, network=network, promote=promote)(self._progress)
         return self._pipelines[spec]
+
+    def maker(
+        self, spec: RunSpec, *, network: bool, promote: Promote | None = None
+    ) -> Callable[[OnProgress], Pipeline]:
+        """Makes what makes a run's pipeline, out of who is told of its progress, in any thread."""
+        from t5x_harness.network import run_environment
+        from t5x_harness.pipeline import NO_STORE, Pipeline
+
+        self._workspaces[spec] = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder()))
+        made = functools.partial(
+            Pipeline,
+            spec,
+            zygote=self.workers(),
+            workspace=self._workspaces[spec],
+            timeout=self.options.timeout,
+            t5x_parent=self.runtime.location,
+            env={**run_environment(allowed=network), **(self._led_to_fake_gcs() or NO_STORE)},
+            google=None if network else self._google(spec),
+            promote=promote(self._workspaces[spec], self._progress) if promote is not None else None,
+        )
+        return lambda on_progress: made(on_progress=on_progress)
+
+    def look_ahead(self, item: StageItem) -> None:
+        """Has the run of a collected stage, and those of the stages that follow it, work at once."""
+        from .ahead import Lookahead
+
+        self._lookahead = self._lookahead or Lookahead(self.config, self.options)
+        for run in self._lookahead.runs(item):
+            if run.spec not in self._pipelines:
+                make = self.maker(run.spec, network=run.network)
+                self._pipelines[run.spec] = self._lookahead.begin(run, make, lambda spec: self._progress)
 
     def stage(
         self, spec: RunSpec, stage: Stage, *, network: bool = False, promote: Promote | None = None
@@ -228,9 +250,17 @@ class HarnessSession:
         return result
 
     def finish(self) -> None:
-        """Ends the runs of which further stages were selected, but never came: after ``-x``."""
-        for spec in list(self._pipelines):
-            self.end(spec)
+        """Ends the runs of which further stages were selected, but never came: after ``-x``.
+
+        Of those that worked ahead, and of which no stage came at all, nothing is told.
+        """
+        from t5x_harness.ahead import RunAhead
+
+        for spec, run in list(self._pipelines.items()):
+            if isinstance(run, RunAhead) and not run.is_asked:
+                self._pipelines.pop(spec).close()
+            else:
+                self.end(spec)
 
     def take_surroundings(self) -> None:
         """Takes the private Google that this process was led to just now as where it is, and not as a test's own."""
@@ -359,7 +389,9 @@ class HarnessSession:
         for spec in list(self._pipelines):
             self._pipelines.pop(spec).close()
         if self._workers is not None:
-            self._workers.close()
+            self._workers.close()  # which ends a thread's wait for it
+        if self._lookahead is not None:
+            self._lookahead.join()
         for google in self._googles.values():
             google.close()
         if self._folder is not None and self._folder.is_dir():  # whoever clears up /tmp may have been here

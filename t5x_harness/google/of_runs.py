@@ -1,4 +1,4 @@
-"""The private Google of a session's runs: one server for all of them, with fresh buckets for each."""
+"""The private Google of a session's runs: fresh buckets for each, and a server for each of those that work at once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["GoogleOfRuns"]
 class GoogleOfRuns:
     """Starts with the first run that enters, or earlier by :meth:`warm`; ends with :meth:`close`.
 
-    What a run wrote is seen by no later one: where no other run is in it, the store is put back to how it began, empty
-    or as the user's folder has it.
+    What a run wrote is seen by no other one. Runs one after the other have the same server, whose store is put back to
+    how it began, empty or as the user's folder has it; a run that enters while others are in it has another server.
 
     Args:
       source: the user's folder, with a folder for each bucket; it is copied and never written to. None for no buckets.
@@ -32,11 +32,9 @@ class GoogleOfRuns:
     def __init__(self, source: str | os.PathLike[str] | None = None, mode: Mode | str = Mode.FOLDER) -> None:
         self._source = Path(source).absolute() if source is not None else None
         self._mode = Mode(mode)
-        self._session = GoogleSession()
         self._lock = threading.Lock()
-        self._inside = 0
-        self._start: Future[None] | None = None
-        self._used = False
+        self._servers: list[_Server] = []
+        self._taken: dict[str, _Server] = {}  # by the root of its store
 
     @staticmethod
     def is_installed() -> bool:
@@ -44,14 +42,13 @@ class GoogleOfRuns:
         return not missing_packages()
 
     def warm(self) -> None:
-        """Starts the server in the background."""
+        """Starts a server in the background, if there is none."""
         with self._lock:
-            if self._start is None:
-                self._start = started = Future[None]()
-                threading.Thread(target=self._begin, args=(started,), name="private-google", daemon=True).start()
+            if not self._servers:
+                self._servers.append(_Server(self._source))
 
     def enter(self) -> Mapping[str, str]:
-        """Makes the store ready for a run; to be followed by :meth:`leave`.
+        """Makes a store ready for a run; to be followed by :meth:`leave`.
 
         Returns:
           The variables for the run's process.
@@ -60,42 +57,72 @@ class GoogleOfRuns:
           ServerError: the server did not start; the message says why.
           OSError: the user's folder cannot be read.
         """
-        self.warm()
-        assert self._start
-        self._start.result()
         with self._lock:
-            if self._inside == 0:
-                self._put_back()
-            self._inside += 1
+            server = next((s for s in self._servers if not s.is_taken), None)
+            if server is None:
+                server = _Server(self._source)
+                self._servers.append(server)
+            server.is_taken = True
+        try:
+            session = server.made_ready()
+        except BaseException:
+            server.is_taken = False
+            raise
+        root = str(session.endpoints.root)
+        self._taken[root] = server
         given = {SOURCE_VARIABLE: str(self._source)} if self._source is not None else {}
-        root = str(self._session.endpoints.root)
-        return {**self._session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
+        return {**session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
 
-    def leave(self) -> None:
-        """A run that entered has ended."""
-        with self._lock:
-            self._inside -= 1
+    def leave(self, environment: Mapping[str, str]) -> None:
+        """The run that was given this environment has ended. May be called again for it."""
+        server = self._taken.pop(environment[ROOT_VARIABLE], None)
+        if server is not None:
+            server.is_taken = False
 
     def close(self) -> None:
-        """Ends the server. May be called again."""
-        if self._start is not None:
-            self._start.exception()  # one that is about to start ends as well
-        self._session.close()
+        """Ends the servers. May be called again."""
+        for server in self._servers:
+            server.close()
 
-    def _begin(self, started: Future[None]) -> None:
-        try:
-            self._session.start()
-        except BaseException as error:  # raised where the future is asked
-            started.set_exception(error)
-        else:
-            started.set_result(None)
 
-    def _put_back(self) -> None:
+class _Server:
+    """One server, which starts at once; one run at a time is in it."""
+
+    def __init__(self, source: Path | None) -> None:
+        self.is_taken = False
+        self._source = source
+        self._session = GoogleSession()
+        self._is_used = False
+        self._started = Future[None]()
+        threading.Thread(target=self._start, name="private-google", daemon=True).start()
+
+    def made_ready(self) -> GoogleSession:
+        """The server, its store as it began.
+
+        Raises:
+          ServerError: it did not start.
+          OSError: the user's folder cannot be read.
+        """
+        self._started.result()
         buckets = self._session.endpoints.root / "buckets"
-        if self._used:
+        if self._is_used:
             for folder in buckets.iterdir():
                 shutil.rmtree(folder)
             FakeGcs(self._session).remove_buckets()  # those that the database knows, and objects that no tree can hold
         if self._source is not None:
             shutil.copytree(self._source, buckets, dirs_exist_ok=True)
-        self._used = True
+        self._is_used = True
+        return self._session
+
+    def close(self) -> None:
+        """Ends it. May be called again."""
+        self._started.exception()  # one that is about to start ends as well
+        self._session.close()
+
+    def _start(self) -> None:
+        try:
+            self._session.start()
+        except BaseException as error:  # raised where the server is asked for
+            self._started.set_exception(error)
+        else:
+            self._started.set_result(None)

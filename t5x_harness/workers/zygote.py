@@ -146,19 +146,24 @@ class Zygote:
             pid = self._await_fork(connection)
             connection.send(message)
             on_failure.pop_all()
-        run = ForkedRun(connection, pid=pid, log=log, log_start=log_start, factory=factory)
-        self._runs.add(run)
+            run = ForkedRun(connection, pid=pid, log=log, log_start=log_start, factory=factory)
+            self._runs.add(run)
         return run
 
     def close(self) -> None:
-        """Ends all runs that are still open, and the zygote. May be called again."""
+        """Ends all open runs and the zygote, also while another thread starts a run. May be called again."""
         if os.getpid() != self._owner:
             return  # in a fork of the parent: nothing here is ours to end
         self._closed = True
-        for run in list(self._runs):
-            run.close()
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            self._kill()  # another thread waits for its imports, or for a fork, and now learns that there will be none
+            self._lock.acquire()
+        try:
+            for run in list(self._runs):
+                run.close()
             self._stop()
+        finally:
+            self._lock.release()
 
     def _warm(self) -> None:
         if self._closed or os.getpid() != self._owner:
@@ -258,16 +263,25 @@ class Zygote:
             # One that is ready ends by itself; one that still imports may be stuck in it, with processes of its own.
             process.wait(END_SECONDS if self._ready else 0)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.wait()
         self._output.close()
         self._ready = False
 
+    def _kill(self) -> None:
+        if self._process is not None:
+            _kill(self._process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
 
 def environment(env: Environment) -> dict[str, str]:
     """The environment of this process with ``env`` put over it."""
-    merged = {**os.environ, **env}
+    # One by one: pytest takes a variable of its own out after each test, and another thread may start a run just then.
+    merged = {**{name: os.environ.get(name) for name in list(os.environ)}, **env}
     return {name: value for name, value in merged.items() if value is not None}
 
 

@@ -51,7 +51,7 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     request = urllib.request.Request(upload, b"x", {"Content-Type": "text/plain"}, method="POST")
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()  # kept beside the tree
     assert "a//b" in names(first, "my-bucket")
-    google.leave()
+    google.leave(first)
     second = google.enter()
     assert second == first  # the same server
     assert (root / "buckets" / "my-bucket" / "data" / "rows.tsv").read_text() == "one\ttwo\n"
@@ -59,16 +59,26 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     assert "a//b" not in names(second, "my-bucket")
     assert names(second, "other-bucket") == "404"
     assert (source / "my-bucket" / "data" / "rows.tsv").read_text() == "one\ttwo\n"
-    google.leave()
+    google.leave(second)
 
 
-def test_nothing_is_put_back_under_a_run_that_goes_on(google: GoogleOfRuns) -> None:
-    root = Path(google.enter()[ROOT_VARIABLE])
-    (root / "buckets" / "my-bucket" / "mine").touch()
-    google.enter()
-    google.leave()
-    assert (root / "buckets" / "my-bucket" / "mine").exists()
-    google.leave()
+def test_a_run_that_begins_while_another_goes_on_has_buckets_of_its_own(google: GoogleOfRuns) -> None:
+    first = google.enter()
+    mine = Path(first[ROOT_VARIABLE]) / "buckets" / "my-bucket" / "mine"
+    mine.touch()
+    second = google.enter()
+    assert second[ROOT_VARIABLE] != first[ROOT_VARIABLE]
+    assert "data/rows.tsv" in names(second, "my-bucket")
+    assert "mine" not in names(second, "my-bucket")
+    google.leave(second)
+    assert "mine" in names(first, "my-bucket")
+    assert google.enter() == second  # a server that is there is used again
+    google.leave(second)
+    google.leave(first)
+    google.leave(first)
+    assert google.enter() == first
+    assert not mine.exists()
+    google.leave(first)
 
 
 def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GoogleOfRuns, source: Path) -> None:
@@ -82,7 +92,7 @@ def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(googl
         [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["one", "True", "False"]
-    google.leave()
+    google.leave(environment)
 
 
 def test_the_server_ends_with_close_and_may_never_have_been_started(tmp_path: Path) -> None:
