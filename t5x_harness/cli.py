@@ -208,6 +208,13 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     worker.add_argument(
         "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
     )
+    worker.add_argument(
+        "--ahead",
+        type=_number,
+        metavar="N",
+        help="how many runs may work beside the one whose result comes next; 0 for one after the other (default: as "
+        "many as there are further cores, at most 3; 0 with --full-size)",
+    )
     worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
     worker.add_argument(
         "--network",
@@ -238,6 +245,12 @@ def _seconds(text: str) -> float:
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"a time limit is a positive number of seconds, not {text}")
     return seconds
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a number of runs is 0 or more, not {text}")
+    return int(text)
 
 
 def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
@@ -285,9 +298,9 @@ def _run(arguments: argparse.Namespace) -> int:
     specs = _checked_specs(arguments)
     until = Stage.PLAN if arguments.command == "plan" else None
     workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
-    options = RunOptions(
-        workspace, until, arguments.timeout, arguments.in_process, network=arguments.network == "allow"
-    )
+    ahead = 0 if arguments.ahead is None and arguments.full_size else arguments.ahead
+    network = arguments.network == "allow"
+    options = RunOptions(workspace, until, arguments.timeout, arguments.in_process, network=network, ahead=ahead)
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
 
