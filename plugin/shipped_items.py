@@ -45,11 +45,18 @@ class ShippedItem(pytest.Item):
         shipped.promotion, shipped.where = promotion, item.reportinfo()
         shipped.globs = promotion.resources(item).files
         shipped._sent = shipped._problem = shipped._outcome = None
+        shipped._told = ""
         return shipped
 
     _sent: SubmittedJob | None
     _problem: Exception | None
     _outcome: ShippedOutcome | None
+    _told: str
+
+    @property
+    def sections(self) -> list[tuple[str, str]]:
+        """What reports of it say of its job."""
+        return [("Vertex AI job", self._told)] if self._told else []
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
         """Its marks, without those that depend on where it runs: pytest there looks at them."""
@@ -90,7 +97,7 @@ class ShippedItem(pytest.Item):
 
         self.send()
         if isinstance(self._problem, JobNotSent):
-            pytest.skip(NOT_SENT)
+            raise pytest.skip.Exception(NOT_SENT, _use_item_location=True)
         if self._sent is None:
             raise ShipFailed(f"{self.name} was not sent as a job: {self._problem}")
         self._outcome = self._followed(self._sent)
@@ -139,15 +146,15 @@ class ShippedItem(pytest.Item):
         with session.showing_progress() as on_progress:
             ended = self.promotion.jobs.follow(job, self._order().timeout, log, on_progress)
         self.user_properties += [("t5x.job", job.name), ("t5x.job_url", job.url), ("t5x.state", str(ended.outcome))]
-        tail = read_tail(log) if log.exists() else ended.log_problem
-        self.add_report_section("setup", "job", f"{job.display_name}: {ended.outcome}\n{job.url}\n{tail}")
+        self._told = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.url}"
         try:
             outcome = read_outcome(Folder(job.output, job.target.project))
         except (ShippedOutcomeError, StorageError) as error:
             raise ShipFailed(f"{self.name}: the outcome cannot be read: {error}") from None
         if not ended.succeeded:
             _, message, fix = ending(ended, job)
-            raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}")
+            tail = read_tail(log) if log.exists() else ended.log_problem
+            raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}\nthe end of the job's log:\n{tail}")
         if outcome is None:
             raise ShipFailed(f"{self.name}: the job {job.display_name} ended well and left no outcome in {job.output}")
         if outcome.problem:
@@ -166,7 +173,10 @@ def replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
 
 def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
     """The report of a phase: for a shipped test the one that pytest made in the job, with what is known of the job."""
-    data = item.phase(report.when) if isinstance(item, ShippedItem) and report.when else None
+    if not isinstance(item, ShippedItem):
+        return report
+    report.sections += item.sections
+    data = item.phase(report.when or "")
     if data is None:
         return report
     there: pytest.TestReport | None = item.config.hook.pytest_report_from_serializable(
@@ -176,5 +186,5 @@ def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport
         return report
     there.nodeid, there.location = report.nodeid, report.location
     there.user_properties = [*map(tuple, there.user_properties), *item.user_properties]
-    there.sections = [*map(tuple, there.sections), *report.sections]
+    there.sections = [*map(tuple, there.sections), *item.sections]
     return there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.spec import Change, Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.job import T5XJob
+from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
 from t5x_harness.vertex.metrics import MetricsError
 from t5x_harness.vertex.paths import GS, object_address
 from t5x_harness.vertex.run_mode import RunMode
@@ -168,9 +169,10 @@ class VertexBackend:
         result = StageResult.from_json(prepared["prepared"])
         if result.outcome is not Outcome.PASSED:
             raise _Unprepared(result)
-        standins, changes = self._moved_standins(result.changes)
-        job = self._job([f"{c.binding} = {c.after}" for c in changes if _is_bound(c)], prepared["output"])
-        sent = self._jobs.send(job.container, {job.stage: job.staged_files, **standins})
+        standins, changes = self._moved_standins(tuple(c for c in result.changes if _is_bound(c)))
+        job = self._job([f"{c.binding} = {c.after}" for c in changes], prepared["output"])
+        container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
+        sent = self._jobs.send(container, {job.stage: job.staged_files, **standins})
         return _Sent(
             sent,
             _folder_of(prepared["output"], job, sent),
@@ -257,6 +259,23 @@ def _open(results: Mapping[Stage, StageResult], first: Stage, problem: str) -> I
 def _is_bound(change: Change) -> bool:
     """Whether a change is a binding that a job can be given; one of them is how many examples are read."""
     return change.why != "sandbox" and " " not in change.binding
+
+
+def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:
+    """A container with the label by which a job is known that does the same.
+
+    Args:
+      container: of the job.
+      names: what differs between jobs that do the same, and what to take in its place: their output folders, and
+        those of made-up checkpoints, whose files differ each time that they are written.
+    """
+    text = json.dumps(
+        [container.target.image, dataclasses.asdict(container.machine), container.args, dict(container.env)]
+    )
+    for name, stable in names.items():
+        text = text.replace(name, stable)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return dataclasses.replace(container, labels={**container.labels, SPEC_LABEL: digest})
 
 
 def _folder_of(output: Mapping[str, str], job: T5XJob, sent: SubmittedJob) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from t5x_harness.google.here import store
 from t5x_harness.google.session import GoogleSession, ServerError
+from t5x_harness.google.vertex.settings import VertexOptions
 
 __all__ = ["EmulatedVertex", "EmulatorError"]
 
@@ -35,7 +36,7 @@ class EmulatedVertex:
         _require_sdk()
         if store() is not None:
             return
-        self._session = GoogleSession()
+        self._session = GoogleSession(vertex=VertexOptions(warm=True))
         try:
             self._session.start()
         except ServerError as error:
