@@ -1,0 +1,106 @@
+"""What docs/vertex-training-package.md shows is run: here, by the SDK, and by gcloud where that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.cli import parser_of
+from t5x_harness.google.session import GoogleSession
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "vertex-training-package.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path, page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the page's blocks, after those that need no Vertex AI."""
+    folder = Path(shutil.copytree(repository / "sample_trainer", tmp_path_factory.mktemp("page") / "project"))
+    block, *_ = blocks(page, "shell")
+    done = bash(block, folder, {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
+    assert json.loads(done.splitlines()[-1])["steps"] == 50
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[Mapping[str, str]]:
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    with GoogleSession() as session:
+        yield {**os.environ, **session.environment()}
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def bash(script: str, folder: Path, environment: Mapping[str, str]) -> str:
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_package_is_built(project: Path) -> None:
+    assert (project / "dist" / "trainer-0.1.tar.gz").is_file()
+
+
+def test_the_tree_is_the_folder_s(page: str, repository: Path) -> None:
+    (tree,) = re.findall(r"^```\nsample_trainer/\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    named = {line.split()[0] for line in tree.splitlines()}
+    there = {
+        str(path.relative_to(repository / "sample_trainer")) for path in (repository / "sample_trainer").rglob("*.*")
+    }
+    assert named == {name for name in there if "__" not in name and ".egg" not in name} - {"README.md"}
+
+
+def test_the_commands_for_the_server_parse(page: str) -> None:
+    (block,) = blocks(page, "console")
+    serve, source = (line.removeprefix("$ ") for line in block.splitlines())
+    words = shlex.split(serve)
+    parser, _ = parser_of(words[1])
+    assert source == f". ./{parser.parse_args(words[1:]).env_file}"
+
+
+def test_the_program_of_the_sdk_runs(page: str, project: Path, environment: Mapping[str, str]) -> None:
+    pytest.importorskip("google.cloud.aiplatform")
+    (block,) = blocks(page, "python")
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 50
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+def test_the_commands_of_gcloud_run(page: str, project: Path, environment: Mapping[str, str]) -> None:
+    _, *commands = blocks(page, "shell")
+    tuning = [command for command in commands if "hp-tuning-jobs" in command]
+    said = bash("\n".join(command for command in commands if command not in tuning), project, environment)
+    assert "INFO" in said, "stream-logs"
+    assert re.search(r"workerpool1-1\treplica 2 of 3: loss 0\.", said)
+    assert re.search(r"service\tJob completed successfully\.", said)
+    assert re.search(r"^by-config\tJOB_STATE_SUCCEEDED$", said, re.MULTILINE)
+    assert json.loads(re.findall(r"^\{.*\}", said, re.MULTILINE)[-1])["steps"] == 20
+    listed = dict(re.findall(r"^(\S+) +(JOB_STATE_\w+)$", said, re.MULTILINE))
+    assert set(listed) == {"by-flags", "by-config", "too-long"} | ({"by-sdk"} & set(listed))
+    assert listed["by-flags"] == "JOB_STATE_SUCCEEDED"
+    assert listed["too-long"] in ("JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED")
+    if importlib.util.find_spec("hypertune"):
+        (found,) = tuning
+        state, losses = bash(found, project, environment).splitlines()
+        assert state == "JOB_STATE_SUCCEEDED"
+        assert len(re.findall(r"0\.\d+", losses)) == 3
