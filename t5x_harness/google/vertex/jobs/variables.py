@@ -21,7 +21,7 @@ __all__ = ["JobPlace", "Trial", "cluster_variables", "expand", "job_variables", 
 
 # The tasks of TensorFlow that the pools are, by their numbers.
 _TENSORFLOW_TASKS = ("chief", "worker", "ps", "evaluator")
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
+_REFERENCE = re.compile(r"\$\$(?=\()|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ def cluster_variables(
 def expand(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
     """Replaces ``$(NAME)`` by variables, as containers have it.
 
-    Unknown names stay as they are, and a doubled dollar sign becomes a single one that begins no reference.
+    Unknown names stay as they are, and ``$$(NAME)`` is ``$(NAME)`` afterwards.
     """
 
     def value(match: re.Match[str]) -> str:

@@ -1,0 +1,36 @@
+"""Services whose jobs are small programs; each ends with its test, and nothing of it is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def make_service(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Makes services with the options of :class:`VertexOptions`, each in a folder of its own."""
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    from job_service import Service, processes_of
+
+    made: list[Any] = []
+
+    def make(state: Any = None, **options: Any) -> Any:
+        made.append(Service(tmp_path / f"server-{len(made)}", state, **options))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.api.close()
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("vertex-")]
+    assert not threads
+    assert not processes_of(tmp_path)
+
+
+@pytest.fixture
+def service(make_service: Callable[..., Any]) -> Any:
+    """A service whose jobs wait for nothing."""
+    return make_service()

@@ -1,0 +1,111 @@
+"""A JobService in this process, and jobs whose processes are small shell and Python programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.logs import read_entries
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.service import make_part
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.google.vertex.state import StateStore
+
+PARENT = "projects/p/locations/us-central1"
+IMAGE = "gcr.io/p/plain:1"
+# Long enough for a machine that is busy with other tests; nothing waits for so long unless it fails.
+PATIENCE = 60.0
+
+
+class Service:
+    """JobService as a client has it, but for the transport."""
+
+    def __init__(self, folder: Path, state: StateStore | None = None, **options: Any) -> None:
+        chosen = VertexOptions(images=MappingProxyType({"gcr.io/p/plain*": ""}), **{"pending_seconds": 0.0, **options})
+        settings = VertexSettings(folder / "root", folder / "jobs", MappingProxyType({}), chosen)
+        graces = Graces(warned=2.0, ended=0.5)
+        self.api = Api(settings, state=state, parts=(lambda api: make_part(api, graces),))
+
+    def ask(self, method: str, **fields: Any) -> Any:
+        """Calls a method of JobService with the fields of its request."""
+        rpc = self.api.rpc(f"/google.cloud.aiplatform.v1.JobService/{method}")
+        assert rpc
+        request = rpc.request(**fields)
+        return rpc.response.FromString(self.api.call(rpc.path, request.SerializeToString(), self.api.authority.token))
+
+    def create(self, spec: Any, name: str = "job") -> Any:
+        """Starts a custom job with a spec; returns it."""
+        return self.ask("CreateCustomJob", parent=PARENT, custom_job={"display_name": name, "job_spec": spec})
+
+    def run(self, *words: str, **spec: Any) -> Any:
+        """Starts a job of one replica that runs a command."""
+        return self.create({"worker_pool_specs": [pool(*words)], **spec})
+
+    def shell(self, script: str, **spec: Any) -> Any:
+        """Starts a job of one replica that runs a script of the shell."""
+        return self.run("sh", "-c", script, **spec)
+
+    def get(self, job: Any) -> Any:
+        """A job as it is now."""
+        kind = "HyperparameterTuningJob" if "hyperparameterTuningJobs" in job.name else "CustomJob"
+        return self.ask(f"Get{kind}", name=job.name)
+
+    def until(self, job: Any, holds: Callable[[Any], bool]) -> Any:
+        """The job as soon as something holds for it."""
+        return until(lambda: self.get(job), holds)
+
+    def in_state(self, job: Any, state: State) -> Any:
+        """The job as soon as it is in a state."""
+        return self.until(job, lambda job: job.state == state)
+
+    def ended(self, job: Any) -> Any:
+        """The job when it has ended."""
+        return self.until(job, lambda job: State(job.state).is_final)
+
+    def cancel(self, job: Any) -> None:
+        """Cancels a custom job."""
+        self.ask("CancelCustomJob", name=job.name)
+
+    def said(self, job: Any, task: str = "workerpool0-0") -> list[str]:
+        """What a replica wrote, line by line."""
+        entries = read_entries(self.api.state, job.name)
+        return [e.get("textPayload", "") for e in entries if e["resource"]["labels"]["task_name"] == task]
+
+    def until_said(self, job: Any, text: str) -> None:
+        """Waits until a replica has written a line."""
+        until(lambda: self.said(job), lambda lines: text in lines)
+
+
+def pool(*words: str, replicas: int = 1, **machine: Any) -> dict[str, Any]:
+    """A worker pool whose containers run a command."""
+    return {
+        "replica_count": replicas,
+        "machine_spec": machine or {"machine_type": "n1-standard-4"},
+        "container_spec": {"image_uri": IMAGE, "command": words[:1], "args": words[1:]},
+    }
+
+
+def until(look: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    """What is seen, as soon as something holds for it."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds(seen := look()):
+        assert time.monotonic() < deadline, f"still {seen}"
+        time.sleep(0.01)
+    return seen
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The pids of processes that work in a folder, or below."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd").startswith(str(folder)):
+                found.append(int(entry))
+    return found

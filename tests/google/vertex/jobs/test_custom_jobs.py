@@ -1,0 +1,224 @@
+"""Custom jobs as clients see them: states, errors, times, commands, cancellation, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from job_service import IMAGE, PARENT, pool, processes_of, until
+
+from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.watching import Watched
+
+
+def test_a_job_runs_and_succeeds(service: Any) -> None:
+    created = service.shell("echo out; echo err >&2")
+    assert created.state == State.QUEUED
+    job = service.ended(created)
+    assert job.state == State.SUCCEEDED
+    assert service.said(job) == ["out", "err"]
+    assert not job.HasField("error")
+    times = [job.create_time, job.start_time, job.end_time, job.update_time]
+    assert times == sorted(times, key=lambda time: time.ToNanoseconds())
+    assert not job.web_access_uris
+
+
+def test_a_job_that_fails_names_the_replica_the_status_and_the_logs(service: Any) -> None:
+    job = service.ended(service.shell("exit 3"))
+    assert job.state == State.FAILED
+    assert job.error.code == 3
+    _, project, _, _, _, job_id = job.name.split("/")
+    assert job.error.message == (
+        "The replica workerpool0-0 exited with a non-zero status of 3. To find out more about why your job exited "
+        f"please check the logs: https://console.cloud.google.com/logs/viewer?project={project}"
+        f"&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter=resource.type%3D%22ml_job%22%0A"
+        f"resource.labels.job_id%3D%22{job_id}%22"
+    )
+
+
+def test_a_process_that_is_killed_has_the_status_of_its_signal(service: Any) -> None:
+    job = service.ended(service.shell("kill -9 $$"))
+    assert "exited with a non-zero status of 137." in job.error.message
+
+
+def test_every_state_is_seen_in_order(make_service: Callable[..., Any]) -> None:
+    service = make_service(queued_seconds=0.3, pending_seconds=0.3, running_seconds=0.3)
+    job = service.shell("true")
+    seen = [job.state]
+    while not State(seen[-1]).is_final:
+        state = service.get(job).state
+        if state != seen[-1]:
+            seen.append(state)
+    assert seen == [State.QUEUED, State.PENDING, State.RUNNING, State.SUCCEEDED]
+
+
+def test_no_clock_is_waited_for_on_the_way_to_running(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[tuple[float | None, bool]] = []
+    wait = Watched.wait
+
+    def recorded(self: Watched, seconds: float | None) -> Any:
+        waits.append((seconds, bool(self._units)))
+        return wait(self, seconds)
+
+    monkeypatch.setattr(Watched, "wait", recorded)
+    service.ended(service.shell("true"))
+    assert waits[:2] == [(0.0, False)] * 2  # out of the queue, and out of PENDING
+    assert waits[2][1], "its process runs"
+
+
+def test_a_command_that_is_not_there(service: Any) -> None:
+    job = service.ended(service.run("no-such-program"))
+    assert "exited with a non-zero status of 127." in job.error.message
+    assert service.said(job) == ["t5x-harness: no-such-program: command not found"]
+
+
+def test_an_image_that_nothing_stands_for_fails_the_job_and_says_how_to_name_it(service: Any) -> None:
+    spec = pool("true")
+    spec["container_spec"]["image_uri"] = "gcr.io/p/other:1"
+    job = service.ended(service.create({"worker_pool_specs": [spec]}))
+    assert job.state == State.FAILED
+    assert not job.HasField("start_time")
+    assert job.error.message == (
+        "t5x-harness: no local command stands for the image gcr.io/p/other:1, and containers are not run here. The "
+        "map images has 'gcr.io/p/plain*', '*t5x*', '*/vertex-ai/training/*': add a glob for the image and the command "
+        "line that its entry point is, such as {'gcr.io/p/other*': 'python -m trainer.task'}, or an empty one if the "
+        "job's spec has a command"
+    )
+
+
+def test_a_running_job_is_cancelled_with_all_that_it_started(service: Any) -> None:
+    job = service.shell("(setsid sleep 100 &) ; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    service.until_said(job, "ready")
+    service.cancel(job)
+    assert service.get(job).state in (State.CANCELLING, State.CANCELLED)
+    job = service.ended(job)
+    assert job.state == State.CANCELLED
+    assert (job.error.code, job.error.message) == (1, "CANCELED")
+    assert "told" in service.said(job)
+    assert not processes_of(service.api.settings.folder)
+
+
+def test_a_process_that_does_not_listen_is_killed_after_its_grace(service: Any) -> None:
+    job = service.shell("trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    service.until_said(job, "ready")
+    service.cancel(job)
+    assert service.get(job).state == State.CANCELLING
+    assert service.ended(job).state == State.CANCELLED
+
+
+def test_a_pending_job_is_cancelled_without_having_run(make_service: Callable[..., Any]) -> None:
+    service = make_service(pending_seconds=3600)
+    job = service.in_state(service.shell("echo ran"), State.PENDING)
+    service.cancel(job)
+    job = service.get(job)
+    assert job.state == State.CANCELLED
+    assert not job.HasField("start_time")
+    assert service.said(job) == []
+
+
+def test_cancelling_again_or_too_late_changes_nothing(service: Any) -> None:
+    job = service.ended(service.shell("true"))
+    service.cancel(job)
+    assert service.get(job) == job
+
+
+def test_a_job_runs_no_longer_than_its_timeout(service: Any) -> None:
+    job = service.ended(service.shell("sleep 100", scheduling={"timeout": {"nanos": 300_000_000}}))
+    assert job.state == State.CANCELLED
+    assert job.error.message == "The job ran for longer than its scheduling.timeout and was cancelled."
+
+
+def test_a_running_job_cannot_be_deleted(service: Any) -> None:
+    job = service.in_state(service.shell("sleep 100"), State.RUNNING)
+    with pytest.raises(ApiError) as refused:
+        service.ask("DeleteCustomJob", name=job.name)
+    assert refused.value.code is Code.FAILED_PRECONDITION
+    assert refused.value.message == (
+        f"The CustomJob {job.name} is in the state JOB_STATE_RUNNING and cannot be deleted: cancel it first"
+    )
+
+
+def test_a_job_that_has_ended_is_deleted_with_its_log_and_files(service: Any) -> None:
+    job = service.ended(service.shell("echo hello"))
+    folder = service.api.settings.folder / job.name.rpartition("/")[2]
+    assert (folder / "workerpool0-0.log").read_text() == "hello\n"
+    assert service.ask("DeleteCustomJob", name=job.name).done
+    assert not folder.exists()
+    assert service.said(job) == []
+    with pytest.raises(ApiError) as missing:
+        service.get(job)
+    assert missing.value.code is Code.NOT_FOUND
+
+
+def test_jobs_are_listed_newest_first_and_by_filters(service: Any) -> None:
+    names = [service.ended(service.shell(f"exit {status}")).name for status in (0, 1, 0)]
+    listed = service.ask("ListCustomJobs", parent=PARENT).custom_jobs
+    assert [job.name for job in listed] == names[::-1]
+    failed = service.ask("ListCustomJobs", parent=PARENT, filter="state=JOB_STATE_FAILED").custom_jobs
+    assert [job.name for job in failed] == [names[1]]
+
+
+def test_what_only_the_service_sets_is_not_taken_from_a_client(service: Any) -> None:
+    given = {"display_name": "job", "job_spec": {"worker_pool_specs": [pool("true")]}, "state": 4, "name": "../../x"}
+    job = service.ask("CreateCustomJob", parent=PARENT, custom_job=given)
+    assert job.state == State.QUEUED
+    assert job.name.rpartition("/")[2].isdigit()
+    assert service.ended(job).state == State.SUCCEEDED
+
+
+def test_a_spec_is_refused_with_all_that_is_wrong(service: Any) -> None:
+    spec = {"worker_pool_specs": [pool("true", machine_type="cloud-tpu", accelerator_type=6, accelerator_count=3)]}
+    with pytest.raises(ApiError) as refused:
+        service.create(spec, name="")
+    assert refused.value.code is Code.INVALID_ARGUMENT
+    assert refused.value.message.startswith("List of found errors:\t1.Field: ")
+    assert "\t2.Field: " in refused.value.message
+    assert not service.ask("ListCustomJobs", parent=PARENT).custom_jobs
+
+
+def test_replicas_of_several_pools_find_each_other(service: Any) -> None:
+    listen = (
+        "import json, os, socket; spec = json.loads(os.environ['CLUSTER_SPEC']); "
+        "host, port = spec['cluster']['workerpool0'][0].split(':'); s = socket.create_server((host, int(port))); "
+        "[print(s.accept()[0].makefile().read()) for _ in range(2)]"
+    )
+    connect = (
+        "import json, os, socket, time\nspec = json.loads(os.environ['CLUSTER_SPEC'])\n"
+        "host, port = spec['cluster']['workerpool0'][0].split(':')\n"
+        "while True:\n"
+        "    try: s = socket.create_connection((host, int(port)))\n"
+        "    except ConnectionRefusedError: time.sleep(0.02)\n"
+        "    else: break\n"
+        "s.sendall('{type} {index}'.format(**spec['task']).encode())"
+    )
+    pools = [pool("python", "-c", listen), pool("python", "-c", connect, replicas=2)]
+    job = service.ended(service.create({"worker_pool_specs": pools}))
+    assert job.state == State.SUCCEEDED
+    assert sorted(service.said(job)) == ["workerpool1 0", "workerpool1 1"]
+
+
+def test_the_first_death_ends_the_others(service: Any) -> None:
+    job = service.ended(service.create({"worker_pool_specs": [pool("sleep", "100"), pool("sh", "-c", "exit 4")]}))
+    assert "The replica workerpool1-0 exited with a non-zero status of 4." in job.error.message
+    assert not processes_of(service.api.settings.folder)
+
+
+def test_a_reset_ends_what_runs_and_forgets_it(service: Any) -> None:
+    job = service.in_state(service.shell("sleep 100"), State.RUNNING)
+    service.api.reset()
+    assert not processes_of(service.api.settings.folder)
+    with pytest.raises(ApiError):
+        service.get(job)
+    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+
+
+def test_what_the_rules_only_warn_of_is_in_the_job_s_log(service: Any) -> None:
+    job = service.shell("true", scheduling={"max_wait_duration": {"seconds": 60}})
+    lines = until(lambda: service.said(job, "service"), lambda lines: any("max_wait_duration" in s for s in lines))
+    assert IMAGE not in "".join(lines)
+    service.ended(job)

@@ -1,0 +1,59 @@
+"""Which command stands for an image, and how containers compose theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
+
+IMAGE = Image("gcr.io/p/i:1", ("python", "-m", "main"))
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "words"),
+    [
+        ([], [], ["python", "-m", "main"]),
+        ([], ["--a"], ["python", "-m", "main", "--a"]),
+        (["sh"], [], ["sh"]),
+        (["sh"], ["-c", "true"], ["sh", "-c", "true"]),
+    ],
+)
+def test_a_command_takes_the_place_of_the_entry_point(command: list[str], args: list[str], words: list[str]) -> None:
+    assert IMAGE.command(command, args) == words
+
+
+def test_an_image_with_nothing_to_run() -> None:
+    with pytest.raises(ImageUnknown) as refused:
+        Image("gcr.io/p/i:1", ()).command([], [])
+    assert str(refused.value) == (
+        "the image gcr.io/p/i:1 has no entry point here, and container_spec has neither command nor args: give one of "
+        "them, or an entry point in the map images"
+    )
+
+
+@pytest.mark.parametrize("uri", ["gcr.io/p/t5x:latest", "us-docker.pkg.dev/p/repo/my-t5x-base@sha256:12"])
+def test_t5x_images_run_t5x(uri: str) -> None:
+    image = find_image(uri, {})
+    assert image.entry_point == ("python", "-m", "t5x.main")
+    assert image.is_t5x
+
+
+def test_the_user_s_map_comes_first_and_its_first_glob_counts() -> None:
+    images = {"gcr.io/p/t5x-*": "python 'my main.py'", "*": "true"}
+    assert find_image("gcr.io/p/t5x-fork", images) == Image("gcr.io/p/t5x-fork", ("python", "my main.py"))
+    assert find_image("gcr.io/p/else", images).entry_point == ("true",)
+
+
+@pytest.mark.parametrize(
+    ("uri", "glob"),
+    [
+        ("gcr.io/p/a:1", "gcr.io/p/a*"),
+        ("gcr.io/p/a@sha256:12", "gcr.io/p/a*"),
+        ("localhost:5000/a:1", "localhost:5000/a*"),
+        ("a", "a*"),
+    ],
+)
+def test_an_unknown_image_is_told_with_the_line_to_add(uri: str, glob: str) -> None:
+    with pytest.raises(ImageUnknown, match="no local command stands for the image") as refused:
+        find_image(uri, {})
+    assert f"such as {{{glob!r}: 'python -m trainer.task'}}" in str(refused.value)

@@ -1,0 +1,246 @@
+"""What becomes of a custom job, whatever happens to it and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from t5x_harness.google.vertex.jobs import machine
+from t5x_harness.google.vertex.jobs.endings import unable
+from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, Start, State, Stop, advance
+
+CHIEF, WORKER, OTHER = "workerpool0-0", "workerpool1-0", "workerpool1-1"
+UNITS = frozenset({CHIEF, WORKER, OTHER})
+POLICY = Policy(UNITS, frozenset({CHIEF}))
+# Where each state can lead; the API documents the way out of CANCELLING.
+NEXT = {
+    State.QUEUED: {State.PENDING, State.CANCELLED, State.FAILED},
+    State.PENDING: {State.RUNNING, State.CANCELLED, State.FAILED},
+    State.RUNNING: {State.PENDING, State.CANCELLING, State.SUCCEEDED, State.FAILED},
+    State.CANCELLING: {State.CANCELLED, State.SUCCEEDED, State.FAILED},
+}
+
+
+class Jobs(RuleBasedStateMachine):
+    """Everything that can happen, in any order; what is asked for is done as the driver would do it."""
+
+    @initialize(whole=st.booleans(), retries=st.booleans())
+    def submit(self, whole: bool, retries: bool) -> None:
+        self.policy = Policy(UNITS, frozenset({CHIEF}), whole, retries, Limits(2, 2, 2))
+        self.progress = Progress()
+        self.running: set[str] = set()
+        self.stopped: set[str] = set()
+        self.starts = 0
+        self.was_asked = False
+
+    def happens(self, event: machine.Event) -> None:
+        before = self.progress
+        self.progress, commands = advance(before, event, self.policy)
+        if before.state is not self.progress.state:
+            assert self.progress.state in NEXT[before.state]
+        for command in commands:
+            if isinstance(command, Start):
+                assert not command.units & self.running, "nothing is started twice"
+                self.running |= command.units
+                self.stopped -= command.units
+                self.starts += 1
+            else:
+                assert command.units <= self.running, "nothing is stopped that does not run"
+                self.stopped |= command.units
+
+    @rule()
+    def admit(self) -> None:
+        self.happens(machine.Admitted())
+
+    @rule()
+    def provision(self) -> None:
+        self.happens(machine.Provisioned())
+
+    @rule()
+    def cancel(self) -> None:
+        self.was_asked = self.was_asked or not self.progress.state.is_final
+        self.happens(machine.CancelAsked())
+
+    @rule()
+    def time_is_over(self) -> None:
+        self.was_asked = self.was_asked or self.progress.state is State.RUNNING
+        self.happens(machine.RunTooLong())
+
+    @rule()
+    def waited(self) -> None:
+        self.happens(machine.WaitedTooLong())
+
+    @rule()
+    def fail_inside(self) -> None:
+        self.happens(machine.InternalFailure())
+
+    @rule()
+    def refuse(self) -> None:
+        self.happens(machine.Refused(unable("no image")))
+
+    @rule(unit=st.sampled_from(sorted(UNITS)))
+    def preempt(self, unit: str) -> None:
+        self.happens(machine.Lost(unit))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), status=st.sampled_from([0, 0, 1, 134, 137, 143]))
+    def exit(self, data: st.DataObject, status: int) -> None:
+        unit = data.draw(st.sampled_from(sorted(self.running)))
+        self.running.discard(unit)
+        self.happens(machine.Exited(unit, status))
+
+    @invariant()
+    def live_are_those_that_run(self) -> None:
+        assert self.progress.live == self.running
+
+    @invariant()
+    def final_jobs_run_nothing(self) -> None:
+        if self.progress.state.is_final:
+            assert not self.running
+            assert (self.progress.error is None) == (self.progress.state is State.SUCCEEDED)
+
+    @invariant()
+    def only_running_jobs_have_processes(self) -> None:
+        if self.running:
+            assert self.progress.state in (State.RUNNING, State.CANCELLING)
+
+    @invariant()
+    def what_is_to_end_was_told(self) -> None:
+        if self.progress.decided is not None:
+            assert self.running <= self.stopped
+
+    @invariant()
+    def attempts_are_limited(self) -> None:
+        limits = self.policy.limits
+        assert self.progress.attempt <= max(limits.internal_attempts, limits.job_restarts + 1)
+        assert all(count <= limits.worker_restarts for count in self.progress.restarts.values())
+        if not self.policy.retries:
+            assert self.starts <= 1
+
+    @invariant()
+    def cancelled_only_if_asked(self) -> None:
+        if self.progress.state in (State.CANCELLING, State.CANCELLED):
+            assert self.was_asked
+
+    def teardown(self) -> None:
+        """Once every process has ended after a cancellation, every job has."""
+        self.cancel()
+        while self.running:
+            self.happens(machine.Exited(self.running.pop(), 143))
+        assert self.progress.state.is_final
+
+
+TestJobs = Jobs.TestCase
+TestJobs.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def after(*events: machine.Event, policy: Policy = POLICY) -> Progress:
+    progress = Progress()
+    for event in events:
+        progress, _ = advance(progress, event, policy)
+    return progress
+
+
+RUNNING = (machine.Admitted(), machine.Provisioned())
+
+
+def test_the_end_of_the_primary_replica_is_the_end_of_the_job() -> None:
+    progress, commands = advance(after(*RUNNING), machine.Exited(CHIEF, 0), POLICY)
+    assert progress.state is State.RUNNING
+    assert commands == (Stop(frozenset({WORKER, OTHER}), warned=False),)
+    for unit in (WORKER, OTHER):
+        progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)
+    assert progress.state is State.SUCCEEDED
+
+
+def test_a_worker_may_end_before_the_primary_replica() -> None:
+    progress = after(*RUNNING, machine.Exited(WORKER, 0))
+    assert progress.state is State.RUNNING
+    assert progress.live == {CHIEF, OTHER}
+
+
+def test_a_failed_worker_ends_the_job_and_is_named() -> None:
+    ends = [machine.Exited(WORKER, 2), machine.Exited(CHIEF, 143), machine.Exited(OTHER, 143)]
+    progress = after(*RUNNING, *ends)
+    assert progress.state is State.FAILED
+    assert progress.error
+    assert progress.error.message == "The replica workerpool1-0 exited with a non-zero status of 2."
+
+
+def test_a_host_of_a_slice_is_told_by_its_replica() -> None:
+    hosts = frozenset({f"workerpool0-0.{host}" for host in range(4)})
+    policy = Policy(hosts, hosts, restarts_as_whole=True)
+    progress = after(*RUNNING, *(machine.Exited(host, 1) for host in sorted(hosts)), policy=policy)
+    assert progress.error
+    assert progress.error.message == "The replica workerpool0-0 exited with a non-zero status of 1."
+
+
+def test_a_slice_has_ended_when_all_its_hosts_have() -> None:
+    hosts = frozenset({"workerpool0-0.0", "workerpool0-0.1"})
+    policy = Policy(hosts, hosts, restarts_as_whole=True)
+    progress = after(*RUNNING, machine.Exited("workerpool0-0.0", 0), policy=policy)
+    assert (progress.state, progress.decided) == (State.RUNNING, None)
+
+
+@pytest.mark.parametrize("status", [134, 139])
+def test_a_crash_that_may_pass_is_tried_again_three_times(status: int) -> None:
+    policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}))
+    events = [machine.Admitted()]
+    for attempt in range(1, 4):
+        events += [machine.Provisioned(), machine.Exited(CHIEF, status)]
+        progress = after(*events, policy=policy)
+        assert (progress.state, progress.attempt) == (State.PENDING, attempt + 1)
+    progress = after(*events, machine.Provisioned(), machine.Exited(CHIEF, status), policy=policy)
+    assert progress.state is State.FAILED
+
+
+def test_internal_errors_are_met_with_three_attempts() -> None:
+    policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}))
+    again = [machine.Provisioned(), machine.InternalFailure(), machine.Exited(CHIEF, 143)]
+    assert after(machine.Admitted(), *again * 2, policy=policy).attempt == 3
+    progress = after(machine.Admitted(), *again * 3, policy=policy)
+    assert progress.state is State.FAILED
+    assert progress.error
+    assert progress.error.message == "Internal error occurred for the current attempt."
+
+
+def test_a_lost_worker_starts_again_on_its_own() -> None:
+    progress, commands = advance(after(*RUNNING), machine.Lost(WORKER), POLICY)
+    assert commands == (Stop(frozenset({WORKER})),)
+    progress, commands = advance(progress, machine.Exited(WORKER, 143), POLICY)
+    assert commands == (Start(frozenset({WORKER})),)
+    assert (progress.state, progress.attempt, progress.live) == (State.RUNNING, 1, UNITS)
+
+
+def test_a_worker_that_is_lost_too_often_takes_the_job_along() -> None:
+    lost = [machine.Lost(WORKER), machine.Exited(WORKER, 143)]
+    assert after(*RUNNING, *lost * 5).attempt == 1
+    rest = [machine.Lost(WORKER), *(machine.Exited(unit, 143) for unit in sorted(UNITS))]
+    progress = after(*RUNNING, *lost * 5, *rest)
+    assert (progress.state, progress.attempt) == (State.PENDING, 2)
+
+
+def test_a_job_that_asks_for_it_restarts_as_a_whole() -> None:
+    policy = Policy(UNITS, frozenset({CHIEF}), restarts_as_whole=True)
+    progress, commands = advance(after(*RUNNING, policy=policy), machine.Lost(WORKER), policy)
+    assert commands == (Stop(UNITS, warned=False),)
+    for unit in sorted(UNITS):
+        progress, _ = advance(progress, machine.Exited(unit, 137), policy)
+    assert (progress.state, progress.attempt) == (State.PENDING, 2)
+
+
+def test_without_retries_a_lost_machine_is_the_end() -> None:
+    policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}), retries=False)
+    progress = after(*RUNNING, machine.Lost(CHIEF), machine.Exited(CHIEF, 143), policy=policy)
+    assert progress.error
+    assert progress.error.message == "The replica workerpool0-0 was preempted, and the job is not restarted any more."
+
+
+def test_a_job_that_succeeds_while_it_is_cancelled_has_succeeded() -> None:
+    progress = after(*RUNNING, machine.Exited(CHIEF, 0), machine.CancelAsked())
+    assert progress.state is State.CANCELLING
+    for unit in (WORKER, OTHER):
+        progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)
+    assert progress.state is State.SUCCEEDED

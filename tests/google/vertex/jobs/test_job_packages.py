@@ -1,0 +1,146 @@
+"""Packages of python_package_spec: what is unpacked, what is refused, and what a job imports of them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from t5x_harness.google.here import Store
+from t5x_harness.google.vertex.jobs import packages
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages, import_path, unpack
+
+EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310:latest"
+
+
+def tar(path: Path, *entries: tuple[str, bytes] | tarfile.TarInfo) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for entry in entries:
+            if isinstance(entry, tarfile.TarInfo):
+                archive.addfile(entry)
+            else:
+                name, body = entry
+                info = tarfile.TarInfo(name)
+                info.size = len(body)
+                archive.addfile(info, io.BytesIO(body))
+    return path
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (("../out", b"x"), "the package p.tar.gz holds '../out', which leads out of its folder"),
+        (("a/../../out", b"x"), "the package p.tar.gz holds 'a/../../out', which leads out of its folder"),
+        (("/out", b"x"), "the package p.tar.gz holds '/out', which leads out of its folder"),
+        (special("a", tarfile.SYMTYPE, "/etc"), "the package p.tar.gz holds 'a', which is a link to '/etc'"),
+        (special("a", tarfile.LNKTYPE, "b"), "the package p.tar.gz holds 'a', which is a link to 'b'"),
+        (special("a", tarfile.CHRTYPE), "the package p.tar.gz holds 'a', which is a device"),
+        (special("a", tarfile.FIFOTYPE), "the package p.tar.gz holds 'a', which is a device"),
+    ],
+    ids=["up", "up inside", "absolute", "symbolic link", "hard link", "device", "pipe"],
+)
+def test_what_could_leave_the_folder_is_refused_and_nothing_is_left(tmp_path: Path, entry: Any, message: str) -> None:
+    archive = tar(tmp_path / "p.tar.gz", ("good", b"x"), entry)
+    with pytest.raises(PackageError) as refused:
+        unpack(archive, tmp_path / "in" / "to")
+    assert str(refused.value) == message
+    assert [path.name for path in (tmp_path / "in").iterdir()] == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_in_a_wheel_is_refused(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("a")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "p.whl", "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+    with pytest.raises(PackageError, match=r"holds 'a', which is no file"):
+        unpack(tmp_path / "p.whl", tmp_path / "to")
+
+
+def test_a_wheel_that_leads_out_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "p.whl", "w") as archive:
+        archive.writestr("../out", "x")
+    with pytest.raises(PackageError, match=r"holds '\.\./out', which leads out"):
+        unpack(tmp_path / "p.whl", tmp_path / "to")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_in_it_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackageError, match=r"the package p\.tar\.gz cannot be unpacked: .*File exists"):
+        unpack(tar(tmp_path / "p.tar.gz", ("a", b"1"), ("a", b"2")), tmp_path / "to")
+
+
+def test_more_than_fits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "MOST_BYTES", 1 << 20)
+    with pytest.raises(PackageError, match=r"the package p\.tar\.gz holds more than 1 MB"):
+        unpack(tar(tmp_path / "p.tar.gz", ("a", bytes(1 << 19)), ("b", bytes(1 << 20))), tmp_path / "to")
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(PackageError, match=r"the package p\.tar\.gz cannot be unpacked: "):
+        unpack(tmp_path / "p.tar.gz", tmp_path / "to")
+    (tmp_path / "p.rpm").write_bytes(b"")
+    with pytest.raises(PackageError, match=r"the package p\.rpm is no archive that is known here: \.tar\.gz, \.whl"):
+        unpack(tmp_path / "p.rpm", tmp_path / "to2")
+
+
+def test_modules_are_found_where_source_distributions_have_them(tmp_path: Path) -> None:
+    flat = tar(tmp_path / "a.tar.gz", ("a-1/setup.py", b""), ("a-1/trainer/__init__.py", b""))
+    unpack(flat, tmp_path / "a")
+    assert import_path(tmp_path / "a") == [tmp_path / "a" / "a-1"]
+    source = tar(tmp_path / "b.tar.gz", ("b-1/pyproject.toml", b""), ("b-1/src/trainer/__init__.py", b""))
+    unpack(source, tmp_path / "b")
+    assert import_path(tmp_path / "b") == [tmp_path / "b" / "b-1" / "src", tmp_path / "b" / "b-1"]
+
+
+@pytest.mark.parametrize("uri", ["gs://b/none.tar.gz", "gs://b/../../etc/passwd", "/etc/passwd", "https://x/p.whl"])
+def test_a_package_that_is_not_in_the_store(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(PackageError) as missing:
+        fetch_packages([uri], Store(tmp_path), tmp_path / "to")
+    assert str(missing.value) == f"the package {uri} of python_package_spec.package_uris is not there"
+
+
+def python_spec(**fields: Any) -> dict[str, Any]:
+    spec = {"executor_image_uri": EXECUTOR, "python_module": "trainer.task", **fields}
+    machine = {"machine_type": "n1-standard-4"}
+    return {"worker_pool_specs": [{"replica_count": 1, "machine_spec": machine, "python_package_spec": spec}]}
+
+
+def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
+    bucket = service.api.settings.root / "buckets" / "b"
+    task = b"import helper, os, sys\nprint(helper.WORD, sys.argv[1:], os.environ['MODE'])\n"
+    tar(
+        bucket / "dist" / "trainer-0.1.tar.gz",
+        ("trainer-0.1/setup.py", b"raise SystemExit('nothing of a package is run')"),
+        ("trainer-0.1/trainer/__init__.py", b""),
+        ("trainer-0.1/trainer/task.py", task),
+    )
+    with zipfile.ZipFile(bucket / "helper-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("helper.py", "WORD = 'helped'")
+    uris = ["gs://b/dist/trainer-0.1.tar.gz", "gs://b/helper-1-py3-none-any.whl"]
+    env = [{"name": "MODE", "value": "fast"}]
+    job = service.ended(service.create(python_spec(package_uris=uris, args=["--n=1", "two words"], env=env)))
+    assert job.state == State.SUCCEEDED, service.said(job)
+    assert service.said(job) == ["helped ['--n=1', 'two words'] fast"]
+
+
+def test_a_job_without_its_package_fails_and_names_it(service: Any) -> None:
+    job = service.ended(service.create(python_spec(package_uris=["gs://b/none.tar.gz"])))
+    assert job.error.message == (
+        "t5x-harness: the package gs://b/none.tar.gz of python_package_spec.package_uris is not there"
+    )
