@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
+from t5x_harness.google.vertex.api.kinds import verb_of
 from t5x_harness.google.vertex.api.rpc_table import Rpc
 
 __all__ = ["check_names"]
@@ -29,8 +30,16 @@ def check_names(rpc: Rpc, request: Any) -> None:
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]
         raise ApiError.of_violations(
-            Violation(field, f"{_value(request, field)!r} is no name like {template}") for field, template in wrong
+            Violation(field, f"{_value(request, field)!r} is not the name of {_noun(rpc, field)}: {template}")
+            for field, template in wrong
         )
+
+
+def _noun(rpc: Rpc, field: str) -> str:
+    found = verb_of(rpc)
+    if found is None or field.rpartition(".")[2] != "name":
+        return "what it is for"
+    return f"{'an' if found[1].name[0] in 'AE' else 'a'} {found[1].name}"
 
 
 @functools.cache
