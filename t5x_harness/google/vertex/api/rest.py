@@ -15,6 +15,7 @@ from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.api.query import set_parameters
 from t5x_harness.google.vertex.api.routes import Match, routes_of
 from t5x_harness.google.vertex.api.status import to_status
+from t5x_harness.google.vertex.validation import misspelt_accelerators
 
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.api.service import Api
@@ -122,6 +123,17 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
     try:
         json_format.Parse(body, part)
     except (json_format.ParseError, UnicodeDecodeError) as error:
+        if misspelt := _misspelt(body, field):
+            raise ApiError(Code.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt) from None
         # The library's text: what is wrong, and where.
         message = f"Invalid JSON payload received. {error}"
         raise ApiError(Code.INVALID_ARGUMENT, message, [Violation(field, message)]) from None
+
+
+def _misspelt(body: bytes, field: str) -> list[Violation]:
+    """Accelerators that there are none of, which people write often enough to be told what they meant."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return []
+    return [Violation(each.field, each.message) for each in misspelt_accelerators(document, field)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from t5x_harness.google.vertex.validation import accelerator_meant, misspelt_accelerators
@@ -56,3 +59,27 @@ def test_they_are_found_in_both_spellings_with_the_parsers_words() -> None:
 def test_the_list_is_the_apis() -> None:
     types = pytest.importorskip("google.cloud.aiplatform_v1.types")
     assert set(accelerator_types()) == {type_.name for type_ in types.AcceleratorType}
+
+
+def test_a_request_with_one_is_refused_with_what_was_meant(tmp_path: Path) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    from t5x_harness.google.vertex.api.rest import RestRequest, answer_rest
+    from t5x_harness.google.vertex.api.service import Api
+
+    machine = {"machineType": "cloud-tpu", "acceleratorType": "v3-32", "acceleratorCount": 32}
+    body = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": machine, "replicaCount": 1}]}}
+    api = Api.local(tmp_path, parts=())
+    path = "/v1/projects/my-project/locations/us-central1/customJobs"
+    try:
+        request = RestRequest("POST", path, body=json.dumps(body).encode(), token=api.authority.token)
+        answer = answer_rest(api, request)
+    finally:
+        api.close()
+    assert answer.status == 400
+    error = json.loads(answer.body)["error"]
+    assert error["status"] == "INVALID_ARGUMENT"
+    assert error["message"] == (
+        "Invalid value at 'custom_job.job_spec.worker_pool_specs[0].machine_spec.accelerator_type' "
+        '(type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType), "v3-32": v3-32 is a slice; write '
+        "machine_type cloud-tpu, accelerator_type TPU_V3, accelerator_count 32"
+    )
