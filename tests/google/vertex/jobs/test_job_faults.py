@@ -1,0 +1,139 @@
+"""Injected faults: preemption, stockout, internal errors; and what a job does about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from job_service import pool
+
+from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.google.vertex.jobs.machine import State
+
+# Says which time it runs, and ends by itself the second time.
+AGAIN = "if [ -e ran ]; then echo again; else touch ran; echo first; sleep 100; fi"
+
+
+def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
+    service.api.faults.arm(VertexFault("preempt", output="first"))
+    job = service.ended(service.shell(AGAIN))
+    assert job.state == State.SUCCEEDED
+    assert service.said(job) == ["first", "again"]
+    assert "The replica workerpool0-0 is preempted." in service.said(job, "service")
+    assert service.said(job, "service").count("Waiting for job to be provisioned.") == 1
+
+
+def test_a_preempted_process_is_warned(service: Any) -> None:
+    service.api.faults.arm(VertexFault("preempt", output="ready"))
+    script = "[ -e ran ] && exit 0; touch ran; trap 'echo saved; exit 1' TERM; echo ready; while :; do sleep 0.1; done"
+    job = service.ended(service.shell(script))
+    assert job.state == State.SUCCEEDED
+    assert "saved" in service.said(job)
+
+
+def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
+    service.api.faults.arm(VertexFault("preempt", output="first", replica="workerpool1-0"))
+    job = service.ended(
+        service.create(
+            {
+                "worker_pool_specs": [pool("sh", "-c", AGAIN), pool("sh", "-c", AGAIN)],
+                "scheduling": {"restart_job_on_worker_restart": True},
+            }
+        )
+    )
+    assert job.state == State.SUCCEEDED
+    assert service.said(job, "service").count("Waiting for job to be provisioned.") == 2
+    assert service.said(job, "workerpool1-0")[0] == "first"
+
+
+def test_without_retries_a_preemption_fails_the_job(service: Any) -> None:
+    service.api.faults.arm(VertexFault("preempt"))
+    job = service.ended(service.shell("sleep 100", scheduling={"disable_retries": True}))
+    assert job.state == State.FAILED
+    assert job.error.message == "The replica workerpool0-0 was preempted, and the job is not restarted any more."
+
+
+def test_preempted_always_is_preempted_until_the_limits(service: Any) -> None:
+    service.api.faults.arm(VertexFault("preempt", times=None))
+    job = service.ended(service.shell("sleep 100"))
+    assert job.state == State.FAILED
+    assert service.said(job, "service").count("Waiting for job to be provisioned.") == 4
+
+
+def test_an_internal_error_is_tried_again(service: Any) -> None:
+    service.api.faults.arm(VertexFault("internal", output="first"))
+    job = service.ended(service.shell(AGAIN))
+    assert job.state == State.SUCCEEDED
+    assert service.said(job) == ["first", "again"]
+
+
+def test_three_internal_errors_are_all_that_a_client_is_told(service: Any) -> None:
+    service.api.faults.arm(VertexFault("internal", times=3))
+    job = service.ended(service.shell("sleep 100"))
+    assert job.state == State.FAILED
+    assert (job.error.code, job.error.message) == (13, "Internal error occurred for the current attempt.")
+
+
+def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
+    service.api.faults.arm(VertexFault("stockout"))
+    job = service.ended(service.shell("true"))
+    assert job.state == State.FAILED
+    assert not job.HasField("start_time")
+    assert job.error.code == 8
+    assert job.error.message == (
+        "Resources are insufficient in region: us-central1. Please try a different region or use a different "
+        "accelerator."
+    )
+
+
+def test_a_job_that_waits_for_machines_gets_them_after_a_stockout(service: Any) -> None:
+    service.api.faults.arm(VertexFault("stockout", seconds=0.2))
+    assert service.ended(service.shell("true", scheduling={"strategy": "FLEX_START"})).state == State.SUCCEEDED
+
+
+def test_a_job_waits_no_longer_than_it_may(service: Any) -> None:
+    service.api.faults.arm(VertexFault("stockout"))
+    scheduling = {"strategy": "FLEX_START", "max_wait_duration": {"nanos": 200_000_000}}
+    job = service.ended(service.shell("true", scheduling=scheduling))
+    assert job.state == State.FAILED
+    assert job.error.message == "The job waited for resources for longer than its scheduling.max_wait_duration."
+
+
+def test_a_job_is_cancelled_in_the_middle_of_a_stockout(service: Any) -> None:
+    service.api.faults.arm(VertexFault("stockout", seconds=3600))
+    job = service.in_state(service.shell("true"), State.PENDING)
+    service.cancel(job)
+    assert service.get(job).state == State.CANCELLED
+
+
+def test_a_fault_that_is_armed_while_a_job_runs_reaches_it(service: Any) -> None:
+    job = service.shell(AGAIN)
+    service.until_said(job, "first")
+    service.api.faults.arm(VertexFault("preempt"))
+    assert service.ended(job).state == State.SUCCEEDED
+    assert service.said(job) == ["first", "again"]
+
+
+def test_a_fault_is_for_jobs_by_their_names(service: Any) -> None:
+    service.api.faults.arm(VertexFault("stockout", on="nightly-*"))
+    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    job = service.ended(service.create({"worker_pool_specs": [pool("true")]}, name="nightly-1"))
+    assert job.state == State.FAILED
+
+
+def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> None:
+    service.api.faults.arm(VertexFault("preempt", output="never said"))
+    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    assert [each["met"] for each in service.api.faults.told()["faults"]] == [0]
+
+
+def test_a_job_that_ends_at_once_is_still_seen_running(make_service: Callable[..., Any]) -> None:
+    service = make_service(running_seconds=0.5)
+    job = service.shell("exit 1")
+    service.until(job, lambda job: job.state == State.RUNNING and "Job failed." not in service.said(job, "service"))
+    job = service.ended(job)
+    assert job.end_time.ToNanoseconds() - job.start_time.ToNanoseconds() >= 0.5e9

@@ -1,0 +1,123 @@
+"""What jobs say, in Cloud Logging's shape, and as its entries:list answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.jobs.logs import Lines, read_entries
+from t5x_harness.google.vertex.jobs.machine import State
+
+PROJECT = {"resourceNames": ["projects/p"]}
+
+
+def listed(service: Any, filter: str = "", **fields: Any) -> Any:
+    """What entries:list answers, through the harness's own path."""
+    return service.api.administer("entries", {**PROJECT, "filter": filter, "orderBy": "timestamp asc", **fields})
+
+
+def texts(answer: Any) -> list[str]:
+    return [entry.get("textPayload", "") for entry in answer["entries"]]
+
+
+def test_an_entry_has_the_shape_of_cloud_logging(service: Any) -> None:
+    job = service.ended(service.shell("echo hello; echo oops >&2"))
+    out, err = [e for e in read_entries(service.api.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", out.pop("timestamp"))
+    assert out.pop("receiveTimestamp")
+    assert out.pop("insertId") != err["insertId"]
+    assert out == {
+        "severity": "INFO",
+        "textPayload": "hello",
+        "resource": {
+            "type": "ml_job",
+            "labels": {"project_id": "p", "job_id": job.name.rpartition("/")[2], "task_name": "workerpool0-0"},
+        },
+        "labels": {"ml.googleapis.com/job_id/log_area": "root"},
+        "logName": "projects/p/logs/workerpool0-0",
+    }
+    assert (err["severity"], err["textPayload"]) == ("ERROR", "oops")
+
+
+def test_a_line_of_json_is_structured(service: Any) -> None:
+    line = '{"message": "slow", "severity": "warning", "step": 3}'
+    job = service.ended(service.run("printf", "%s\\n", line, "{no json", '{"severity": "odd"}'))
+    said = [e for e in read_entries(service.api.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    assert [(e["severity"], e.get("jsonPayload"), e.get("textPayload")) for e in said] == [
+        ("WARNING", {"message": "slow", "step": 3}, None),
+        ("INFO", None, "{no json"),
+        ("DEFAULT", {}, None),
+    ]
+
+
+def test_the_service_tells_the_course_of_a_job(service: Any) -> None:
+    job = service.ended(service.shell("exit 1"))
+    waiting, starting, why, end = service.said(job, "service")
+    assert waiting == "Waiting for job to be provisioned."
+    assert starting == "Waiting for training program to start."
+    assert why == job.error.message
+    assert end == "Job failed."
+
+
+def test_all_that_was_said_is_there_once_a_job_has_ended(service: Any) -> None:
+    job = service.ended(service.shell("seq 20000; printf 'no end of line'"))
+    assert service.said(job) == [*map(str, range(1, 20001)), "no end of line"]
+    folder = service.api.settings.folder / job.name.rpartition("/")[2]
+    assert (folder / "workerpool0-0.log").read_text().split("\n")[:2] == ["1", "2"]
+
+
+def test_lines_are_cut_as_they_come() -> None:
+    lines = Lines()
+    assert lines.feed(b"a\nb") == ["a"]
+    assert lines.feed(b"c\r\n\n\xff") == ["bc", ""]
+    assert lines.feed(b"") == ["\N{REPLACEMENT CHARACTER}"]
+    assert lines.feed(b"") == []
+
+
+def test_a_line_without_an_end_is_cut() -> None:
+    assert [len(line) for line in Lines().feed(b"x" * 70000)] == [70000]
+
+
+def test_entries_are_chosen_by_job_task_severity_and_time(service: Any) -> None:
+    first, second = (service.ended(service.shell(f"echo {word}; echo bad >&2")) for word in ("one", "two"))
+    job_id = second.name.rpartition("/")[2]
+    mine = f'resource.type="ml_job" AND resource.labels.job_id="{job_id}"'
+    assert texts(listed(service, f'{mine} AND resource.labels.task_name="workerpool0-0"')) == ["two", "bad"]
+    assert texts(listed(service, f"{mine} severity>=ERROR")) == ["bad"]
+    assert texts(listed(service, f'{mine} textPayload:"TW"')) == ["two"]
+    assert texts(listed(service, f'{mine} NOT resource.labels.task_name="service" severity!=ERROR')) == ["two"]
+    assert "one" in texts(listed(service))
+    assert first.name != second.name
+    middle = next(e for e in listed(service, mine)["entries"] if e.get("textPayload") == "two")
+    after = f'((timestamp="{middle["timestamp"]}" AND insertId>"~") OR timestamp>"{middle["timestamp"]}")'
+    assert texts(listed(service, f"{mine} AND {after}"))[0] == "bad"
+    assert "two" not in texts(listed(service, f'{mine} AND timestamp<"{middle["timestamp"]}"'))
+
+
+def test_entries_come_in_pages_and_in_both_orders(service: Any) -> None:
+    service.ended(service.shell("seq 5"))
+    chosen = 'resource.labels.task_name="workerpool0-0"'
+    seen, token = [], ""
+    while True:
+        page = listed(service, chosen, pageSize=2, pageToken=token)
+        seen.append(texts(page))
+        if not (token := page.get("nextPageToken", "")):
+            break
+    assert seen == [["1", "2"], ["3", "4"], ["5"]]
+    assert texts(listed(service, chosen, orderBy="timestamp desc")) == ["5", "4", "3", "2", "1"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [{"orderBy": "severity"}, {"pageToken": "!"}, {"filter": "f(x)"}, {"filter": 'timestamp>"soon"'}, {"filter": "("}],
+)
+def test_what_cannot_be_answered_is_refused(service: Any, question: dict[str, str]) -> None:
+    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    with pytest.raises(ApiError) as refused:
+        service.api.administer("entries", {**PROJECT, **question})
+    assert refused.value.code is Code.INVALID_ARGUMENT
