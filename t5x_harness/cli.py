@@ -94,7 +94,7 @@ exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 examples:
   t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin
   t5x-harness exec --slice=v3-32 -- python my_script.py
-  t5x-harness exec --google -- python -m t5x.main --run_mode=train --gin_file=gs://bucket/finetune.gin
+  t5x-harness exec --google -- python -m t5x.main --run_mode=train --gin_file=/gcs/bucket/finetune.gin
   t5x-harness exec --slice=none --google-root=cloud -- gcloud storage ls gs://bucket
                                                   any Google client, and no slice; buckets lie in cloud/buckets
   t5x-harness exec --google-root=cloud --gcs-paths=fuse -- python train.py --model_dir=/gcs/bucket/run

@@ -35,7 +35,6 @@ _DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for ea
 _MOST_FILES = 10_000  # of one run, each counted as often as it is included
 
 _NO_BUCKETS = "its bucket is not mounted here"
-_NO_GS = f"{_NO_BUCKETS}. Gin opens gs:// only in a run that imports gin.tf, and T5X does not"
 
 # Their configurables all have a decorator-free form, so that an unknown bare name cannot come from them.
 _UNDECORATED = frozenset({"seqio", "optax", "flax", "jax", "numpy", "tensorflow", "t5x", MAIN, "__gin__"})
@@ -191,7 +190,7 @@ class _Reader:
         self._problem(ProblemKind.UNREACHABLE_FILE, where, target, _NO_BUCKETS, found.names)
         asked = "" if where.line == 0 else f", which {where} includes"
         name = found.names[0]
-        self._doubts.append(f"what {name}{asked} holds: {_NO_GS if name.startswith('gs://') else _NO_BUCKETS}")
+        self._doubts.append(f"what {name}{asked} holds: {_NO_BUCKETS}")
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
         """What a file holds; None if it cannot be read, or not once more."""

@@ -72,6 +72,12 @@ _GIN = (
         "put the folder that holds {1} on the Python path (python_path), or correct the import",
     ),
     KnownError(
+        "GIN33",
+        r"Unable to open file: gs://(.+?)\. Searched config paths",
+        "Gin cannot open gs://{1}, nor anything else at gs://",
+        "write /gcs/{1}, Vertex AI's mount of the bucket, or copy the file beside the job",
+    ),
+    KnownError(
         "GIN16",
         r"Unable to open file: (.+?)\. Searched config paths: (\[.*?\])",
         "the Gin file {1} is in none of {2}",

@@ -125,18 +125,18 @@ def test_a_chain_of_includes_is_followed_as_far_as_gin_can(folder: Folder, depth
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "said", "codes"),
     [
-        ("gs://bucket/c.gin", "Gin opens gs:// only in a run that imports gin.tf, and T5X does not"),
-        ("/gcs/bucket/c.gin", "its bucket is not mounted here"),
+        ("gs://bucket/c.gin", "its bucket is not mounted here", ["GIN33", "GIN13"]),  # T5X would not read it anyway
+        ("/gcs/bucket/c.gin", "its bucket is not mounted here", ["GIN13"]),
     ],
 )
 def test_an_include_that_is_out_of_reach_is_not_checked_and_no_error(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, target: str, said: str
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, target: str, said: str, codes: list[str]
 ) -> None:
     monkeypatch.setattr(files, "GCS_MOUNT", Path("/gcs"))
     result = folder.lint(RUN + f"include '{target}'\nutils.CheckpointConfig.sve = None\n")
-    assert [f.code for f in result.findings] == ["GIN13"]
+    assert [f.code for f in result.findings] == codes
     assert any(f"what {target}, which run.gin:10 includes holds" in t and said in t for t in result.not_checked)
     assert any("cannot be read to the end" in text for text in result.not_checked)
 
@@ -164,9 +164,30 @@ def test_what_may_lie_in_a_bucket_of_the_search_path_is_said(folder: Folder) -> 
 
 
 def test_a_run_out_of_reach_proves_nothing(folder: Folder) -> None:
-    result = lint(RunSpec(("gs://bucket/run.gin",), cwd=str(folder.path)), t5x_parent=T5X)
+    result = lint(RunSpec(("/gcs/bucket/run.gin",), cwd=str(folder.path)), t5x_parent=T5X)
     assert (result.outcome, result.findings) == (Outcome.NOT_RUN, ())
-    assert result.not_checked[0].startswith("what gs://bucket/run.gin holds: its bucket is not mounted here")
+    assert result.not_checked[0].startswith("what /gcs/bucket/run.gin holds: its bucket is not mounted here")
+
+
+_READER = "import gin, tensorflow as tf\ngin.config.register_file_reader(tf.io.gfile.GFile, tf.io.gfile.exists)\n"
+
+
+def test_gin_files_at_gs_cannot_be_opened_wherever_they_are(folder: Folder) -> None:
+    folder.write({"buckets/bucket/c.gin": "C = 1\n", "buckets/bucket/run.gin": RUN})
+    finding = folder.only(RUN + "include 'gs://bucket/c.gin'\n", "GIN33", gcs_root=str(folder.path / "buckets"))
+    assert str(finding.location) == "run.gin:10"
+    assert finding.message == "Gin cannot open gs://bucket/c.gin, nor anything else at gs://"
+    assert finding.fix == "write '/gcs/bucket/c.gin', Vertex AI's mount of the bucket, or copy the file beside the job"
+    named = RunSpec(("gs://bucket/run.gin",), cwd=str(folder.path), gcs_root=str(folder.path / "buckets"))
+    result = lint(named, t5x_parent=T5X)
+    assert result.outcome is Outcome.FAILED
+    assert [(f.code, f.location) for f in result.findings] == [("GIN33", None)]
+
+
+def test_gin_files_at_gs_where_a_module_gives_gin_a_reader(folder: Folder) -> None:
+    folder.write({"buckets/bucket/c.gin": "C = 1\n", "readers.py": _READER})
+    text = RUN + "import readers\ninclude 'gs://bucket/c.gin'\n"
+    assert "GIN33" not in {f.code for f in folder.findings(text, gcs_root=str(folder.path / "buckets"))}
 
 
 def test_a_link_to_another_folder_is_followed_before_its_parent(folder: Folder) -> None:

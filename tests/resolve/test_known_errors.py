@@ -101,6 +101,7 @@ def texts(split: str, shuffle_files: bool = False, seed: int | None = None) -> t
         ),
         ("import no_such_module", "GIN15", "module no_such_module cannot be imported"),
         ("include 'no_such.gin'", "GIN16", "the Gin file no_such.gin is in none of ['']"),
+        ("include 'gs://bucket/x.gin'", "GIN33", "Gin cannot open gs://bucket/x.gin, nor anything else at gs://"),
         ("no_such_function.x = 1", "GIN10", "nothing that can be configured is called no_such_function"),
         ("X = @no_such_function()", "GIN10", "nothing that can be configured is called no_such_function"),
         ("TRAIN_STEPS = %gin.REQUIRED", "GIN03", "a required value is missing: TRAIN_STEPS"),
