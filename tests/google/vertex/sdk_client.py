@@ -70,11 +70,15 @@ class SdkClient:
       interpreter: the Python that has it.
       environment: of a session.
       log: takes what it prints.
+
+    Attributes:
+      interpreter: as above.
     """
 
     def __init__(self, interpreter: str, environment: Mapping[str, str], log: Path) -> None:
         reading, to_it = os.pipe()
         from_it, writing = os.pipe()
+        self.interpreter = interpreter
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -96,7 +100,15 @@ class SdkClient:
         Raises:
           SdkError: it raised something.
         """
+        self.start(code, **given)
+        return self.finish()
+
+    def start(self, code: str, **given: Any) -> None:
+        """Begins what :meth:`run` does, without waiting for it."""
         print(json.dumps([textwrap.dedent(code), given]), file=self._asked, flush=True)
+
+    def finish(self) -> Any:
+        """Waits for what was started; see :meth:`run`."""
         line = self._told.readline()
         assert line, f"the client has ended: {self._log.read_text(errors='replace')[-3000:]}"
         answer = json.loads(line)

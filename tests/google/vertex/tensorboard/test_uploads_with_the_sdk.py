@@ -1,0 +1,169 @@
+"""The SDK's uploader: real event files, once and while they are written, by one process and by several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sdk_client import SdkClient, SdkError
+
+Sdk = Callable[..., Any]
+
+EVENT_FILES = (Path(__file__).parent / "event_files.py").read_text()
+
+both_transports = pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
+
+
+@pytest.fixture
+def uploader(sdk: Sdk, sdk_process: SdkClient) -> Sdk:
+    """``sdk`` that knows the functions of event_files.py, and ``board``, a fresh Tensorboard."""
+    try:
+        sdk("import tensorflow, tensorboard, clu")
+    except SdkError as error:
+        if error.kind != "ModuleNotFoundError":
+            raise
+        pytest.skip(str(error).strip().rpartition("\n")[2])
+    sdk("globals().get('uploaded') or exec(functions, globals())", functions=EVENT_FILES)
+    sdk("board = ai.Tensorboard.create(display_name=name)")
+    return sdk
+
+
+def test_tensorboards_and_what_is_in_them_are_resources(sdk: Sdk) -> None:
+    code = """
+        board = ai.Tensorboard.create(display_name=name, description="d", labels={"a": "b"})
+        board.update(display_name=name + "-new", labels={"c": "d"})
+        experiment = ai.TensorboardExperiment.create(
+            tensorboard_experiment_id="exp", tensorboard_name=board.resource_name, display_name="e", labels={"a": "b"}
+        )
+        run = ai.TensorboardRun.create(
+            tensorboard_run_id="run", tensorboard_experiment_name=experiment.resource_name, description="d"
+        )
+        series = ai.TensorboardTimeSeries.create(display_name="loss", tensorboard_run_name=run.resource_name)
+        run.write_tensorboard_scalar_data(time_series_data={"loss": 1.0}, step=1)
+        run.write_tensorboard_scalar_data(time_series_data={"loss": 2.0}, step=2)
+        try:
+            run.write_tensorboard_scalar_data(time_series_data={"accuracy": 1.0}, step=1)
+        except RuntimeError as error:
+            unknown = str(error)
+        found = ai.Tensorboard(board.name)
+        again = ai.TensorboardRun("run", tensorboard_id=board.name, tensorboard_experiment_id="exp")
+        data = again.read_time_series_data()["loss"]
+        result = [
+            [found.display_name, found.gca_resource.description, dict(found.gca_resource.labels)],
+            [board.resource_name in [b.resource_name for b in ai.Tensorboard.list()], found.gca_resource.run_count],
+            [e.display_name for e in ai.TensorboardExperiment.list(tensorboard_name=board.resource_name)],
+            [r.display_name for r in ai.TensorboardRun.list(tensorboard_experiment_name=experiment.resource_name)],
+            ai.TensorboardTimeSeries(series.resource_name).gca_resource.metadata.max_step,
+            [[p.step, p.scalar.value] for p in data.values],
+            unknown,
+        ]
+        for resource in (series, run, experiment, board):
+            resource.delete()
+        result.append(board.resource_name in [b.resource_name for b in ai.Tensorboard.list()])
+    """
+    board, there, experiments, runs, max_step, points, unknown, left = sdk(code)
+    name = sdk("result = name")
+    assert board == [f"{name}-new", "d", {"c": "d"}]
+    assert (there, experiments, runs) == ([True, 1], ["e"], ["run"])
+    assert (max_step, points) == (2, [[1, 1.0], [2, 2.0]])
+    assert "TensorboardTimeSeries with display name accuracy has not been created" in unknown
+    assert not left
+
+
+@both_transports
+def test_an_upload_leaves_what_the_event_files_hold(uploader: Sdk, tmp_path: Path) -> None:
+    code = """
+        write_with_tensorflow(f"{logdir}/train")
+        write_with_clu(f"{logdir}/eval/deep")
+        ai.upload_tb_log(tensorboard_id=board.name, tensorboard_experiment_name=name, logdir=logdir, verbosity=0)
+        frame = ai.get_experiment_df(name).sort_values("run_name")
+        result = [written(logdir), uploaded(board.resource_name, name), frame["state"].tolist()]
+    """
+    wanted, found, states = uploader(code, logdir=str(tmp_path))
+    assert set(wanted) == {"train", "eval-deep"}
+    assert {"loss", 'odd "name" / x', "note", "weights", "pictures", "__run_graph__"} <= set(wanted["train"])
+    assert {"accuracy", "timing/seconds", "samples", "image", "grads"} <= set(wanted["eval-deep"])
+    assert found == wanted
+    assert states == ["COMPLETE", "COMPLETE"]
+
+
+def test_a_second_upload_of_the_same_files_changes_nothing(uploader: Sdk, tmp_path: Path) -> None:
+    code = """
+        write_with_clu(f"{logdir}/train")
+        for _ in range(2):
+            _experiment_tracker.reset()
+            ai.upload_tb_log(tensorboard_id=board.name, tensorboard_experiment_name=name, logdir=logdir, verbosity=0)
+        result = [written(logdir), uploaded(board.resource_name, name)]
+    """
+    wanted, found = uploader(code, logdir=str(tmp_path))
+    assert found == wanted
+
+
+def test_files_are_uploaded_while_they_grow(uploader: Sdk, tmp_path: Path) -> None:
+    code = """
+        import time
+
+        def steps():
+            try:
+                found = uploaded(board.resource_name, name)
+            except exceptions.NotFound:  # the first run makes the experiment
+                found = {}
+            return sorted(map(int, found.get("train", {}).get("loss", {})))
+
+        def wait_for(wanted):
+            deadline = time.monotonic() + 90
+            while steps() != wanted and time.monotonic() < deadline:
+                time.sleep(0.2)
+            return steps()
+
+        writer = tf.summary.create_file_writer(f"{logdir}/train")
+        seen = []
+        ai.start_upload_tb_log(tensorboard_id=board.name, tensorboard_experiment_name=name, logdir=logdir)
+        for until in (3, 6):
+            with writer.as_default():
+                for step in range(until - 3, until):
+                    tf.summary.scalar("loss", step / 2, step=step)
+            writer.flush()
+            seen.append(wait_for(list(range(until))))
+        ai.end_upload_tb_log()
+        result = seen
+    """
+    assert uploader(code, logdir=str(tmp_path)) == [[0, 1, 2], [0, 1, 2, 3, 4, 5]]
+
+
+def test_several_processes_write_one_experiment(
+    uploader: Sdk, sdk_process: SdkClient, client_of_its_own: Callable[[], SdkClient]
+) -> None:
+    """Each logs a run of its own, and all the same time series of one run."""
+    begin = """
+        init(experiment=name, experiment_tensorboard=board_name)
+        shared = ai.TensorboardRun(f"{board_name}/experiments/{name}/runs/shared")
+    """
+    log = """
+        with ai.start_run(f"run-{number}"):
+            ai.log_params({"number": number})
+            for step in range(1, 11):
+                ai.log_time_series_metrics({"loss": number + step / 100}, step=step)
+        for step in range(10):
+            shared.write_tensorboard_scalar_data({"all": 1.0}, step=step * 3 + number)
+        result = sorted(shared.read_time_series_data())
+    """
+    made = uploader("""
+        init(experiment=name, experiment_tensorboard=board)
+        with ai.start_run("shared"):
+            ai.log_time_series_metrics({"all": 1.0}, step=1000)
+        result = [name, board.resource_name]
+    """)
+    clients = [client_of_its_own() for _ in range(3)]
+    for client in clients:
+        client.run("begin('grpc')")
+        client.run(begin, name=made[0], board_name=made[1])
+    for number, client in enumerate(clients):
+        client.start(log, number=number)
+    assert [client.finish() for client in clients] == [["all"]] * 3
+    found = uploader("result = uploaded(board_name, shared_name)", shared_name=made[0], board_name=made[1])
+    assert sorted(map(int, found["shared"]["all"])) == [*range(30), 1000]
+    for number in range(3):
+        assert found[f"run-{number}"]["loss"] == {str(step): number + step / 100 for step in range(1, 11)}
