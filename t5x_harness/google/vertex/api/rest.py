@@ -121,8 +121,10 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
     if not body.strip():
         return
     try:
+        if not body.lstrip().startswith(b"{"):
+            raise ValueError('Unknown name "": Root element must be a message.')
         json_format.Parse(body, part)
-    except (json_format.ParseError, UnicodeDecodeError) as error:
+    except (json_format.ParseError, RecursionError, ValueError) as error:
         if misspelt := _misspelt(body, field):
             raise ApiError(Code.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt) from None
         # The library's text: what is wrong, and where.
@@ -134,6 +136,6 @@ def _misspelt(body: bytes, field: str) -> list[Violation]:
     """Accelerators that there are none of, which people write often enough to be told what they meant."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (RecursionError, ValueError):
         return []
     return [Violation(each.field, each.message) for each in misspelt_accelerators(document, field)]
