@@ -105,6 +105,21 @@ def test_several_pools_find_each_other(by_sdk: Callable[[str], Any]) -> None:
     assert result == ["JOB_STATE_SUCCEEDED", ["part-0.npz", "part-1.npz", "part-2.npz"]]
 
 
+def test_a_training_pipeline_of_the_package(by_sdk: Callable[[str], Any]) -> None:
+    result = by_sdk("""
+        training = aiplatform.CustomPythonPackageTrainingJob(
+            "pipeline", python_package_gcs_uri=PACKAGE, python_module_name="trainer.task", container_uri=EXECUTOR
+        )
+        model = training.run(
+            args=["--steps=20"], machine_type="n1-standard-4", replica_count=3, base_output_dir="gs://my-bucket/pipeline"
+        )
+        (job,) = [job for job in aiplatform.CustomJob.list() if job.display_name == "pipeline-custom-job"]
+        parts = storage.Client().list_blobs("my-bucket", prefix=f"pipeline/checkpoints/{job.name}/")
+        result = [model, training.state.name, job.state.name, len(list(parts))]
+    """)
+    assert result == [None, "PIPELINE_STATE_SUCCEEDED", "JOB_STATE_SUCCEEDED", 3]
+
+
 def test_a_trial_for_each_learning_rate(by_sdk: Callable[[str], Any]) -> None:
     pytest.importorskip("hypertune")
     result = by_sdk("""

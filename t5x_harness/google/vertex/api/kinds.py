@@ -58,6 +58,7 @@ _ALL = (
         "hyperparameterTuningJobs",
         newest_first=True,
     ),
+    Kind("PipelineService", "TrainingPipeline", "TrainingPipelines", "trainingPipelines", newest_first=True),
     Kind("MetadataService", "MetadataStore", "MetadataStores", "metadataStores"),
     Kind("MetadataService", "MetadataSchema", "MetadataSchemas", "metadataSchemas"),
     Kind("MetadataService", "Artifact", "Artifacts", "artifacts"),

@@ -37,6 +37,7 @@ PARTS: Sequence[str] = (
     "t5x_harness.google.vertex.jobs",
     "t5x_harness.google.vertex.metadata",
     "t5x_harness.google.vertex.tensorboard",
+    "t5x_harness.google.vertex.training_pipelines",
 )
 """The modules of the parts; each has a function ``part(api: Api) -> Part``."""
 
@@ -46,8 +47,8 @@ _UNAUTHENTICATED = (
     "credentials of your own"
 )
 _EMULATED = (
-    "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), MetadataService, TensorboardService and "
-    "operations"
+    "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
+    "(PipelineService), MetadataService, TensorboardService and operations"
 )
 
 
