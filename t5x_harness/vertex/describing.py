@@ -89,6 +89,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
         "url": job.url,
         "model_dir": launched.model_dir,
         "experiment_run": launched.tracked.name if launched.tracked else None,
+        "notes": list(launched.notes),
     }
     if end is not None:
         values |= {

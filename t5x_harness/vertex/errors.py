@@ -12,7 +12,15 @@ _FOUND = re.compile(r"\t\d+\.")
 
 
 class VertexError(Exception):
-    """Vertex AI refused, or cannot be reached; the message has the service's own reason and what can be done."""
+    """Vertex AI refused, or cannot be reached; the message has the service's own reason and what can be done.
+
+    Attributes:
+      passing: whether the same may well be answered in a while: the service, or the way there, is disturbed.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 @contextlib.contextmanager
@@ -27,12 +35,14 @@ def told(what: str, project: str) -> Iterator[None]:
       VertexError: the block raised an error of Google's.
     """
     from google.api_core import exceptions
-    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
     try:
         yield
     except exceptions.RetryError as error:
-        raise VertexError(f"{what}: Vertex AI does not answer: {error.cause or error}") from None
+        raise VertexError(f"{what}: Vertex AI does not answer: {error.cause or error}", passing=True) from None
+    except (exceptions.ServerError, exceptions.Aborted) as error:
+        raise VertexError(f"{what}: {error.message or error}", passing=True) from None
     except (exceptions.Forbidden, exceptions.Unauthorized) as error:
         raise VertexError(
             f"{what}: {error.code}, {error.message}. This account needs roles/aiplatform.user in the project "
@@ -49,8 +59,12 @@ def told(what: str, project: str) -> Iterator[None]:
             f"{what}: no Google credentials here: {error}. Run gcloud auth application-default login, or use "
             "--vertex=emulated"
         ) from None
+    except TransportError as error:
+        raise VertexError(f"{what}: no credentials can be had now: {error}", passing=True) from None
     except GoogleAuthError as error:
         raise VertexError(f"{what}: no valid credentials: {error}") from None
+    except OSError as error:  # requests' connection errors are
+        raise VertexError(f"{what}: Vertex AI cannot be reached: {error}", passing=True) from None
 
 
 def _listed(message: str) -> str:

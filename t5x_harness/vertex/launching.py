@@ -21,6 +21,9 @@ from t5x_harness.vertex.waiting import JobOutcome, Patience, wait_for
 __all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "duplicates_of"]
 
 
+_A_DAY = 24 * 3600
+
+
 class DuplicateError(Exception):
     """The same job runs already; the message names it, and the ways to follow that or to start another."""
 
@@ -55,24 +58,29 @@ class LaunchedJob:
     Attributes:
       submitted: the job.
       tracked: its run in an experiment; None where it is not tracked.
+      notes: why it is not tracked though that was wanted.
     """
 
-    def __init__(self, submitted: SubmittedJob, tracked: TrackedRun | None) -> None:
+    def __init__(self, submitted: SubmittedJob) -> None:
         self.submitted = submitted
-        self.tracked = tracked
+        self.tracked: TrackedRun | None = None
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
-    def launch(cls, job: T5XJob, *, duplicate: bool = False) -> Self:
+    def launch(
+        cls, job: T5XJob, *, duplicate: bool = False, on_sent: Callable[[SubmittedJob], None] | None = None
+    ) -> Self:
         """Stages a job's files and sends it.
 
         Args:
           job: the job; with an experiment in its target, it is tracked there.
           duplicate: send it although another one does the same.
+          on_sent: called when Vertex AI has the job, before anything else is done about it.
 
         Raises:
           DuplicateError: another one does the same.
           StorageError: the bucket is not there, or refuses.
-          VertexError: the service refuses. Where it refuses to track the job, the job runs, and the message says so.
+          VertexError: the service refuses the job.
         """
         if not duplicate and (same := duplicates_of(job)):
             raise DuplicateError(
@@ -80,13 +88,15 @@ class LaunchedJob:
                 f"--attach={same[0].id}, or start another with --duplicate"
             )
         Folder(job.stage, job.target.project).put(job.staged_files)
-        submitted = send(job.to_pb(), job.target)
-        if job.target.experiment is None:
-            return cls(submitted, None)
-        try:
-            return cls(submitted, TrackedRun.begin(job, submitted, job.target.experiment))
-        except VertexError as error:
-            raise VertexError(f"{error}. The job runs, untracked: {submitted.url}") from None
+        launched = cls(send(job.to_pb(), job.target))
+        if on_sent is not None:
+            on_sent(launched.submitted)
+        if job.target.experiment is not None:
+            try:
+                launched.tracked = TrackedRun.begin(job, launched.submitted, job.target.experiment)
+            except VertexError as error:  # the job is at work, and of more worth than its record
+                launched.notes = (f"not tracked: {error}",)
+        return launched
 
     @classmethod
     def attach(cls, name: str, target: VertexTarget) -> Self:
@@ -99,9 +109,10 @@ class LaunchedJob:
         Raises:
           VertexError: there is no such job, or the service refuses.
         """
-        submitted = SubmittedJob.attach(name, target)
-        tracked = TrackedRun.resume(submitted, target.experiment) if target.experiment else None
-        return cls(submitted, tracked)
+        attached = cls(SubmittedJob.attach(name, target))
+        if target.experiment is not None:
+            attached.tracked = TrackedRun.resume(attached.submitted, target.experiment)
+        return attached
 
     @property
     def model_dir(self) -> str:
@@ -119,7 +130,7 @@ class LaunchedJob:
         """Waits for the end, with the log and the TensorBoard as they grow, and reads back what was written.
 
         Args:
-          seconds: how long to wait at most; None for as long as the job's own timeout lets it run.
+          seconds: how long to wait at most; None for the job's own timeout after a day in the queue.
           on_state: called with each new state.
           on_log: called with each line of the log.
           patience: between two looks at the job.
@@ -128,13 +139,12 @@ class LaunchedJob:
           WaitError: the time is over. The job goes on.
           VertexError: the job cannot be looked at.
         """
-        notes: list[str] = []
+        notes = list(self.notes)
         log = _Log(self.submitted.log(), on_log, notes)
         with contextlib.ExitStack() as stack:
             self._begin_upload(stack, notes)
-            outcome = wait_for(
-                self.submitted, seconds=seconds, on_state=on_state, on_look=log.advance, patience=patience
-            )
+            most = self.submitted.timeout + _A_DAY if seconds is None else seconds
+            outcome = wait_for(self.submitted, seconds=most, on_state=on_state, on_look=log.advance, patience=patience)
         metrics = RunMetrics({})
         try:
             metrics = read_metrics(Folder(self.model_dir, self.submitted.target.project))
@@ -166,7 +176,7 @@ class LaunchedJob:
 
 
 class _Log:
-    """Hands a log's lines on; one that cannot be read is noted once, and the wait goes on."""
+    """Hands a log's lines on; one that cannot be read for good is noted once, and the wait goes on."""
 
     def __init__(self, reader: LogReader, on_line: Callable[[LogLine], None] | None, notes: list[str]) -> None:
         self._reader = reader
@@ -180,8 +190,9 @@ class _Log:
         try:
             lines = self._reader.new_lines()
         except LogError as error:
-            self._on_line = None
-            self._notes.append(str(error))
+            if not error.passing:
+                self._on_line = None
+                self._notes.append(str(error))
             return False
         for line in lines:
             self._on_line(line)

@@ -13,10 +13,19 @@ _PAGE = 1000
 _SECONDS = 30.0
 _MOST_PAGES = 100
 _OK, _FORBIDDEN = 200, 403
+_PASSING = frozenset({429, 500, 502, 503, 504})
 
 
 class LogError(Exception):
-    """The log cannot be read; the message says why. The job is as it was."""
+    """The log cannot be read; the message says why. The job is as it was.
+
+    Attributes:
+      passing: whether it may well be read in a while.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +91,7 @@ class LogReader:
 
     def _ask(self, token: str) -> Mapping[str, Any]:
         import google.auth
-        from google.auth.exceptions import GoogleAuthError
+        from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import AuthorizedSession
 
         since = f' AND timestamp>="{self._since}"' if self._since else ""
@@ -98,11 +107,16 @@ class LogReader:
                 credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
                 self._session = AuthorizedSession(credentials)
             answer = self._session.post(_URL, json=question, timeout=_SECONDS)
-        except (GoogleAuthError, OSError) as error:
+        except (TransportError, OSError) as error:
+            raise LogError(f"the log cannot be read: {error}", passing=True) from None
+        except GoogleAuthError as error:
             raise LogError(f"the log cannot be read: {error}") from None
         if answer.status_code != _OK:
             mend = f"; this needs roles/logging.viewer in {self._project}" if answer.status_code == _FORBIDDEN else ""
-            raise LogError(f"the log cannot be read: {answer.status_code}, {_reason(answer)}{mend}")
+            raise LogError(
+                f"the log cannot be read: {answer.status_code}, {_reason(answer)}{mend}",
+                passing=answer.status_code in _PASSING,
+            )
         entries: Mapping[str, Any] = answer.json()
         return entries
 

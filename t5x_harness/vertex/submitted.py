@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SubmittedJob", "running_with_label", "send"]
 
+_A_WEEK = 7 * 24 * 3600
 _NUMBER = re.compile(r"\d+")
 _NAME = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/customJobs/(?P<id>\d+)")
 _MODEL_DIR = re.compile(r"--gin\.MODEL_DIR=(['\"])(?P<folder>gs://[^'\"]+)\1")
@@ -82,6 +83,12 @@ class SubmittedJob:
     def output(self) -> str:
         """Its ``gs://…`` folder for results."""
         return str(self.resource.job_spec.base_output_directory.output_uri_prefix).rstrip("/")
+
+    @property
+    def timeout(self) -> int:
+        """Seconds after which Vertex AI ends it; a week where the job does not say."""
+        seconds = self.resource.job_spec.scheduling.timeout.total_seconds()
+        return int(seconds) or _A_WEEK
 
     @property
     def model_dir(self) -> str | None:

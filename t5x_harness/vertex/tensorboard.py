@@ -6,12 +6,16 @@ Vertex AI does not upload those of TPU jobs, whatever their spec says: the SDK's
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.target import VertexTarget
 
 __all__ = ["create_tensorboard", "upload_events", "uploading"]
+
+_LAST_LOOK = 3.0
+"""Seconds in which the uploader, which looks once a second and cannot be asked to, finds what was written last."""
 
 
 def create_tensorboard(display_name: str, target: VertexTarget) -> str:
@@ -56,7 +60,7 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
 
 @contextlib.contextmanager
 def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> Iterator[None]:
-    """Uploads a run's event files while a block lasts, as they grow; then what is still missing.
+    """Uploads a run's event files while a block lasts, as they grow, and what is there when it ends.
 
     Raises:
       VertexError: the service refuses, or the uploader's libraries are not installed.
@@ -74,6 +78,7 @@ def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) 
     try:
         yield
     finally:
+        time.sleep(_LAST_LOOK)
         aiplatform.end_upload_tb_log()
 
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from t5x_harness.vertex.errors import VertexError
+
 if TYPE_CHECKING:
     from t5x_harness.vertex.submitted import SubmittedJob
 
@@ -23,6 +25,7 @@ ENDED = frozenset(
 )
 """The names of the states that no job leaves. One that is paused may go on."""
 
+_LONGEST_DISTURBANCE = 600.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
 
 
@@ -81,7 +84,7 @@ def wait_for(
     on_look: Callable[[], bool] | None = None,
     patience: Patience | None = None,
 ) -> JobOutcome:
-    """Waits until a job has ended.
+    """Waits until a job has ended, through disturbances of the service or of the way there.
 
     Args:
       job: the job.
@@ -92,13 +95,13 @@ def wait_for(
 
     Raises:
       WaitError: the time is over. The job goes on.
-      VertexError: the job cannot be looked at.
+      VertexError: the job cannot be looked at, for good or for ten minutes.
     """
     patience = patience or Patience()
     deadline = time.monotonic() + seconds if seconds is not None else float("inf")
     seen = ""
     while True:
-        outcome = job.look()
+        outcome = _look(job, patience)
         if outcome.state != seen:
             seen = outcome.state
             patience.renew()
@@ -115,3 +118,15 @@ def wait_for(
                 "wait again, or cancel it"
             )
         patience.wait(left)
+
+
+def _look(job: SubmittedJob, patience: Patience) -> JobOutcome:
+    """Looks at a job, again where the service is disturbed, but not for ever."""
+    until = time.monotonic() + _LONGEST_DISTURBANCE
+    while True:
+        try:
+            return job.look()
+        except VertexError as error:
+            if not error.passing or time.monotonic() > until:
+                raise
+        patience.wait(_LONGEST_PAUSE)

@@ -1,0 +1,94 @@
+"""What ``t5x-harness submit`` prints: text for people, or one JSON document."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from t5x_harness.google.vertex.validation import Verdict
+from t5x_harness.report.report import Report
+from t5x_harness.spec import RunResult
+from t5x_harness.vertex.describing import as_text, as_values, end_as_text, end_as_values
+from t5x_harness.vertex.job import T5XJob
+from t5x_harness.vertex.launching import LaunchedJob, RunEnd
+
+__all__ = ["SubmitOutput"]
+
+_WIDTH = 120
+
+
+class SubmitOutput:
+    """What the command says: while it works to standard error, and what came of it to standard output or a file.
+
+    Args:
+      args: parsed, with the shared arguments for output.
+      stream: standard output.
+    """
+
+    def __init__(self, args: argparse.Namespace, stream: TextIO) -> None:
+        self._stream = stream
+        self._args = args
+        self._file: Path | None = args.output
+        self._is_json = args.format == "json"
+        self._shows_text = not self._is_json or self._file is not None
+        self._lines: list[str] = []
+        self._document: dict[str, Any] = {"jobs": [], "sent": [], "notes": []}
+
+    def job(self, job: T5XJob, verdict: Verdict) -> None:
+        """A job that is going to be sent."""
+        self._document["jobs"].append(as_values(job, verdict))
+        self._show(as_text(job, verdict, spec=self._args.dry_run))
+
+    def checks(self, results: Sequence[RunResult]) -> bool:
+        """Shows what lint and plan found; returns whether they passed."""
+        from t5x_harness.report.json import document
+        from t5x_harness.report.terminal import render
+
+        report = Report(tuple(results))
+        self._document["report"] = document(report)
+        self._show(render(report, width=_WIDTH, notes=self._args.verbose).splitlines())
+        return report.passed
+
+    def note(self, text: str) -> None:
+        """Something that is of no job, or of one that was not sent."""
+        self._document["notes"].append(text)
+        self.say(f"t5x-harness submit: {text}")
+
+    def ended(self, launched: LaunchedJob, end: RunEnd) -> None:
+        """What came of a job."""
+        self._document["sent"].append(end_as_values(launched, end))
+        self._show(end_as_text(launched, end))
+
+    def left(self, launched: LaunchedJob) -> None:
+        """A job that is not waited for."""
+        self._document["sent"].append(end_as_values(launched, None))
+        job = launched.submitted
+        self._show(
+            [
+                f"{job.display_name}: sent; follow it with t5x-harness submit --attach={job.id}",
+                f"  {job.url}",
+                *(f"  {note}" for note in launched.notes),
+            ]
+        )
+
+    def say(self, text: str) -> None:
+        """What is of interest while it happens."""
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Writes what is for a program, or for a file."""
+        text = json.dumps(self._document, indent=2) if self._is_json else "\n".join(self._lines)
+        if self._file is not None:
+            self._file.write_text(f"{text}\n", encoding="utf-8")
+        elif self._is_json:
+            print(text, file=self._stream, flush=True)
+
+    def _show(self, lines: Iterable[str]) -> None:
+        shown = list(lines)
+        self._lines += shown
+        if self._shows_text:
+            print("\n".join(shown), file=self._stream, flush=True)
