@@ -202,8 +202,8 @@ class Promotion:
 
     def record(self, item: pytest.Item, result: RunResult) -> None:
         """Puts a run's job where JUnit and other reporters find it."""
-        facts = [fact for stage in result.stages for fact in stage.facts if fact[0] in ("job", "job url", "state")]
-        item.user_properties.extend((f"t5x.{name.replace(' ', '_')}", value) for name, value in facts)
+        facts = [fact for stage in result.stages for fact in stage.facts if fact[0] in ("job", "job_url", "state")]
+        item.user_properties.extend((f"t5x.{name}", value) for name, value in facts)
 
     def close(self) -> None:
         """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""

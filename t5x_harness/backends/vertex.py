@@ -152,7 +152,7 @@ class VertexBackend:
 
     def _facts(self, job: SubmittedJob, ended: Ended) -> Iterator[tuple[str, str]]:
         yield "job", job.name
-        yield "job url", job.url
+        yield "job_url", job.url
         yield "machine", str(self._order.machine)
         yield "state", str(ended.outcome) if ended.outcome else "unknown"
 

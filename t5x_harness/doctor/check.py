@@ -52,10 +52,17 @@ class Diagnosis:
 
 
 class Check(abc.ABC):
-    """Base of all checks; a subclass with a code is part of the doctor's round."""
+    """Base of all checks; a subclass with a code is part of the doctor's round.
+
+    Attributes:
+      code: stable id.
+      title: what it looks at.
+      of_image: whether it is about a container image for jobs, and part of the round with ``--image`` only.
+    """
 
     code: ClassVar[str]
     title: ClassVar[str]
+    of_image: ClassVar[bool] = False
     _by_code: ClassVar[dict[str, type[Check]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -65,9 +72,13 @@ class Check(abc.ABC):
             raise TypeError(f"check {cls.__qualname__} has code {cls.code}, which {other.__qualname__} has already")
 
     @classmethod
-    def all(cls) -> tuple[type[Check], ...]:
-        """Every check, by code."""
-        return tuple(check for _, check in sorted(Check._by_code.items()))
+    def all(cls, *, of_image: bool = False) -> tuple[type[Check], ...]:
+        """Every check of a round, by code.
+
+        Args:
+          of_image: of the round inside a container image.
+        """
+        return tuple(check for _, check in sorted(Check._by_code.items()) if check.of_image == of_image)
 
     @abc.abstractmethod
     def run(self, environment: Environment) -> Diagnosis:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 # Importing a module of checks registers them.
 from t5x_harness import __version__
-from t5x_harness.doctor import clashes, fuse, machine, runtime, storage, versions  # noqa: F401
+from t5x_harness.doctor import clashes, fuse, image, machine, runtime, storage, versions  # noqa: F401
 from t5x_harness.doctor.check import Check, Diagnosis
 from t5x_harness.doctor.environment import Environment
 
@@ -21,6 +21,12 @@ __all__ = ["add_arguments", "as_json", "as_table", "diagnose", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``doctor`` to a parser."""
     parser.add_argument("--format", choices=("table", "json"), default="table", help="how to print (default: table)")
+    parser.add_argument(
+        "--image",
+        action="store_true",
+        help="inside a container image for TPU jobs: whether T5X, its entry point, the TPU library and every version "
+        "are as its Dockerfile says",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,14 +35,20 @@ def run(args: argparse.Namespace) -> int:
     Returns:
       1 if anything is wrong with it, else 0; warnings do not count.
     """
-    diagnoses = diagnose(Environment.read())
+    diagnoses = diagnose(Environment.read(), of_image=args.image)
     print(as_json(diagnoses) if args.format == "json" else as_table(diagnoses))
     return int(any(d.status == "error" for d in diagnoses))
 
 
-def diagnose(environment: Environment) -> tuple[Diagnosis, ...]:
-    """What every check found, by code."""
-    return tuple(check().run(environment) for check in Check.all())
+def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:
+    """What every check of a round found, by code.
+
+    Args:
+      environment: what is looked at.
+      of_image: whether it is a container image's; PyPI's placeholder has no place there either.
+    """
+    checks = (*Check.all(of_image=True), runtime.T5xPlaceholder) if of_image else Check.all()
+    return tuple(check().run(environment) for check in checks)
 
 
 def as_table(diagnoses: Sequence[Diagnosis]) -> str:

@@ -1,0 +1,173 @@
+"""What a container image for jobs has to be: ``t5x-harness doctor --image``, run inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.environment import Environment
+from t5x_harness.spec import Severity
+
+__all__ = ["EmulationLeft", "EntryPoint", "PinnedT5x", "PinnedVersions", "ShippedTests", "TpuLibrary"]
+
+COMMIT_VARIABLE = "T5X_HARNESS_IMAGE_T5X_COMMIT"
+"""Names the commit of T5X that the image was built with; its Dockerfile sets it."""
+
+REQUIREMENTS_VARIABLE = "T5X_HARNESS_IMAGE_REQUIREMENTS"
+"""Names the file with the version of every distribution of the image; its Dockerfile sets it."""
+
+_REBUILD = "build the image anew from docker/Dockerfile"
+_SHORT = 12
+_RUN_MODES = ("train", "eval", "infer")
+_OF_EMULATION = ("STORAGE_EMULATOR_HOST", "T5X_HARNESS_GCS_ROOT", "TENSORSTORE_GCS_HTTP_URL", "T5X_HARNESS_SLICE")
+_FORCED_DEVICES = "xla_force_host_platform_device_count"
+
+
+class PinnedT5x(Check):
+    """T5X itself, at the commit that the image names; the embedded runtime is for machines without T5X."""
+
+    code = "IMG01"
+    title = "T5X at its commit"
+    of_image = True
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Compares T5X's commit with the one that the image was built with."""
+        runtime, commit = environment.runtime, environment.variables.get(COMMIT_VARIABLE, "")
+        findings = []
+        if runtime.kind != "installed":
+            message = f"no T5X is installed ({runtime.note}): jobs would run the harness's embedded runtime"
+            findings.append(Finding(Severity.ERROR, message, _REBUILD))
+        elif not commit:
+            message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"
+            findings.append(Finding(Severity.ERROR, message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
+        elif f"commit {commit[:_SHORT]}" not in runtime.version:
+            message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"
+            findings.append(Finding(Severity.ERROR, message, _REBUILD))
+        return self.diagnosis(str(runtime), *findings)
+
+
+class EntryPoint(Check):
+    """T5X's ``main.py``, which the image's entry point runs as ``python -m t5x.main``, and its run modes."""
+
+    code = "IMG02"
+    title = "entry point"
+    of_image = True
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks for the modules."""
+        folder = Path(environment.runtime.location)
+        missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
+        findings = [Finding(Severity.ERROR, f"{folder} has no {name}.py", _REBUILD) for name in missing]
+        return self.diagnosis(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
+
+
+class PinnedVersions(Check):
+    """Every distribution at the version that the image names: an image that drifts fails on the TPU, without a word."""
+
+    code = "IMG03"
+    title = "pinned versions"
+    of_image = True
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Compares what is installed with the file that the image was built from."""
+        name = environment.variables.get(REQUIREMENTS_VARIABLE)
+        if not name or not Path(name).is_file():
+            message = f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is {name or 'not set'}"
+            fix = f"copy docker/requirements.txt into the image, and name it in {REQUIREMENTS_VARIABLE}"
+            return self.diagnosis("not checked", Finding(Severity.ERROR, message, fix))
+        lines = [line.partition("#")[0].strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
+        lines = [line for line in lines if line]
+        return self.diagnosis(f"{len(lines)} of {name}", *(f for line in lines for f in _drift(line, environment)))
+
+
+class TpuLibrary(Check):
+    """libtpu, at the version that JAX asks for: without it JAX computes on the host's processor, and says so only."""
+
+    code = "IMG04"
+    title = "TPU library"
+    of_image = True
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Compares libtpu with what JAX's extra ``tpu`` asks for."""
+        jax = environment.by_name.get("jax")
+        if jax is None:
+            return self.diagnosis("no JAX", Finding(Severity.ERROR, "jax is not installed", _REBUILD))
+        asked = next((r for r in map(Requirement, jax.requires) if r.name == "libtpu"), None)
+        version = environment.version("libtpu")
+        bounds = str(asked.specifier) if asked is not None else ""
+        findings = []
+        if version is None:
+            fix = f"add libtpu{bounds} to docker/requirements.txt"
+            findings.append(Finding(Severity.ERROR, f"libtpu is not installed, and {jax} needs it for a TPU", fix))
+        elif asked is not None and not asked.specifier.contains(Version(version), prereleases=True):
+            message = f"{jax} asks for libtpu{bounds}, but {version} is installed"
+            findings.append(Finding(Severity.ERROR, message, f"libtpu{bounds} in docker/requirements.txt"))
+        return self.diagnosis(f"libtpu {version or 'is missing'}, {jax}", *findings)
+
+
+class ShippedTests(Check):
+    """What tests with ``ship=True`` need in the image: pytest, and the harness as a distribution."""
+
+    code = "IMG05"
+    title = "shipped tests"
+    of_image = True
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks for both."""
+        found = {name: environment.version(name) for name in ("pytest", "t5x-harness")}
+        findings = [
+            Finding(Severity.ERROR, f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
+            for name, version in found.items()
+            if version is None
+        ]
+        return self.diagnosis(", ".join(f"{name} {version}" for name, version in found.items() if version), *findings)
+
+
+class EmulationLeft(Check):
+    """Variables of an emulation on a developer's machine, which would lead a job away from its TPU and its buckets."""
+
+    code = "IMG06"
+    title = "nothing emulated"
+    of_image = True
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks for them."""
+        variables = environment.variables
+        left = [name for name in _OF_EMULATION if variables.get(name)]
+        left += ["XLA_FLAGS"] if _FORCED_DEVICES in variables.get("XLA_FLAGS", "") else []
+        left += ["JAX_PLATFORMS"] if variables.get("JAX_PLATFORMS", "") == "cpu" else []
+        findings = [
+            Finding(
+                Severity.ERROR, f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile"
+            )
+            for name in left
+        ]
+        return self.diagnosis("no variable of an emulation" if not left else ", ".join(left), *findings)
+
+
+def _drift(line: str, environment: Environment) -> Iterator[Finding]:
+    """What is wrong with one line of the file, or with what is installed by it."""
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement:
+        yield Finding(Severity.ERROR, f"{line!r} is no requirement", "write NAME==VERSION")
+        return
+    name = canonicalize_name(requirement.name)
+    pins = [clause.version for clause in requirement.specifier if clause.operator == "==" and "*" not in clause.version]
+    if len(pins) != 1:
+        yield Finding(
+            Severity.ERROR, f"{line!r} leaves the version open", f"write {name}=={_latest(name, environment)}"
+        )
+        return
+    version = environment.version(name)
+    if version is None or Version(version) != Version(pins[0]):
+        yield Finding(Severity.ERROR, f"{name} is to be {pins[0]}, and {version or 'nothing'} is installed", _REBUILD)
+
+
+def _latest(name: str, environment: Environment) -> str:
+    return environment.version(name) or "VERSION"
