@@ -66,7 +66,7 @@ class Parameter:
             return min(max(self._scaled(place, self.low, self.high), self.low), self.high)
         # Each integer stands for what rounds to it.
         low, high = (self.low, self.high) if self.scale in (_LOG, _REVERSE_LOG) else (self.low - 0.5, self.high + 0.5)
-        return int(min(max(round(self._scaled(place, low, high)), self.low), self.high))
+        return int(min(max(math.floor(self._scaled(place, low, high) + 0.5), self.low), self.high))
 
     def place(self, value: Value) -> float:
         """Where between 0 and 1 a value is; of choices, the middle of its part."""

@@ -1,0 +1,134 @@
+"""Who runs a job, and what is left of it when its server ends, however it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from job_service import PARENT, processes_of, until
+
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.state import StateStore, open_store
+
+HERE = Path(__file__).parent
+# A child, one in a session of its own, and one that is nobody's child any more; all say that they are there.
+FAMILY = "sleep 1000 & setsid sleep 1001 & (setsid sleep 1002 &) ; echo ready; wait"
+
+
+@pytest.fixture
+def state() -> Iterator[StateStore]:
+    """A state that other processes reach."""
+    pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    store = open_store("fakeredis:")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    """Starts servers that run one job each; the job's name is the first line that they print."""
+    servers: list[subprocess.Popen[str]] = []
+
+    def start(url: str, script: str) -> subprocess.Popen[str]:
+        path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        words = [sys.executable, str(HERE / "serving_jobs.py"), str(tmp_path / f"other-{len(servers)}"), url, script]
+        environment = {**os.environ, "PYTHONPATH": path}
+        servers.append(
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        )
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        with server:
+            server.kill()
+    until(lambda: processes_of(tmp_path), lambda left: not left)
+
+
+def family_in(folder: Path) -> list[int]:
+    """The processes of a job that has started its whole family."""
+    return until(lambda: processes_of(folder), lambda found: len(found) >= 4)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_server_that_is_killed_takes_all_processes_along(
+    start_server: Callable[..., Any], tmp_path: Path, number: signal.Signals
+) -> None:
+    server = start_server("memory:", FAMILY)
+    assert server.stdout.readline()
+    family_in(tmp_path)
+    server.send_signal(number)
+    server.wait()
+    until(lambda: processes_of(tmp_path), lambda left: not left)
+
+
+def test_a_server_that_is_closed_leaves_nothing(start_server: Callable[..., Any], tmp_path: Path) -> None:
+    server = start_server("memory:", FAMILY)
+    assert server.stdout.readline()
+    family_in(tmp_path)
+    server.stdin.close()
+    server.wait()
+    assert not processes_of(tmp_path)
+
+
+def test_two_servers_list_and_get_the_same_jobs(
+    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
+) -> None:
+    name = start_server(state.url, "echo ran there; sleep 1000").stdout.readline().strip()
+    service = make_service(open_store(state.url))
+    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
+    service.until_said(job, "ran there")
+    assert [each.name for each in service.ask("ListCustomJobs", parent=PARENT).custom_jobs] == [name]
+    assert not processes_of(service.api.settings.folder), "only its own server runs it"
+
+
+def test_a_job_is_cancelled_through_another_server(
+    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
+) -> None:
+    name = start_server(state.url, "sleep 1000").stdout.readline().strip()
+    service = make_service(open_store(state.url))
+    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
+    service.cancel(job)
+    job = service.ended(job)
+    assert (job.state, job.error.message) == (State.CANCELLED, "CANCELED")
+
+
+@pytest.mark.parametrize("look", ["get", "list"])
+def test_the_jobs_of_a_dead_server_are_failed_by_whoever_looks_next(
+    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, look: str
+) -> None:
+    server = start_server(state.url, "sleep 1000")
+    name = server.stdout.readline().strip()
+    service = make_service(open_store(state.url))
+    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
+    server.kill()
+    server.wait()
+    seen = service.get(job) if look == "get" else service.ask("ListCustomJobs", parent=PARENT).custom_jobs[0]
+    assert seen.state == State.FAILED
+    assert seen.error.message.startswith(f"t5x-harness: the server that ran this job, process {server.pid} on ")
+    assert seen.error.message.endswith(" has ended, and the job's processes with it.")
+    assert seen.HasField("end_time")
+
+
+def test_a_server_that_ends_in_order_says_so_in_its_jobs(
+    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
+) -> None:
+    server = start_server(state.url, "sleep 1000")
+    name = server.stdout.readline().strip()
+    service = make_service(open_store(state.url))
+    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
+    server.stdin.close()
+    server.wait()
+    job = service.get(job)
+    assert job.state == State.FAILED
+    assert "has ended, and the job's processes with it." in job.error.message

@@ -1,0 +1,211 @@
+"""Hyperparameter tuning jobs: trials, their arguments and metrics, and how the job ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from google.cloud import aiplatform_v1 as vertex
+from job_service import PARENT, pool, processes_of, until
+
+from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.jobs.logs import read_entries
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.tuning.metrics import read_metrics, select
+
+ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
+GRID = 2
+NUMBERS = {"parameter_id": "n", "integer_value_spec": {"min_value": 1, "max_value": 4}}
+# Writes what cloudml-hypertune would: one object a line, with all values as text.
+REPORT = """
+report() { printf '{"global_step": "%s", "loss": "%s", "trial": "%s"}\\n' $1 $2 $CLOUD_ML_TRIAL_ID; }
+mkdir -p "${CLOUD_ML_HP_METRIC_FILE%/*}"
+for word in "$@"; do case $word in --n=*) n=${word#--n=};; esac; done
+echo "$@"
+"""
+
+
+def trial(script: str) -> dict[str, Any]:
+    return {"worker_pool_specs": [pool("sh", "-c", REPORT + script, "trial", "--fixed=1")]}
+
+
+GOOD = 'report 1 9$n > "$CLOUD_ML_HP_METRIC_FILE"; report 2 $n >> "$CLOUD_ML_HP_METRIC_FILE"'
+
+
+def tune(service: Any, script: str = GOOD, **fields: Any) -> Any:
+    study = {"metrics": [{"metric_id": "loss", "goal": 2}], "parameters": [NUMBERS], "algorithm": GRID}
+    job = {
+        "display_name": "tuning",
+        "study_spec": {**study, **fields.pop("study_spec", {})},
+        "trial_job_spec": {**trial(script), **fields.pop("trial_job_spec", {})},
+        **{"max_trial_count": 4, "parallel_trial_count": 2, **fields},
+    }
+    return service.ask("CreateHyperparameterTuningJob", parent=PARENT, hyperparameter_tuning_job=job)
+
+
+def test_trials_get_parameters_and_tell_metrics(service: Any) -> None:
+    created = tune(service)
+    assert created.state == State.QUEUED
+    job = service.ended(created)
+    assert job.state == State.SUCCEEDED
+    assert [(each.id, each.state) for each in job.trials] == [(str(n), SUCCEEDED) for n in (1, 2, 3, 4)]
+    for number, each in enumerate(job.trials, 1):
+        assert [(p.parameter_id, p.value.number_value) for p in each.parameters] == [("n", number)]
+        assert [(m.metric_id, m.value) for m in each.final_measurement.metrics] == [("loss", number)]
+        assert each.final_measurement.step_count == 2
+        assert each.HasField("start_time")
+        assert each.HasField("end_time")
+        assert service.said(service.ask("GetCustomJob", name=each.custom_job)) == [f"--fixed=1 --n={number}"]
+    assert job.start_time.ToNanoseconds() <= job.end_time.ToNanoseconds()
+
+
+def test_the_best_measurement_counts_where_the_study_says_so(service: Any) -> None:
+    script = "report 1 2; report 2 7; exit 0"
+    job = service.ended(
+        tune(service, f'{{ {script[:-8]}; }} > "$CLOUD_ML_HP_METRIC_FILE"', max_trial_count=1, parallel_trial_count=1,
+             study_spec={"measurement_selection_type": 2})
+    )  # fmt: skip
+    assert job.trials[0].final_measurement.metrics[0].value == 2
+    assert job.trials[0].final_measurement.step_count == 1
+
+
+def test_no_more_trials_run_at_once_than_there_may(service: Any, tmp_path: Path) -> None:
+    together = (
+        f"here={tmp_path}/running; mkdir -p $here; touch $here/$n; ls $here | wc -l; "
+        f"while [ $(ls $here | wc -l) -lt 2 ]; do sleep 0.02; done; sleep 0.2; rm $here/$n; {GOOD}"
+    )
+    job = service.ended(tune(service, together, max_trial_count=2))
+    assert job.state == State.SUCCEEDED, "the two ran together"
+    alone = together.replace("-lt 2", "-lt 1")
+    job = service.ended(tune(service, alone, max_trial_count=3, parallel_trial_count=1))
+    counts = [service.said(service.ask("GetCustomJob", name=each.custom_job))[1] for each in job.trials]
+    assert counts == ["1", "1", "1"]
+
+
+def test_a_trial_that_fails_or_tells_nothing_is_infeasible(service: Any) -> None:
+    job = service.ended(tune(service, f"[ $n = 1 ] && exit 3; [ $n = 2 ] && exit 0; {GOOD}"))
+    assert job.state == State.SUCCEEDED
+    assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE, SUCCEEDED, SUCCEEDED]
+    assert job.trials[0].infeasible_reason.startswith("The replica workerpool0-0 exited with a non-zero status of 3.")
+    assert job.trials[1].infeasible_reason == "The trial ended without having reported a number for loss."
+    assert not job.trials[0].HasField("final_measurement")
+
+
+def test_too_many_failed_trials_fail_the_job_and_end_the_others(service: Any) -> None:
+    script = "[ $n = 1 ] && exit 3; sleep 100"
+    job = service.ended(tune(service, script, max_failed_trial_count=1))
+    assert job.state == State.FAILED
+    assert job.error.message.startswith("1 trials have failed, the last one with: The replica workerpool0-0 exited")
+    assert len(job.trials) == 2
+    assert not processes_of(service.api.settings.folder)
+
+
+def test_a_cancelled_job_ends_its_trials(service: Any) -> None:
+    job = service.until(tune(service, "sleep 100"), lambda job: len(job.trials) == 2)
+    service.ask("CancelHyperparameterTuningJob", name=job.name)
+    job = service.ended(job)
+    assert (job.state, job.error.code) == (State.CANCELLED, 1)
+    assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE]
+    assert not processes_of(service.api.settings.folder)
+
+
+def test_a_job_that_waits_is_cancelled_without_a_trial(make_service: Callable[..., Any]) -> None:
+    service = make_service(pending_seconds=3600)
+    job = service.in_state(tune(service), State.PENDING)
+    service.ask("CancelHyperparameterTuningJob", name=job.name)
+    job = service.ended(job)
+    assert (job.state, list(job.trials)) == (State.CANCELLED, [])
+
+
+def test_the_server_s_end_is_the_end_of_all_trials(service: Any) -> None:
+    service.until(tune(service, "sleep 100"), lambda job: len(job.trials) == 2)
+    service.api.reset()
+    assert not processes_of(service.api.settings.folder)
+
+
+def test_a_tuning_job_is_listed_and_deleted_when_it_has_ended(service: Any) -> None:
+    job = service.in_state(tune(service, "sleep 100"), State.RUNNING)
+    with pytest.raises(ApiError) as refused:
+        service.ask("DeleteHyperparameterTuningJob", name=job.name)
+    assert refused.value.code is Code.FAILED_PRECONDITION
+    service.ask("CancelHyperparameterTuningJob", name=job.name)
+    service.ended(job)
+    listed = service.ask("ListHyperparameterTuningJobs", parent=PARENT, filter='display_name="tuning"')
+    assert [each.name for each in listed.hyperparameter_tuning_jobs] == [job.name]
+    assert service.ask("DeleteHyperparameterTuningJob", name=job.name).done
+    assert not service.ask("ListHyperparameterTuningJobs", parent=PARENT).hyperparameter_tuning_jobs
+
+
+def test_each_trial_writes_below_the_job_s_output_and_into_its_log(service: Any) -> None:
+    output = {"base_output_directory": {"output_uri_prefix": "gs://b/out"}}
+    job = service.ended(tune(service, f"echo $AIP_MODEL_DIR; {GOOD}", max_trial_count=1, parallel_trial_count=1,
+                             trial_job_spec={**trial(f"echo $AIP_MODEL_DIR; {GOOD}"), **output}))  # fmt: skip
+    entries = [e for e in read_entries(service.api.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    assert [e["textPayload"] for e in entries] == ["--fixed=1 --n=1", "gs://b/out/1/model/"]
+    assert {e["resource"]["labels"]["job_id"] for e in entries} == {job.name.rpartition("/")[2]}
+    assert {e["labels"]["ml.googleapis.com/trial_id"] for e in entries} == {"1"}
+
+
+def test_a_grid_that_is_smaller_than_the_job_ends_it(service: Any) -> None:
+    job = service.ended(tune(service, max_trial_count=9))
+    assert (job.state, len(job.trials)) == (State.SUCCEEDED, 4)
+
+
+def test_numbers_without_a_fraction_come_without_a_point(service: Any) -> None:
+    sizes = {"parameter_id": "n", "discrete_value_spec": {"values": [0.5, 64.0]}}
+    job = service.ended(tune(service, max_trial_count=2, study_spec={"parameters": [sizes]}))
+    said = [service.said(service.ask("GetCustomJob", name=each.custom_job)) for each in job.trials]
+    assert said == [["--fixed=1 --n=0.5"], ["--fixed=1 --n=64"]]
+
+
+def study_of(*metrics: str, selection: int = 0) -> Any:
+    specs = [{"metric_id": metric, "goal": 2} for metric in metrics]
+    return vertex.StudySpec.pb(vertex.StudySpec(metrics=specs, measurement_selection_type=selection))
+
+
+def test_metrics_are_read_by_steps_and_whatever_else_is_there_is_passed_over(tmp_path: Path) -> None:
+    lines = [
+        {"global_step": "2", "loss": "0.5", "checkpoint_path": "", "timestamp": 7.0, "trial": "1"},
+        {"global_step": "1", "loss": "0.75"},
+        {"global_step": "2", "other": "1"},
+        {"global_step": "2", "accuracy": "0.25"},
+        {"global_step": "3", "loss": "nan"},
+        {"global_step": "x", "loss": "1"},
+    ]
+    file = tmp_path / "output.metrics"
+    file.write_text("\n".join([*map(json.dumps, lines), "no json", "[1]", '{"global_st']))
+    found = read_metrics(file, study_of("loss", "accuracy"))
+    assert [(each.step, each.values) for each in found] == [(1, {"loss": 0.75}), (2, {"loss": 0.5, "accuracy": 0.25})]
+    assert read_metrics(tmp_path / "none", study_of("loss")) == []
+
+
+def test_a_measurement_counts_only_with_all_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "output.metrics"
+    file.write_text('{"global_step": "1", "loss": "1", "accuracy": "1"}\n{"global_step": "2", "loss": "0.5"}\n')
+    both, loss = study_of("loss", "accuracy"), study_of("loss")
+    chosen = select(read_metrics(file, both), both)
+    assert chosen
+    assert chosen.step == 1
+    chosen = select(read_metrics(file, loss), loss)
+    assert chosen
+    assert chosen.step == 2
+    assert select(read_metrics(file, study_of("f1")), study_of("f1")) is None
+
+
+def test_metrics_of_the_real_library(service: Any, tmp_path: Path) -> None:
+    pytest.importorskip("hypertune", reason="needs cloudml-hypertune")
+    program = tmp_path / "trial.py"
+    program.write_text(
+        "import hypertune\nreporter = hypertune.HyperTune()\n"
+        "for step in range(3): reporter.report_hyperparameter_tuning_metric('loss', 1 / (step + 1), step)\n"
+    )
+    spec = {"worker_pool_specs": [pool("python", str(program))]}
+    job = service.ended(tune(service, max_trial_count=1, parallel_trial_count=1, trial_job_spec=spec))
+    assert job.trials[0].final_measurement.metrics[0].value == pytest.approx(1 / 3)
+    until(lambda: job.trials[0].final_measurement.step_count, lambda step: step == 2)
