@@ -1,0 +1,96 @@
+"""A TPU pool of several hosts is a pod of processes, each with its host's devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from google.cloud import aiplatform_v1 as vertex
+from job_service import pool, processes_of
+
+from t5x_harness.google.vertex.jobs.launching import Attempt, policy_of
+from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.import_hooks import POD_VARIABLE, SLICE_VARIABLE
+from t5x_harness.pod import Pod
+
+HOSTS = [f"workerpool0-0.{host}" for host in range(4)]
+
+
+def tpu(*words: str, cores: int) -> dict[str, Any]:
+    """A pool that is a v3 slice."""
+    return pool(*words, machine_type="cloud-tpu", accelerator_type="TPU_V3", accelerator_count=cores)
+
+
+def attempt(service: Any, *pools: dict[str, Any]) -> Attempt:
+    """An attempt at a job that nobody has started."""
+    spec = vertex.CustomJobSpec.pb(vertex.CustomJobSpec(worker_pool_specs=list(pools)))
+    return Attempt("projects/1/locations/europe-west4/customJobs/2", spec, service.api.settings)
+
+
+def test_each_host_is_a_process_with_its_part_of_the_devices(service: Any) -> None:
+    tried = attempt(service, tpu("true", cores=32))
+    assert list(tried.units) == HOSTS
+    environments = [tried.task(host).environment for host in HOSTS]
+    pods = [Pod.from_environment(environment) for environment in environments]
+    assert [(pod.processes, pod.index) for pod in pods if pod] == [(4, host) for host in range(4)]
+    assert len({pod.coordinator for pod in pods if pod}) == 1
+    for environment in environments:
+        assert environment[SLICE_VARIABLE] == "v3-32"
+        assert environment["JAX_NUM_CPU_DEVICES"] == "8"
+
+
+def test_a_slice_of_one_host_is_one_process_with_all_devices(service: Any) -> None:
+    tried = attempt(service, tpu("true", cores=8))
+    assert list(tried.units) == ["workerpool0-0"]
+    environment = tried.task("workerpool0-0").environment
+    assert POD_VARIABLE not in environment
+    assert (environment[SLICE_VARIABLE], environment["JAX_NUM_CPU_DEVICES"]) == ("v3-8", "8")
+
+
+def test_a_slice_of_more_hosts_than_fit_is_one_process(service: Any) -> None:
+    tried = attempt(service, tpu("true", cores=512))
+    assert list(tried.units) == ["workerpool0-0"]
+    assert tried.task("workerpool0-0").environment["JAX_NUM_CPU_DEVICES"] == "512"
+
+
+def test_other_machines_have_no_slice(service: Any) -> None:
+    environment = attempt(service, pool("true")).task("workerpool0-0").environment
+    assert not {SLICE_VARIABLE, POD_VARIABLE, "JAX_NUM_CPU_DEVICES"} & environment.keys()
+
+
+def test_losing_a_host_restarts_the_slice(service: Any) -> None:
+    assert policy_of(attempt(service, tpu("true", cores=32)).spec).restarts_as_whole
+    assert not policy_of(attempt(service, tpu("true", cores=8)).spec).restarts_as_whole
+
+
+PROGRAM = """
+import os
+import jax
+if os.environ["T5X_HARNESS_POD"].endswith((",1", ",3")):
+    jax.distributed.initialize()  # as a program may do on a TPU pod, and need not
+from jax.experimental import multihost_utils
+from t5x import partitioning
+hosts = multihost_utils.process_allgather(jax.numpy.array(jax.process_index())).tolist()
+mesh = partitioning.default_mesh(2)
+local = [device.process_index for device in mesh.devices.flat].count(jax.process_index())
+print(jax.process_index(), jax.process_count(), jax.local_device_count(), hosts, dict(mesh.shape), local)
+"""
+
+
+def test_the_processes_are_one_jax(service: Any) -> None:
+    job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", PROGRAM, cores=32)]}))
+    said = [line for line in service.said(job) if line[:1].isdigit()]
+    assert job.state == State.SUCCEEDED, service.said(job)
+    mesh = "{'data': 16, 'model': 2}"
+    assert sorted(said) == [f"{host} 4 8 [0, 1, 2, 3] {mesh} 8" for host in range(4)]
+
+
+def test_the_first_death_ends_the_pod(service: Any) -> None:
+    program = "import os, sys\nif os.environ['T5X_HARNESS_POD'].endswith(',2'): sys.exit(5)\nimport jax; jax.devices()"
+    job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]}))
+    assert job.state == State.FAILED
+    assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 5.")
+    assert not processes_of(service.api.settings.folder)
