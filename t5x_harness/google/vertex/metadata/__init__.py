@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from t5x_harness.google.vertex.api.handlers import Handlers, Part
 from t5x_harness.google.vertex.api.service import Api
-from t5x_harness.google.vertex.metadata import contexts, filtering, lineage, nodes, purging, schemas, stores
+from t5x_harness.google.vertex.metadata import contexts, filtering, lineage, nodes, purging, registering, stores
 
 __all__ = ["part"]
 
 _HANDLERS = Handlers(
-    stores.HANDLERS, schemas.HANDLERS, nodes.HANDLERS, contexts.HANDLERS, lineage.HANDLERS, purging.HANDLERS
+    stores.HANDLERS, registering.HANDLERS, nodes.HANDLERS, contexts.HANDLERS, lineage.HANDLERS, purging.HANDLERS
 )
 
 

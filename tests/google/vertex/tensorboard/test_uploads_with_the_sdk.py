@@ -133,6 +133,26 @@ def test_files_are_uploaded_while_they_grow(uploader: Sdk, tmp_path: Path) -> No
     assert uploader(code, logdir=str(tmp_path)) == [[0, 1, 2], [0, 1, 2, 3, 4, 5]]
 
 
+def test_a_model_is_logged_and_loaded_again(uploader: Sdk) -> None:
+    code = """
+        from google.cloud import storage
+        storage.Client(project="t5x-harness").create_bucket(name)
+
+        class Doubling(tf.Module):
+            @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+            def __call__(self, x):
+                return x * 2
+
+        init(experiment=name, experiment_tensorboard=False, staging_bucket=f"gs://{name}")
+        with ai.start_run("run") as run:
+            ai.log_model(Doubling(), name + "-model", display_name="doubling")
+        (model,) = run.get_experiment_models()
+        info = ai.get_experiment_model(name + "-model").get_model_info()
+        result = [model.display_name, info["framework_name"], float(model.load_model()(tf.constant(21.0)))]
+    """
+    assert uploader(code) == ["doubling", "tensorflow", 42.0]
+
+
 def test_several_processes_write_one_experiment(
     uploader: Sdk, sdk_process: SdkClient, client_of_its_own: Callable[[], SdkClient]
 ) -> None:
