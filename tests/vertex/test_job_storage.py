@@ -1,0 +1,58 @@
+"""What jobs put into buckets and read from them, and what Cloud Storage says where it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from t5x_harness.google.gcs import FakeGcs
+from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.storage import Folder, StorageError
+
+pytest.importorskip("google.cloud.storage")
+
+FILES = (StagedFile("gin/run.gin", b"X = 1\n"), StagedFile("python/my tasks.py", b""))
+
+
+@pytest.fixture
+def folder(fake_gcs: FakeGcs) -> Folder:
+    made = Folder("gs://my-bucket/stage/", "p")
+    made.create_bucket("us-central1")
+    return made
+
+
+def test_files_are_put_once_and_read_back(folder: Folder) -> None:
+    assert folder.address == "gs://my-bucket/stage"
+    assert folder.put(FILES) == 2
+    assert folder.put(FILES) == 0
+    assert folder.read("gin/run.gin") == b"X = 1\n"
+    assert folder.read("gin/other.gin") is None
+    assert sorted(folder.names()) == [("gin/run.gin", 6), ("python/my tasks.py", 0)]
+    assert list(folder.names("gin/")) == [("gin/run.gin", 6)]
+
+
+def test_a_bucket_may_be_made_twice(folder: Folder) -> None:
+    folder.create_bucket("us-central1")
+    folder.require_bucket()
+
+
+def test_a_bucket_that_is_not_there_is_told_as_that(fake_gcs: FakeGcs) -> None:
+    folder = Folder("gs://no-bucket/x", "p")
+    for ask in (lambda: folder.put(FILES), lambda: folder.read("y"), lambda: list(folder.names())):
+        with pytest.raises(StorageError) as caught:
+            ask()
+        assert str(caught.value).startswith("gs://no-bucket")
+        assert ": 404, " in str(caught.value)
+        assert str(caught.value).endswith("It can be made by gcloud storage buckets create gs://no-bucket")
+
+
+def test_a_refusal_is_told_with_the_role_that_is_missing(folder: Folder, fake_gcs: FakeGcs) -> None:
+    fake_gcs.fail(403, on="upload", times=None)
+    with pytest.raises(StorageError) as caught:
+        folder.put(FILES[:1])
+    assert str(caught.value).startswith("gs://my-bucket/stage/gin/run.gin: 403, ")
+    assert "This account needs roles/storage.objectAdmin on gs://my-bucket" in str(caught.value)
+
+
+def test_a_service_that_is_disturbed_is_asked_again(folder: Folder, fake_gcs: FakeGcs) -> None:
+    fake_gcs.fail(503, on="upload", times=1)
+    assert folder.put(FILES[:1]) == 1

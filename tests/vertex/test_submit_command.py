@@ -1,0 +1,151 @@
+"""``t5x-harness submit`` before anything is sent: what it shows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.cli import main
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+STAGED = "gs://t5x-harness-jobs/t5x-harness/staged/"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "run.gin").write_text(
+        "from __gin__ import dynamic_registration\nimport __main__ as train_script\nimport my_tasks\n"
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+        "MIXTURE_OR_TASK_NAME = 'my_task'\n"
+    )
+    (tmp_path / "my_tasks.py").write_text("")
+    (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for name in ("T5X_HARNESS_VERTEX", "T5X_HARNESS_GCS_ROOT", "STORAGE_EMULATOR_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def _dry(*arguments: str) -> int:
+    return main(["submit", "run.gin", "--vertex=emulated", "--dry-run", "--no-check", *arguments])
+
+
+def test_a_dry_run_shows_everything_that_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry("--accelerator=v3-32", "--timeout=1h", "--gin.TRAIN_STEPS=5") == 0
+    shown, said = capsys.readouterr()
+    assert "run: train on cloud-tpu, 32 TPU_V3 cores in us-central1 of t5x-harness\n" in shown
+    assert "  chip-hours: v3-32: 16 chips x at most 1 h = 16 chip-hours\n" in shown
+    assert "    --gin.TRAIN_STEPS=5\n" in shown
+    assert f"  staged in {STAGED}" in shown
+    assert "    gin/run.gin (" in shown
+    assert "    python/my_tasks.py (0 bytes)\n" in shown
+    assert "  the image has to have:\n    t5x/examples/t5/t5_1_1/tiny.gin\n" in shown
+    assert '"acceleratorType": "TPU_V3"' in shown
+    assert said.splitlines() == [
+        "t5x-harness submit: not checked: lint and plan (--no-check)",
+        "t5x-harness submit: nothing was sent: --dry-run",
+    ]
+
+
+def test_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry("--json", "--gin.TRAIN_STEPS=5") == 0
+    document = json.loads(capsys.readouterr().out)
+    (job,) = document["jobs"]
+    assert job["slice"] == "v3-8"
+    assert job["chip_hours"] == 16
+    assert [file["name"] for file in job["staged"]] == ["gin/run.gin", "python/my_tasks.py"]
+    container = job["spec"]["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]
+    assert container["args"] == job["args"]
+    assert container["env"] == [{"name": "PYTHONPATH", "value": f"{job['stage'].replace('gs://', '/gcs/')}/python"}]
+    assert job["spec"]["jobSpec"]["scheduling"] == {"timeout": "14400s"}
+    assert document["sent"] == []
+    assert document["notes"][-1] == "nothing was sent: --dry-run"
+
+
+def test_a_report_goes_into_a_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry("--json", "--output=job.json") == 0
+    assert "run: train on cloud-tpu" in capsys.readouterr().out
+    assert json.loads((project / "job.json").read_text())["jobs"][0]["name"] == "run"
+
+
+def test_what_lint_finds_stops_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["submit", "run.gin", "--vertex=emulated", "--dry-run", "--gcs=off", "--gin.utils.Nope.x=1"])
+    shown, said = capsys.readouterr()
+    assert status == 1
+    assert "utils.Nope" in shown
+    assert said.splitlines()[-1] == (
+        "t5x-harness submit: nothing was sent: mend what was found, or send it as it is with --no-check"
+    )
+
+
+def test_what_vertex_refuses_is_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry("--accelerator=machine-type=n1-standard-4,accelerator-type=TPU_V3,accelerator-count=8") == 1
+    said = capsys.readouterr().err
+    assert "run: Vertex AI refuses this job:\n  job_spec.worker_pool_specs[0].machine_spec" in said
+
+
+def test_what_could_use_up_too_much_is_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry("--accelerator=v3-32") == 1
+    assert "more than the 16 that --tpu-max-chip-hours allows" in capsys.readouterr().err
+    assert _dry("--accelerator=v3-32", "--tpu-max-chip-hours=64") == 0
+
+
+def test_a_target_that_nobody_gave_is_asked_for_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "run.gin", "--dry-run", "--project=p", "--location=us-central1"]) == 2
+    assert capsys.readouterr().err == (
+        "t5x-harness: no Vertex AI target: bucket, image are not set; set T5X_HARNESS_VERTEX_BUCKET, "
+        "T5X_HARNESS_VERTEX_IMAGE, or write bucket, image into [tool.t5x_harness.vertex] of pyproject.toml; or give "
+        "--bucket, --image\n"
+    )
+
+
+def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text(
+        '[tool.t5x_harness.vertex]\nproject = "my-project"\nlocation = "europe-west4"\nbucket = "my-bucket"\n'
+        'image = "i"\nservice_account = "me@my-project.iam.gserviceaccount.com"\n'
+    )
+    assert main(["submit", "run.gin", "--dry-run", "--no-check"]) == 0
+    shown = capsys.readouterr().out
+    assert "in europe-west4 of my-project" in shown
+    assert "staged in gs://my-bucket/t5x-harness/staged/" in shown
+    assert "VTX11" in shown  # TPU jobs have no account of their own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run_mode=compile"], "T5X's main takes train, eval, infer, precompile; for 'compile' use precompile"),
+        (["--accelerator=v3-7"], "'v3-7' is no TPU slice: nearest names: v3-8, v3-32, v3-64"),
+        (["--accelerator=v3-8", "--slice=v3-8"], "--accelerator and --slice at once"),
+        (["--gin.X=a"], "X = a: Gin cannot read this: not a Python literal; a string needs quotes of its own: X = 'a'"),
+        (["--tfds_data_dir=/data"], "the job does not have this folder; copy it to a gs:// folder"),
+        (["--model_dir=/tmp/x"], "MODEL_DIR = '/tmp/x': that is a folder of the job's container"),
+        (["--env=A"], "--env A: give NAME=VALUE"),
+        (["--format=sarif"], "--format sarif is for findings: use t5x-harness lint"),
+        (["--no-wait"], "the private Google of --vertex=emulated ends with this command, and its jobs with it"),
+        (["--attach=3"], "--attach finds no job in a private Google of its own"),
+        (["--gin.X='a'", "--gin_bindings=include 'no.gin'"], "no.gin: there is no such file; nothing is staged"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_shell_of_a_private_google_sends_no_real_jobs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", "/somewhere")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    assert main(["submit", "run.gin", "--vertex=real"]) == 2
+    assert "this shell's Google clients are led to a private Google" in capsys.readouterr().err
+
+
+def test_a_folder_for_model_dir_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _dry("--model_dir=gs://my-bucket/runs/1", "--json") == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert job["model_dir"] == "gs://my-bucket/runs/1"
+    assert '--gin.MODEL_DIR="gs://my-bucket/runs/1"' in job["args"]
