@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.plan.arrays import bytes_text
-from t5x_harness.plan.checkpoint_source import uses_orbax
+from t5x_harness.plan.checkpoint_source import model_dir_of, uses_orbax
 from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ def describe_written(plan: Planned, report: StageReport) -> None:
             report.fact("checkpoints written", "none: no SaveCheckpointConfig with a period is bound")
         return
     report.fact("checkpoints written", _steps_text(written))
+    folder = model_dir_of(plan.config)[1]
+    if folder is not None and folder.startswith("gs://") and not uses_orbax(plan.config):
+        report.not_checked.append(
+            "whether the job has the command gcloud: with use_orbax = False, T5X calls `gcloud storage mv` for each "
+            f"checkpoint that it has written to {folder}"
+        )
     if written.num_bytes is not None:
         report.fact("bytes of checkpoints", _bytes_text(written))
     if save.save_dataset:

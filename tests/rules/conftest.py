@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.backends.local import LocalBackend
+from t5x_harness.google.here import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.pipeline import Pipeline
 from t5x_harness.resolve.examples import FOLDER
 from t5x_harness.rule import Example
@@ -30,6 +31,8 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             _write_checkpoint(zygote, tmp_path, folder, gin)
         if example.golden:
             return _against_golden(zygote, tmp_path, example)
+        buckets = tmp_path / "buckets"
+        given = {ROOT_VARIABLE: str(tmp_path), SOURCE_VARIABLE: str(buckets)} if buckets.is_dir() else {}
         spec = RunSpec(
             ("run.gin",),
             tuple(binding.replace(FOLDER, str(tmp_path)) for binding in example.bindings),
@@ -39,7 +42,7 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             python_path=(str(tmp_path),),
             cwd=str(tmp_path),
         )
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120) as backend:
+        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120, env=given) as backend:
             result = backend.stage(Stage.RESOLVE)
             if until is Stage.PLAN and result.outcome is Outcome.PASSED:
                 result = backend.stage(Stage.PLAN)

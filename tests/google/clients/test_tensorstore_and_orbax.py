@@ -172,3 +172,23 @@ def test_epath(tensors: Any, gcs_bucket: str, read_back: Callable[..., None]) ->
     text = "text \N{SNOWMAN}".encode()
     written = {"text": text, "moved": text, "bytes": bytes(range(256)), "deep/opened": b"opened"}
     read_back(gcs_bucket, {f"epath/{name}": data for name, data in written.items()}, by="tensorflow")
+
+
+def test_orbax_clears_up_what_is_no_checkpoint(tensors: Any, fake_gcs: Any, gcs_bucket: str) -> None:
+    """What the plan's warning CKP22 says, with the options that T5X gives to orbax."""
+    kept = {"run/config.gin": "", "run/checkpoint_6/commit_success.txt": "", "run/checkpoint_6/state/d": "x"}
+    older = {"run/checkpoint_5/checkpoint": "x", "run/checkpoint_5/target.a/.zarray": "{}"}
+    fake_gcs.put(gcs_bucket, {**kept, **older, "run/train/events": "x", "run/training_eval/task/events": "x"})
+    told = tensors(
+        """
+        import orbax.checkpoint as ocp
+        options = ocp.CheckpointManagerOptions(step_prefix="checkpoint", cleanup_tmp_directories=True)
+        handlers = {"state": ocp.PyTreeCheckpointHandler(use_ocdbt=True)}
+        with ocp.CheckpointManager(f"gs://{bucket}/run", options=options, item_handlers=handlers) as manager:
+            manager.save(7, args=ocp.args.Composite(state=ocp.args.PyTreeSave({"a": np.zeros(2)})))
+            manager.wait_until_finished()
+        result = sorted(tf.io.gfile.listdir(f"gs://{bucket}/run"))
+        """,
+        bucket=gcs_bucket,
+    )
+    assert [name.strip("/") for name in told if name.strip("/")] == ["checkpoint_6", "checkpoint_7", "config.gin"]

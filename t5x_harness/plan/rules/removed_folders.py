@@ -1,0 +1,96 @@
+"""CKP22: what orbax removes in a bucket because it takes it for unfinished checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, Mode, Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.gin_config import BindingKey
+
+_CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
+_COMMITTED = "commit_success.txt"
+_MOST_NAMED = 3
+_LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
+
+
+class RemovedFolder(PlanRule):
+    """A folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
+
+    code = "CKP22"
+    severity = Severity.WARNING
+    title = "folders in a bucket that orbax removes"
+    why = (
+        "At gs://, orbax takes every folder without a file `commit_success.txt` for a checkpoint that was not "
+        "finished, and T5X has it clear up: in MODEL_DIR when it trains, in what it restores when it evaluates or "
+        "infers. The TensorBoard folders of an earlier job go, its predictions, checkpoints in T5X's older layout; and "
+        "where one of those is restored, its arrays. Seen in buckets that `gcs_root` gives."
+    )
+    bad = Example(examples.trained("MODEL_DIR = 'gs://my-bucket/first'"), files=_LEFT, at="MODEL_DIR")
+    good = Example(examples.trained("MODEL_DIR = 'gs://my-bucket/second'"), files=_LEFT)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        from t5x_harness.plan.checkpoint_source import uses_orbax
+
+        key, folder = _managed(plan)
+        local = _local(folder) if folder and uses_orbax(plan.config) else None
+        names = _removed(local) if local is not None and local.is_dir() else []
+        if local is None or not names:
+            return
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        when = "before it saves" if plan.config.mode is Mode.TRAIN else "while it restores"
+        yield self.finding(
+            plan.config,
+            f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
+            f"folders at gs:// as unfinished checkpoints, {when}",
+            key,
+            _mend(plan, local),
+        )
+
+
+def _managed(plan: Planned) -> tuple[BindingKey | None, str | None]:
+    """The folder that T5X has a checkpoint manager for, and the binding that holds it."""
+    from t5x_harness.plan.checkpoint_source import model_dir_of
+
+    return model_dir_of(plan.config) if plan.config.mode is Mode.TRAIN else (plan.start.key, plan.start.path)
+
+
+def _local(folder: str) -> Path | None:
+    """Where a folder at gs:// is read; None for another one, and for one that is not seen here."""
+    from t5x_harness.google.here import store
+
+    here = store()
+    if here is None or not folder.startswith("gs://") or not here.is_declared(folder):
+        return None
+    return here.local(folder)
+
+
+def _removed(folder: Path) -> list[str]:
+    """The folders that would go, but for what really is a checkpoint of orbax's that was not finished."""
+    return [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.is_dir()
+        and not (path / _COMMITTED).exists()
+        and (not _CHECKPOINT.fullmatch(path.name) or _is_older_layout(path))
+    ]
+
+
+def _is_older_layout(checkpoint: Path) -> bool:
+    return (checkpoint / "checkpoint").is_file()
+
+
+def _mend(plan: Planned, folder: Path) -> str:
+    if plan.config.mode is Mode.TRAIN:
+        return "use another MODEL_DIR, or copy them elsewhere first"
+    if _is_older_layout(folder):
+        return "bind use_orbax = False, which reads this layout and removes nothing"
+    return "restore one checkpoint_N in mode 'specific', or copy them elsewhere first"

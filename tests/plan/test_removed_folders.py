@@ -1,0 +1,79 @@
+"""Folders in a bucket that orbax would remove are told before, and so is the command that T5X's own writer needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.backends.local import LocalBackend
+from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.resolve import examples
+from t5x_harness.spec import Finding, RunSpec, Stage, StageResult
+from t5x_harness.workers import Zygote
+
+SPLIT = "utils.DatasetConfig.split = 'validation'"
+FOLDER = "gs://my-bucket/run"
+
+Plan = Callable[..., StageResult]
+
+
+@pytest.fixture
+def plan(zygote: Zygote, tmp_path: Path) -> Iterator[Plan]:
+    """Plans a config with files in a bucket of the user's, in a private Google that has it."""
+    google: list[GoogleOfRuns] = []
+
+    def run(gin: str, *objects: str) -> StageResult:
+        for name, text in {**examples.FILES, "run.gin": gin, **dict.fromkeys(objects, "")}.items():
+            file = tmp_path / (f"buckets/my-bucket/{name}" if name in objects else name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        google.append(GoogleOfRuns(tmp_path / "buckets"))
+        spec = RunSpec(("run.gin",), runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path))
+        led = google[0].enter()
+        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300, env=led) as backend:
+            backend.stage(Stage.RESOLVE)
+            return backend.stage(Stage.PLAN)
+
+    yield run
+    for each in google:
+        each.close()
+
+
+def removed(result: StageResult) -> Finding:
+    (finding,) = [f for f in result.findings if f.code == "CKP22"]
+    return finding
+
+
+def test_what_earlier_jobs_left_in_model_dir(plan: Plan) -> None:
+    unfinished = ("run/checkpoint_5.orbax-checkpoint-tmp-1/state/d", "run/checkpoint_6/state/d")  # these should go
+    left = ("run/train/events", "run/training_eval/events", "run/inference_eval/x", "run/zz/x", "run/config.gin")
+    found = removed(plan(examples.trained(f"MODEL_DIR = '{FOLDER}'"), *unfinished, *left))
+    assert found.message == (
+        "gs://my-bucket/run holds inference_eval, train, training_eval and 1 more, without commit_success.txt: T5X has "
+        "orbax remove such folders at gs:// as unfinished checkpoints, before it saves"
+    )
+    assert (found.binding, found.fix) == ("MODEL_DIR", "use another MODEL_DIR, or copy them elsewhere first")
+
+
+def test_a_checkpoint_in_the_older_layout_that_is_evaluated(plan: Plan) -> None:
+    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{FOLDER}/checkpoint_6'")
+    older = ("run/checkpoint_6/checkpoint", "run/checkpoint_6/target.token_embedder.embedding/.zarray")
+    found = removed(plan(gin, *older))
+    assert found.message == (
+        "gs://my-bucket/run/checkpoint_6 holds target.token_embedder.embedding, without commit_success.txt: T5X has "
+        "orbax remove such folders at gs:// as unfinished checkpoints, while it restores"
+    )
+    assert found.fix == "bind use_orbax = False, which reads this layout and removes nothing"
+
+
+def test_without_orbax_nothing_is_removed_and_gcloud_is_needed(plan: Plan) -> None:
+    result = plan(
+        examples.trained(f"MODEL_DIR = '{FOLDER}'", "train_script.train.use_orbax = False"), "run/train/events"
+    )
+    assert "CKP22" not in {f.code for f in result.findings}
+    assert (
+        "whether the job has the command gcloud: with use_orbax = False, T5X calls `gcloud storage mv` for each "
+        f"checkpoint that it has written to {FOLDER}"
+    ) in result.not_checked
