@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 pytest.importorskip("google.cloud.aiplatform_v1")
 
 import job_documents
+import job_faults
 
 from t5x_harness.google.vertex.validation import judge
 from t5x_harness.google.vertex.validation.rulebook import read_rules
 
 RULES = {rule.name: rule for rule in read_rules()}
-ALL_FAULTS = (*job_documents.FAULTS, *job_documents.TUNING_FAULTS)
+ALL_FAULTS = (*job_faults.FAULTS, *job_faults.TUNING_FAULTS)
 
 
 def assert_only(fault: Any, job: Any) -> None:
@@ -48,7 +49,7 @@ def test_a_valid_job_of_trials_is_taken_without_a_word(job: Any) -> None:
     assert verdict.warnings == ()
 
 
-@pytest.mark.parametrize("fault", job_documents.FAULTS, ids=lambda fault: f"{fault.rule}-{fault.field}")
+@pytest.mark.parametrize("fault", job_faults.FAULTS, ids=lambda fault: f"{fault.rule}-{fault.field}")
 def test_each_fault_gives_exactly_its_violation(fault: Any) -> None:
     jobs = [job for job in job_documents.EXAMPLES if fault.fits(job)]
     assert jobs, "no example can have this fault"
@@ -56,7 +57,7 @@ def test_each_fault_gives_exactly_its_violation(fault: Any) -> None:
         assert_only(fault, job)
 
 
-@pytest.mark.parametrize("fault", job_documents.TUNING_FAULTS, ids=lambda fault: f"{fault.rule}-{fault.field}")
+@pytest.mark.parametrize("fault", job_faults.TUNING_FAULTS, ids=lambda fault: f"{fault.rule}-{fault.field}")
 def test_each_fault_of_a_study_gives_exactly_its_violation(fault: Any) -> None:
     assert_only(fault, job_documents.TUNING_EXAMPLE)
 
@@ -64,10 +65,10 @@ def test_each_fault_of_a_study_gives_exactly_its_violation(fault: Any) -> None:
 @given(job_documents.custom_jobs(), st.data())
 @settings(max_examples=200)
 def test_a_fault_in_any_job_gives_exactly_its_violation(job: Any, data: st.DataObject) -> None:
-    assert_only(data.draw(st.sampled_from([fault for fault in job_documents.FAULTS if fault.fits(job)])), job)
+    assert_only(data.draw(st.sampled_from([fault for fault in job_faults.FAULTS if fault.fits(job)])), job)
 
 
-@given(job_documents.tuning_jobs(), st.sampled_from(job_documents.TUNING_FAULTS))
+@given(job_documents.tuning_jobs(), st.sampled_from(job_faults.TUNING_FAULTS))
 @settings(max_examples=50)
 def test_a_fault_in_any_study_gives_exactly_its_violation(job: Any, fault: Any) -> None:
     assert_only(fault, job)
