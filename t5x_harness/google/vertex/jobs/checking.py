@@ -6,7 +6,7 @@ from typing import Any
 
 from t5x_harness.google.vertex.api import errors
 from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.validation import error_message, judge
 
 __all__ = ["check_job"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf import empty_pb2
@@ -17,9 +17,9 @@ from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
-from t5x_harness.google.vertex.jobs.launching import job_folder, policy_of
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.launching import job_folder, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.states import State
 
 __all__ = ["CustomJobs", "refuse_to_delete"]
 
@@ -61,12 +61,20 @@ class CustomJobs:
         """
         return self._api.resources.create(f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}", job)
 
-    def run(self, job: Any, *, trial: Trial | None = None, ended: Callable[[str], None] | None = None) -> None:
+    def run(
+        self,
+        job: Any,
+        *,
+        trial: Trial | None = None,
+        notes: Sequence[str] = (),
+        ended: Callable[[str], None] | None = None,
+    ) -> None:
         """Runs a job that was created.
 
         Args:
           job: its message.
           trial: which it runs.
+          notes: what there is to say about its spec.
           ended: called, with its name, when it has ended.
         """
 
@@ -77,7 +85,8 @@ class CustomJobs:
                 ended(name)
 
         self._ownership.take(job.name)
-        driver = Driver(self._api, job, policy_of(job.job_spec), end, trial=trial, graces=self._graces)
+        notes = [*notes, *notes_on(job.job_spec)]
+        driver = Driver(self._api, job, policy_of(job.job_spec), end, trial=trial, notes=notes, graces=self._graces)
         with self._lock:
             self._running[job.name] = driver
         driver.start()
@@ -105,11 +114,7 @@ class CustomJobs:
     def _create(self, call: Call) -> Message:
         warnings = check_job(call.request.custom_job, location_of(call.request.parent))
         made = call.standard()
-        job: Any = made
-        self.run(job)
-        if driver := self._driver(job.name):
-            for warning in warnings:
-                driver.log.service(warning, "WARNING")
+        self.run(made, notes=warnings)
         return made
 
     def _get(self, call: Call) -> Message:

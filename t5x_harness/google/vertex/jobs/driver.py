@@ -8,7 +8,7 @@ import queue
 import re
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from t5x_harness.google.vertex.api.service import Api
@@ -18,10 +18,11 @@ from t5x_harness.google.vertex.jobs.deadlines import Deadlines
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
-from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress, State
+from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.scheduling import Scheduling
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
 
@@ -69,6 +70,7 @@ class Driver:
       policy: what its spec asks for.
       ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
       trial: which it runs; None for a job of its own.
+      notes: what there is to say about its spec; they begin its log.
       graces: for its processes.
     """
 
@@ -80,6 +82,7 @@ class Driver:
         ended: Callable[[str], None],
         *,
         trial: Trial | None = None,
+        notes: Sequence[str] = (),
         graces: Graces | None = None,
     ) -> None:
         self._api = api
@@ -87,6 +90,7 @@ class Driver:
         self._policy = policy
         self._ended = ended
         self._trial = trial
+        self._notes = notes
         self._graces = graces or Graces()
         self._options = api.settings.options
         self._scheduling = Scheduling.of(job.job_spec.scheduling)
@@ -99,7 +103,7 @@ class Driver:
         self._watched = Watched()
         folder = Attempt(job.name, job.job_spec, api.settings).folder
         folder.mkdir(parents=True)
-        self.log = JobLog(job.name, project_of(api, job.name), api.state, folder, trial)
+        self._log = JobLog(job.name, project_of(api, job.name), api.state, folder, trial)
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
@@ -128,6 +132,8 @@ class Driver:
             taken.wait()
 
     def _run(self) -> None:
+        for note in self._notes:
+            self._log.service(note, "WARNING")
         self._deadlines.set("admitted", self._options.queued_seconds, machine.Admitted())
         try:
             while not self._over.is_set():
@@ -147,7 +153,7 @@ class Driver:
         """What there is to take now; waits until there is something."""
         for each in self._watched.wait(self._deadlines.seconds()):
             if isinstance(each, Said):
-                self.log.write(each.unit, each.lines, each.severity)
+                self._log.write(each.unit, each.lines, each.severity)
                 if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
                     yield _Strike()
             else:
@@ -188,14 +194,13 @@ class Driver:
 
     def _entered(self, state: State) -> None:
         self._deadlines.clear("provisioned", "waited")
+        if said := endings.course(state):
+            self._log.service(said)
         if state is State.PENDING:
-            self.log.service("Waiting for job to be provisioned.")
             self._provide()
-        elif state is State.RUNNING:
-            self.log.service("Waiting for training program to start.")
-            if self._progress.attempt == 1:
-                self._deadlines.set("shown", self._options.running_seconds, _Settle())
-                self._deadlines.set("timeout", self._scheduling.timeout, machine.RunTooLong())
+        elif state is State.RUNNING and self._progress.attempt == 1:
+            self._deadlines.set("shown", self._options.running_seconds, _Settle())
+            self._deadlines.set("timeout", self._scheduling.timeout, machine.RunTooLong())
 
     def _provide(self) -> None:
         """Gets ready what the processes need, and says when there are machines for them."""
@@ -205,7 +210,7 @@ class Driver:
         except CannotLaunch as error:
             self._advance(machine.Refused(endings.unable(str(error))))
             return
-        if (longest := self._scheduling.max_wait) is not None:
+        if (longest := self._scheduling.max_wait) is not None and self._progress.attempt == 1:
             self._deadlines.set("waited", longest, machine.WaitedTooLong())
         fault = self._api.faults.take(self._job.display_name, "stockout")
         if fault is None:
@@ -242,7 +247,7 @@ class Driver:
             return
         for unit in sorted(self._progress.live):
             if replica_of(unit) == fault.replica:
-                self.log.service(f"The replica {fault.replica} is preempted.", "WARNING")
+                self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
                 self._advance(machine.Lost(unit))
                 return
 
@@ -260,15 +265,8 @@ class Driver:
     def _finish(self, state: State, error: endings.JobError | None) -> None:
         place = JobPlace.of(self._job.name)
         if error is not None:
-            self.log.service(error.text(place.project, place.job_id), "ERROR")
-        self.log.service(_FAREWELLS[state], "INFO" if state is State.SUCCEEDED else "ERROR")
+            self._log.service(error.text(place.project, place.job_id), "ERROR")
+        self._log.service(endings.course(state), "ERROR" if error else "INFO")
         publish(self._api, self._job.name, type(self._job), state, error)
         self._give_back()
         self._over.set()
-
-
-_FAREWELLS = {
-    State.SUCCEEDED: "Job completed successfully.",
-    State.FAILED: "Job failed.",
-    State.CANCELLED: "Job cancelled.",
-}

@@ -7,10 +7,12 @@ from urllib.parse import quote
 
 from t5x_harness.google.vertex.api.errors import Code
 from t5x_harness.google.vertex.jobs.replicas import replica_of
+from t5x_harness.google.vertex.jobs.states import State
 
 __all__ = [
     "JobError",
     "cancelled",
+    "course",
     "exited",
     "internal",
     "logs_address",
@@ -50,6 +52,20 @@ class JobError:
             return self.message
         address = logs_address(project, job_id)
         return f"{self.message} To find out more about why your job exited please check the logs: {address}"
+
+
+_COURSE = {
+    State.PENDING: "Waiting for job to be provisioned.",
+    State.RUNNING: "Waiting for training program to start.",
+    State.SUCCEEDED: "Job completed successfully.",
+    State.FAILED: "Job failed.",
+    State.CANCELLED: "Job cancelled.",
+}
+
+
+def course(state: State) -> str:
+    """What the service writes into a job's log when it gets into a state; empty for nothing."""
+    return _COURSE.get(state, "")
 
 
 def logs_address(project: str, job_id: str) -> str:

@@ -20,7 +20,7 @@ from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_imag
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.ports import free_ports
-from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
+from t5x_harness.google.vertex.jobs.replicas import MOST_HOSTS, Pool, Unit, pools_of
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
     Trial,
@@ -37,7 +37,7 @@ from t5x_harness.slices import Slice, get_slice
 from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
 
-__all__ = ["Attempt", "CannotLaunch", "job_folder", "metric_file", "policy_of", "pools"]
+__all__ = ["Attempt", "CannotLaunch", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 
 _METRIC_FILE = "hypertune/output.metrics"
 
@@ -99,6 +99,16 @@ def policy_of(spec: Any) -> Policy:
         restarts_as_whole=scheduling.restart_job_on_worker_restart or any(pool.hosts > 1 for pool in found),
         retries=not scheduling.disable_retries,
     )
+
+
+def notes_on(spec: Any) -> list[str]:
+    """In what a job of this ``CustomJobSpec`` is not here as it is in the service."""
+    return [
+        f"{pool.slice.name} has {pool.slice.hosts} hosts; here it is one process with all of its "
+        f"{pool.slice.num_devices} devices, as more than {MOST_HOSTS} processes are too many for one machine"
+        for pool in pools(spec)
+        if pool.slice is not None and pool.hosts < pool.slice.hosts
+    ]
 
 
 @dataclasses.dataclass(frozen=True)

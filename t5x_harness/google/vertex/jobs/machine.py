@@ -9,11 +9,11 @@ three times.
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Mapping
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobError
+from t5x_harness.google.vertex.jobs.states import State
 
 __all__ = [
     "Admitted",
@@ -30,28 +30,10 @@ __all__ = [
     "Refused",
     "RunTooLong",
     "Start",
-    "State",
     "Stop",
     "WaitedTooLong",
     "advance",
 ]
-
-
-class State(enum.IntEnum):
-    """The states of the API that a custom job can be in, by their numbers there."""
-
-    QUEUED = 1
-    PENDING = 2
-    RUNNING = 3
-    SUCCEEDED = 4
-    FAILED = 5
-    CANCELLING = 6
-    CANCELLED = 7
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing changes any more."""
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 @dataclasses.dataclass(frozen=True)

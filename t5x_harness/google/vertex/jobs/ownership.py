@@ -17,8 +17,8 @@ from t5x_harness.google.vertex.api.names import collection_of
 from t5x_harness.google.vertex.api.resources import aspect_key
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.machine import State
 from t5x_harness.google.vertex.jobs.publishing import publish
+from t5x_harness.google.vertex.jobs.states import State
 
 __all__ = ["Owner", "Ownership"]
 

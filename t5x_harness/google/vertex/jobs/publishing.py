@@ -8,7 +8,7 @@ from typing import Any
 from t5x_harness.google.vertex.api.errors import ApiError
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.endings import JobError
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace
 
 __all__ = ["publish"]

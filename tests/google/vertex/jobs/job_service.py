@@ -13,8 +13,8 @@ from typing import Any
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.logs import read_entries
-from t5x_harness.google.vertex.jobs.machine import State
 from t5x_harness.google.vertex.jobs.service import make_part
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore
 

@@ -12,7 +12,8 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import IMAGE, PARENT, pool, processes_of, until
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.watching import Watched
 
 
@@ -169,6 +170,16 @@ def test_what_only_the_service_sets_is_not_taken_from_a_client(service: Any) -> 
     assert job.state == State.QUEUED
     assert job.name.rpartition("/")[2].isdigit()
     assert service.ended(job).state == State.SUCCEEDED
+
+
+@pytest.mark.parametrize("job_id", ["..", "%2e%2e", "1/../../x", "1#log", ""])
+def test_no_id_leads_anywhere_but_to_a_job(service: Any, job_id: str) -> None:
+    for method in ("GetCustomJob", "CancelCustomJob", "DeleteCustomJob"):
+        with pytest.raises(ApiError) as refused:
+            service.ask(method, name=f"{PARENT}/customJobs/{job_id}")
+        assert refused.value.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT)
+    with pytest.raises(CannotLaunch, match="is no id of a job"):
+        job_folder(service.api.settings, f"{PARENT}/customJobs/{job_id}")
 
 
 def test_a_spec_is_refused_with_all_that_is_wrong(service: Any) -> None:

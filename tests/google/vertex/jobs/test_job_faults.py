@@ -12,7 +12,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import pool
 
 from t5x_harness.google.vertex.faults import VertexFault
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.states import State
 
 # Says which time it runs, and ends by itself the second time.
 AGAIN = "if [ -e ran ]; then echo again; else touch ran; echo first; sleep 100; fi"
@@ -36,18 +36,23 @@ def test_a_preempted_process_is_warned(service: Any) -> None:
 
 
 def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
-    service.api.faults.arm(VertexFault("preempt", output="first", replica="workerpool1-0"))
+    after_the_other = "while [ ! -e ../../workerpool0-0/work/ran ]; do sleep 0.02; done"
+    service.api.faults.arm(VertexFault("preempt", output="last", replica="workerpool1-0"))
     job = service.ended(
         service.create(
             {
-                "worker_pool_specs": [pool("sh", "-c", AGAIN), pool("sh", "-c", AGAIN)],
+                "worker_pool_specs": [
+                    pool("sh", "-c", AGAIN),
+                    pool("sh", "-c", f"{after_the_other}; {AGAIN.replace('first', 'last')}"),
+                ],
                 "scheduling": {"restart_job_on_worker_restart": True},
             }
         )
     )
     assert job.state == State.SUCCEEDED
     assert service.said(job, "service").count("Waiting for job to be provisioned.") == 2
-    assert service.said(job, "workerpool1-0")[0] == "first"
+    assert service.said(job) == ["first", "again"]
+    assert service.said(job, "workerpool1-0")[0] == "last"
 
 
 def test_without_retries_a_preemption_fails_the_job(service: Any) -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.jobs.logs import Lines, read_entries
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.states import State
 
 PROJECT = {"resourceNames": ["projects/p"]}
 

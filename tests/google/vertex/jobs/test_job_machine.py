@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from t5x_harness.google.vertex.jobs import machine
 from t5x_harness.google.vertex.jobs.endings import unable
-from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, Start, State, Stop, advance
+from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, Start, Stop, advance
+from t5x_harness.google.vertex.jobs.states import State
 
 CHIEF, WORKER, OTHER = "workerpool0-0", "workerpool1-0", "workerpool1-1"
 UNITS = frozenset({CHIEF, WORKER, OTHER})

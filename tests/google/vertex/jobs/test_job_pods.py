@@ -11,8 +11,8 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import pool, processes_of
 
-from t5x_harness.google.vertex.jobs.launching import Attempt, policy_of
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.import_hooks import POD_VARIABLE, SLICE_VARIABLE
 from t5x_harness.pod import Pod
 
@@ -54,6 +54,14 @@ def test_a_slice_of_more_hosts_than_fit_is_one_process(service: Any) -> None:
     tried = attempt(service, tpu("true", cores=512))
     assert list(tried.units) == ["workerpool0-0"]
     assert tried.task("workerpool0-0").environment["JAX_NUM_CPU_DEVICES"] == "512"
+
+
+def test_a_slice_that_is_one_process_though_it_has_hosts_is_told(service: Any) -> None:
+    assert notes_on(attempt(service, tpu("true", cores=512)).spec) == [
+        "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as more than 8 processes are too "
+        "many for one machine"
+    ]
+    assert not notes_on(attempt(service, tpu("true", cores=32)).spec)
 
 
 def test_other_machines_have_no_slice(service: Any) -> None:

@@ -16,7 +16,7 @@ from job_service import PARENT, pool, processes_of, until
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.jobs.logs import read_entries
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.tuning.metrics import read_metrics, select
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
@@ -113,6 +113,14 @@ def test_a_cancelled_job_ends_its_trials(service: Any) -> None:
     assert (job.state, job.error.code) == (State.CANCELLED, 1)
     assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE]
     assert not processes_of(service.api.settings.folder)
+
+
+def test_early_stopping_is_told_to_have_no_effect(service: Any) -> None:
+    spec = {"median_automated_stopping_spec": {"use_elapsed_duration": True}}
+    job = service.ended(tune(service, max_trial_count=1, parallel_trial_count=1, study_spec=spec))
+    note = "study_spec.median_automated_stopping_spec has no effect here: no trial is stopped early"
+    assert service.said(job, "service")[0] == note
+    assert service.said(job, "service")[-1] == "Job completed successfully."
 
 
 def test_a_job_that_waits_is_cancelled_without_a_trial(make_service: Callable[..., Any]) -> None:

@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError
@@ -17,9 +17,10 @@ from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Trial
-from t5x_harness.google.vertex.jobs.launching import metric_file
-from t5x_harness.google.vertex.jobs.machine import State
+from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
+from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.publishing import publish
+from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics, select
 from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
 from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
@@ -38,14 +39,21 @@ class Study:
       api: keeps the job.
       job: its message, as it was created.
       custom_jobs: run the trials.
+      notes: what there is to say about its specs; they begin its log.
       ended: called in the thread with the job's name when it has ended.
     """
 
-    def __init__(self, api: Api, job: Any, custom_jobs: CustomJobs, ended: Callable[[str], None]) -> None:
+    def __init__(
+        self, api: Api, job: Any, custom_jobs: CustomJobs, notes: Sequence[str], ended: Callable[[str], None]
+    ) -> None:
         self._api = api
         self._job = job
         self._custom_jobs = custom_jobs
+        self._notes = [*notes, *_notes_on(job.study_spec)]
         self._ended = ended
+        folder = job_folder(api.settings, job.name)
+        folder.mkdir(parents=True)
+        self._log = JobLog(job.name, project_of(api, job.name), api.state, folder)
         spec = job.study_spec
         self._suggestions = Suggestions(parameters_of(spec), spec.algorithm, seed=job.display_name)
         self._past: list[Past] = []
@@ -71,6 +79,8 @@ class Study:
 
     def _run(self) -> None:
         options = self._api.settings.options
+        for note in self._notes:
+            self._log.service(note, "WARNING")
         try:
             for state, seconds in ((State.PENDING, options.queued_seconds), (State.RUNNING, options.pending_seconds)):
                 if self._ending is None and not self._hear(seconds):
@@ -157,8 +167,18 @@ class Study:
             self._custom_jobs.cancel(name)
 
     def _publish(self, state: State, error: endings.JobError | None = None) -> None:
+        if error is not None:
+            self._log.service(error.message, "ERROR")
+        if said := endings.course(state):
+            self._log.service(said, "ERROR" if error else "INFO")
         publish(self._api, self._job.name, type(self._job), state, error)
 
     def _change(self, change: Callable[[Any], None]) -> None:
         with contextlib.suppress(ApiError):  # the job is gone: it was deleted from the state
             self._api.resources.update(self._job.name, type(self._job), change)
+
+
+def _notes_on(study_spec: Any) -> list[str]:
+    """In what a study is not here as it is in the service."""
+    stopping = study_spec.WhichOneof("automated_stopping_spec")
+    return [f"study_spec.{stopping} has no effect here: no trial is stopped early"] if stopping else []

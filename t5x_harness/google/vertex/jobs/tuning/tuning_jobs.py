@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import Any
 
@@ -13,6 +14,7 @@ from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs, refuse_to_delete
+from t5x_harness.google.vertex.jobs.launching import job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.tuning.study import Study
 
@@ -55,11 +57,11 @@ class TuningJobs:
             study.close()
 
     def _create(self, call: Call) -> Message:
-        check_job(call.request.hyperparameter_tuning_job, location_of(call.request.parent))
+        warnings = check_job(call.request.hyperparameter_tuning_job, location_of(call.request.parent))
         made = call.standard()
         job: Any = made
         self._ownership.take(job.name)
-        study = Study(self._api, job, self._custom_jobs, self._ended)
+        study = Study(self._api, job, self._custom_jobs, warnings, self._ended)
         with self._lock:
             self._running[job.name] = study
         study.start()
@@ -84,7 +86,9 @@ class TuningJobs:
     def _delete(self, call: Call) -> Message:
         self._ownership.look_after(call.request.name, self._kind)
         refuse_to_delete(self._api.resources.get(call.request.name, self._kind))
-        return call.standard()
+        answer = call.standard()
+        shutil.rmtree(job_folder(self._api.settings, call.request.name), ignore_errors=True)
+        return answer
 
     def _cancel_here(self, name: str) -> None:
         with self._lock:

@@ -1,0 +1,24 @@
+"""The states of jobs."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["State"]
+
+
+class State(enum.IntEnum):
+    """The states of the API that a job can be in, by their numbers there."""
+
+    QUEUED = 1
+    PENDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    CANCELLING = 6
+    CANCELLED = 7
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing changes any more."""
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
