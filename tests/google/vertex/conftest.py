@@ -1,12 +1,18 @@
-"""The API without a server: what a request's bytes are answered with."""
+"""The API without a server, and processes with an unmodified SDK before a session's server."""
 
 from __future__ import annotations
 
+import functools
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sdk_client import INTERPRETERS, SdkClient
+
+from t5x_harness.google.session import GoogleSession
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 
@@ -38,3 +44,27 @@ def call(api: Any) -> Callable[..., Any]:
         )
 
     return ask
+
+
+@pytest.fixture(scope="session", params=INTERPRETERS)
+def sdk_process(
+    request: pytest.FixtureRequest, fake_gcs_server: GoogleSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SdkClient]:
+    """A process with an unmodified SDK in it."""
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    folder = tmp_path_factory.mktemp("sdk")
+    environment = {**os.environ, **fake_gcs_server.environment(), "HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    client = SdkClient(request.param, environment, folder / "log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def sdk(request: pytest.FixtureRequest, sdk_process: SdkClient) -> Callable[..., Any]:
+    """``sdk(code, **given)`` runs code and returns what it leaves in ``result``.
+
+    The code knows ``ai``, the SDK; ``init``, its init for a transport, gRPC if a test has no other; and ``name``, which
+    is nobody else's.
+    """
+    sdk_process.run("begin(transport)", transport=getattr(request, "param", "grpc"))
+    return functools.partial(sdk_process.run, name=f"n{uuid.uuid4().hex[:8]}")

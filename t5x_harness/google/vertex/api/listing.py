@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
 from t5x_harness.google.vertex.api.filters import parse_filter
 from t5x_harness.google.vertex.api.handlers import Call
-from t5x_harness.google.vertex.api.kinds import Kind
+from t5x_harness.google.vertex.api.kinds import Kind, snake_case
 from t5x_harness.google.vertex.api.masks import check_paths
 from t5x_harness.google.vertex.api.matching import Matcher
 from t5x_harness.google.vertex.api.ordering import in_order
@@ -32,16 +32,21 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
       ApiError: INVALID_ARGUMENT: one of these cannot be read.
     """
     request = call.request
+    response: Any = call.rpc.response()
+    # What can be asked of no resource of the kind is refused where there are none, too.
+    blank = getattr(call.rpc.response(), field).add()
+    order_by = getattr(request, "order_by", "")
+    in_order([blank], order_by, newest_first=False)
     if text := getattr(request, "filter", ""):
         matches = Matcher(parse_filter(text), call.api)
+        matches(blank)
         resources = [resource for resource in resources if matches(resource)]
-    resources = in_order(resources, getattr(request, "order_by", ""), newest_first=kind.newest_first)
+    resources = in_order(resources, order_by, newest_first=kind.newest_first)
     first, end = page_bounds([resource.name for resource in resources], request, _page_size(request, kind))
-    page = resources[first:end]
-    response: Any = call.rpc.response()
-    getattr(response, field).extend(_masked(page, getattr(request, "read_mask", None)))
+    paths = request.read_mask.paths if "read_mask" in request.DESCRIPTOR.fields_by_name else ()
+    getattr(response, field).extend(_masked(resources[first:end], blank, list(paths)))
     if end < len(resources):
-        response.next_page_token = PageToken(page[-1].name, end).encode(request)
+        response.next_page_token = PageToken(resources[end - 1].name, end).encode(request)
     answer: Message = response
     return answer
 
@@ -53,11 +58,12 @@ def _page_size(request: Any, kind: Kind) -> int:
     return min(size or kind.page, kind.largest_page)
 
 
-def _masked(page: list[Any], mask: field_mask_pb2.FieldMask | None) -> list[Any]:
+def _masked(page: list[Any], blank: Any, paths: list[str]) -> list[Any]:
     """The resources with the fields of a mask only, and with all if it is empty or ``*``."""
-    if not mask or not mask.paths or list(mask.paths) == ["*"] or not page:
+    if not paths or paths == ["*"]:
         return page
-    check_paths(page[0].DESCRIPTOR, mask.paths, "read_mask")
+    check_paths(blank.DESCRIPTOR, paths, "read_mask")
+    mask = field_mask_pb2.FieldMask(paths=[".".join(map(snake_case, path.split("."))) for path in paths])
     masked = []
     for resource in page:
         shown = type(resource)()

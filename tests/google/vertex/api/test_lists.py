@@ -267,6 +267,19 @@ def test_a_mask_of_what_is_told(call: Ask, tensorboards: list[str]) -> None:
         _list(call, read_mask={"paths": ["color"]})
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"filter": "colour=red"}, "Invalid filter: there is no field colour"),
+        ({"order_by": "colour"}, "there is no field 'colour'"),
+        ({"read_mask": {"paths": ["colour"]}}, "`colour` is no field of Tensorboard"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_where_there_is_nothing(call: Ask, asked: Any, message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        _list(call, **asked)
+
+
 def test_what_is_below_a_parent_that_is_not_there(call: Ask) -> None:
     parent = f"{PARENT}/tensorboards/1"
     with pytest.raises(ApiError) as caught:

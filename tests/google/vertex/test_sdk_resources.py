@@ -1,0 +1,195 @@
+"""Resources through unmodified SDKs, over gRPC and REST, through the proxy and by ``api_endpoint``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sdk_client import SdkError
+
+from t5x_harness.google.session import GoogleSession
+
+Sdk = Callable[..., Any]
+
+both_transports = pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
+
+LIFE = """
+    made = ai.Tensorboard.create(display_name=name, labels={"team": "text"})
+    found = ai.Tensorboard.list(filter=f'display_name="{name}" AND labels.team=text')
+    made.update(display_name=f"{name}-new", labels={"team": "speech"})
+    changed = ai.Tensorboard(made.resource_name)
+    made.delete()
+    result = [
+        made.resource_name,
+        [each.resource_name for each in found],
+        [changed.display_name, dict(changed.labels)],
+        [each.resource_name for each in ai.Tensorboard.list(filter=f'display_name:"{name}*"')],
+    ]
+"""
+
+
+def _check_life(told: list[Any], name: str) -> None:
+    resource, found, changed, left = told
+    assert resource.startswith("projects/100000000000/locations/us-central1/tensorboards/")
+    assert found == [resource]
+    assert changed == [f"{name}-new", {"team": "speech"}]
+    assert left == []
+
+
+@both_transports
+def test_a_resources_life_through_the_proxy(sdk: Sdk) -> None:
+    name = sdk("result = name")
+    _check_life(sdk(LIFE, name=name), name)
+
+
+def test_a_resources_life_by_an_endpoint_without_tls(sdk: Sdk, fake_gcs_server: GoogleSession) -> None:
+    name = sdk("result = name")
+    sdk('init(api_endpoint=endpoint, api_transport="rest")', endpoint=fake_gcs_server.endpoints.url)
+    _check_life(sdk(LIFE, name=name), name)
+
+
+def test_an_init_without_a_project_finds_the_sessions(sdk: Sdk) -> None:
+    code = """
+        ai.initializer.global_config.__init__()
+        ai.init(location="us-central1")
+        result = ai.initializer.global_config.project
+    """
+    assert sdk(code) == "t5x-harness"
+
+
+@both_transports
+def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
+    code = """
+        result = {}
+        def note(what, function):
+            try:
+                function()
+            except exceptions.GoogleAPICallError as error:
+                told = [type(error).__name__, error.message.rpartition("enum-encoding%3Dint: ")[2]]
+                result[what] = told
+        note("missing", lambda: ai.Tensorboard("1"))
+        note("filter", lambda: ai.Tensorboard.list(filter="colour=red"))
+        note("unknown", lambda: ai.Endpoint.list())
+        note("job", lambda: ai.CustomJob.get("1"))
+    """
+    errors = sdk(code)
+    kind = "InvalidArgument" if sdk("result = ai.initializer.global_config._api_transport") == "grpc" else "BadRequest"
+    name = "projects/100000000000/locations/us-central1/tensorboards/1"
+    assert errors["missing"] == ["NotFound", f"The requested resource {name} was not found."]
+    assert errors["filter"] == [kind, "Invalid filter: there is no field colour"]
+    assert errors["unknown"][0] == "MethodNotImplemented"
+    assert errors["unknown"][1].startswith(
+        "t5x-harness does not emulate EndpointService.ListEndpoints; of Vertex AI it "
+    )
+    assert errors["job"][0] == "NotFound"
+
+
+@both_transports
+def test_pages_are_followed_by_the_librarys_own_pagers(sdk: Sdk) -> None:
+    code = """
+        from google.cloud import aiplatform_v1
+        boards = [ai.Tensorboard.create(display_name=f"{name}-{number}") for number in range(5)]
+        client = boards[0].api_client
+        parent = "projects/t5x-harness/locations/us-central1"
+        listed = client.list_tensorboards(request={"parent": parent, "page_size": 2, "order_by": "display_name desc",
+                                                   "filter": f'display_name:"{name}*"'})
+        pages = [[board.display_name for board in page.tensorboards] for page in listed.pages]
+        for board in boards:
+            board.delete()
+        result = [[each.rpartition("-")[2] for each in page] for page in pages]
+    """
+    assert sdk(code) == [["4", "3"], ["2", "1"], ["0"]]
+
+
+@both_transports
+def test_a_host_serves_its_own_region(sdk: Sdk) -> None:
+    code = """
+        from google.cloud import aiplatform_v1
+        transport = ai.initializer.global_config._api_transport
+        def ask(host, location):
+            client = aiplatform_v1.TensorboardServiceClient(transport=transport, client_options={"api_endpoint": host})
+            try:
+                client.list_tensorboards(parent=f"projects/t5x-harness/locations/{location}")
+            except exceptions.GoogleAPICallError as error:
+                return error.message.rpartition("enum-encoding%3Dint: ")[2]
+        result = [
+            ask("us-central1-aiplatform.googleapis.com", "us-central1"),
+            ask("europe-west4-aiplatform.googleapis.com", "us-central1"),
+            ask("aiplatform.googleapis.com", "europe-west4"),
+        ]
+    """
+    message = (
+        "List of found errors:\t1.Field: parent; Message: The provided location ID doesn't match the endpoint. "
+        "The valid location ID is `{}`.\t"
+    )
+    assert sdk(code) == [None, message.format("europe-west4"), message.format("us-central1")]
+
+
+@both_transports
+def test_clients_of_v1beta1_see_the_same_resources(sdk: Sdk) -> None:
+    code = """
+        from google.cloud import aiplatform_v1beta1 as beta
+        transport = ai.initializer.global_config._api_transport
+        host = {"api_endpoint": "us-central1-aiplatform.googleapis.com"}
+        client = beta.TensorboardServiceClient(transport=transport, client_options=host)
+        parent = "projects/t5x-harness/locations/us-central1"
+        operation = client.create_tensorboard(parent=parent, tensorboard=beta.Tensorboard(display_name=name))
+        made = operation.result(timeout=60)
+        result = [type(made).__module__.split(".")[2], type(operation.metadata).__name__, made.display_name,
+                  ai.Tensorboard(made.name).display_name]
+        client.delete_tensorboard(name=made.name).result(timeout=60)
+    """
+    name = sdk("result = name")
+    assert sdk(code, name=name) == ["aiplatform_v1beta1", "CreateTensorboardOperationMetadata", name, name]
+
+
+@both_transports
+def test_operations_through_the_librarys_own_client(sdk: Sdk) -> None:
+    code = """
+        parent = "projects/t5x-harness/locations/us-central1"
+        client = ai.Tensorboard.create(display_name=name).api_client
+        operation = client.create_tensorboard(parent=parent, tensorboard={"display_name": name}).operation
+        again = client.get_operation({"name": operation.name})
+        listed = client.list_operations({"name": operation.name.partition("/operations/")[0]})
+        client.delete_operation({"name": operation.name})
+        try:
+            client.get_operation({"name": operation.name})
+        except exceptions.NotFound:
+            result = [operation.name, again.name, again.done, [each.name for each in listed.operations]]
+    """
+    name, again, done, listed = sdk(code)
+    assert (again, done, listed) == (name, True, [name])
+
+
+STALE = """
+    init(experiment=name, experiment_tensorboard=False)
+    one, other = (ai.Context.get(name) for _ in range(2))
+    one.update(metadata={"a": 1})
+    other.update(metadata={"b": 2})
+    result = sorted({"a", "b"} & set(other.metadata))
+"""
+
+
+def test_the_library_tries_an_update_that_was_aborted_again(sdk: Sdk) -> None:
+    assert sdk(STALE) == ["a", "b"]
+
+
+@pytest.mark.parametrize("sdk", ["rest"], indirect=True)
+def test_over_rest_it_does_not_know_that_it_was_aborted(sdk: Sdk) -> None:
+    with pytest.raises(SdkError, match="Specified Context `etag`: `[0-9]+` does not match server `etag`: ") as caught:
+        sdk(STALE)
+    assert caught.value.kind == "Conflict"
+
+
+@pytest.mark.parametrize("credentials", ["AnonymousCredentials()", 'Credentials("fake")'])
+def test_a_stranger_is_told_what_to_do(sdk: Sdk, credentials: str) -> None:
+    code = f"""
+        from google.auth.credentials import AnonymousCredentials
+        from google.oauth2.credentials import Credentials
+        init(credentials={credentials})
+        ai.Tensorboard.list()
+    """
+    with pytest.raises(SdkError, match="t5x-harness takes only those of its own session") as caught:
+        sdk(code)
+    assert caught.value.kind == "Unauthenticated"
