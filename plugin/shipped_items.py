@@ -44,13 +44,14 @@ class ShippedItem(pytest.Item):
         shipped.keywords.update(item.keywords)
         shipped.promotion, shipped.where = promotion, item.reportinfo()
         shipped.globs = promotion.resources(item).files
-        shipped._sent = shipped._problem = shipped._outcome = None
+        shipped._sent = shipped._problem = shipped._outcome = shipped._failure = None
         shipped._told = ""
         return shipped
 
     _sent: SubmittedJob | None
     _problem: Exception | None
     _outcome: ShippedOutcome | None
+    _failure: ShipFailed | None
     _told: str
 
     @property
@@ -88,22 +89,27 @@ class ShippedItem(pytest.Item):
             self._problem = error
 
     def setup(self) -> None:
-        """Waits for the job; what pytest there said of each phase is said here.
-
-        Raises:
-          ShipFailed: there is nothing of the kind.
-        """
+        """Waits for the job; what pytest there said of each phase is said here."""
         from t5x_harness.promotion.jobs import JobNotSent
 
         self.send()
         if isinstance(self._problem, JobNotSent):
             raise pytest.skip.Exception(NOT_SENT, _use_item_location=True)
-        if self._sent is None:
-            raise ShipFailed(f"{self.name} was not sent as a job: {self._problem}")
-        self._outcome = self._followed(self._sent)
+        try:
+            if self._sent is None:
+                raise ShipFailed(f"{self.name} was not sent as a job: {self._problem}")
+            self._outcome = self._followed(self._sent)
+        except ShipFailed as failure:  # a test that failed: only what its fixtures do is an error of its setup
+            self._failure = failure
 
     def runtest(self) -> None:
-        """It ran elsewhere."""
+        """It ran elsewhere.
+
+        Raises:
+          ShipFailed: it left no outcome.
+        """
+        if self._failure is not None:
+            raise self._failure
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Why there is no outcome, without a traceback."""
@@ -185,6 +191,9 @@ def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport
     if there is None:
         return report
     there.nodeid, there.location = report.nodeid, report.location
+    if isinstance(there.longrepr, list):  # why it was skipped: JSON has no tuples, and the file is the one here
+        file, line, reason = there.longrepr
+        there.longrepr = (str(item.path) if Path(file).name == item.path.name else file, line, reason)
     there.user_properties = [*map(tuple, there.user_properties), *item.user_properties]
     there.sections = [*map(tuple, there.sections), *item.sections]
     return there

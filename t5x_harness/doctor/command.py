@@ -47,7 +47,7 @@ def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagn
       environment: what is looked at.
       of_image: whether it is a container image's; PyPI's placeholder has no place there either.
     """
-    checks = (*Check.all(of_image=True), runtime.T5xPlaceholder) if of_image else Check.all()
+    checks: tuple[type[Check], ...] = (*Check.all(of_image=True), runtime.T5xPlaceholder) if of_image else Check.all()
     return tuple(check().run(environment) for check in checks)
 
 

@@ -136,10 +136,10 @@ class Jobs:
     def _check(self, job: ContainerJob, message: Any) -> None:
         from t5x_harness.google.vertex.validation import judge
 
-        job.chip_hours.require(self._settings.max_chip_hours)
         if violations := judge(message, job.target.location).violations:
             listed = "\n".join(f"  {violation}" for violation in violations)
             raise JobRefused(f"Vertex AI would refuse this job:\n{listed}")
+        job.chip_hours.require(self._settings.max_chip_hours)
         if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
             raise JobRefused(
                 f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "

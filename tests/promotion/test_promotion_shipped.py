@@ -1,0 +1,224 @@
+"""Shipped tests, the whole way: packed, sent with Google's SDK, run in a job, and reported here as their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+
+import pytest
+
+from t5x_harness.google.vertex_admin import FakeVertex
+
+Run = Callable[..., pytest.RunResult]
+
+HEAD = """
+import os
+import time
+
+import pytest
+
+pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
+"""
+
+
+@pytest.fixture
+def run(vertex: FakeVertex, pytester: pytest.Pytester) -> Run:
+    """Runs pytest, which uses the test's own Vertex AI; whatever comes of it, no traceback of ours may be shown."""
+    pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef greeting():\n    return 'hi'\n")
+
+    def call(source: str, *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(test_there=HEAD + source)
+        result = pytester.runpytest_subprocess("-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *arguments)
+        for text in (result.stdout, result.stderr):
+            text.no_fnmatch_line("*Traceback*")
+            text.no_fnmatch_line("*INTERNALERROR*")
+        return result
+
+    return call
+
+
+OUTCOMES = """
+HERE = {here}
+
+def test_passes(greeting, record_property):
+    record_property("speed", 3)
+    assert greeting == "hi" and os.getpid() != HERE and "CLOUD_ML_JOB_ID" in os.environ
+
+def test_fails(greeting):
+    print("said in the job")
+    assert greeting == "ho"
+
+@pytest.mark.skipif("CLOUD_ML_JOB_ID" in os.environ, reason="not there")
+def test_skips():
+    pass
+
+@pytest.mark.xfail(reason="known")
+def test_xfails():
+    assert False
+"""
+
+
+def test_the_outcome_there_is_the_outcome_here(run: Run, vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+    result = run(OUTCOMES.format(here=os.getpid()), "--junitxml=there.xml", "-ra")
+    result.assert_outcomes(passed=1, failed=1, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines(
+        [
+            '>       assert greeting == "ho"',
+            "E       AssertionError: assert 'hi' == 'ho'*",
+            "test_there.py:*: AssertionError",
+            "*- Captured stdout call -*",
+            "said in the job",
+            "*- Vertex AI job -*",
+            "test-fails-*: succeeded",
+            "https://console.cloud.google.com/vertex-ai/locations/us-central1/training/*",
+            "SKIPPED [[]1[]] test_there.py:*: not there",
+            "XFAIL test_there.py::test_xfails - known",
+        ]
+    )
+    cases = {case.get("name"): case for case in ElementTree.parse(pytester.path / "there.xml").iter("testcase")}
+    properties = {p.get("name"): p.get("value") for p in cases["test_passes"].iter("property")}
+    assert properties["speed"] == "3"
+    assert properties["t5x.job"] in {job.name for job in vertex.jobs()}
+    assert properties["t5x.job_url"].startswith("https://console.cloud.google.com/")
+    assert len(vertex.jobs()) == 4
+
+
+ENDINGS = """
+def test_preempted():
+    time.sleep(60)
+
+def test_stockout():
+    pass
+
+@pytest.mark.tpu(timeout=3)
+def test_slow():
+    time.sleep(60)
+
+def test_dies():
+    os._exit(3)
+"""
+
+
+def test_every_other_end_of_a_job_is_told_with_its_mend(run: Run, vertex: FakeVertex) -> None:
+    vertex.preempt("test-preempted-*", times=None)
+    vertex.stockout("test-stockout-*")
+    result = run(ENDINGS)
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "test_preempted: the job test-preempted-* ended as failed: * was preempted, *",
+            "    fix: run it again: its machine was taken away, and nothing of the test is at fault",
+            "test_stockout: the job test-stockout-* ended as failed: Resources are insufficient in region: us-*",
+            "    fix: run it in another region or on another slice, or later: there is no free machine",
+            "test_slow: the job test-slow-* ended as cancelled: The job ran for longer than its scheduling.timeout *",
+            "    fix: raise timeout= of the marker, or lower its steps=",
+            "test_dies: the job test-dies-* ended as failed: The replica workerpool0-0 exited with *",
+            "    fix: see the end of its log, or all of it at https://console.cloud.google.com/*",
+            "the end of the job's log:",
+        ]
+    )
+
+
+def test_a_job_that_cannot_be_sent_says_why(run: Run, vertex: FakeVertex) -> None:
+    vertex.fail("JobService.CreateCustomJob", "PERMISSION_DENIED", message="not you", times=1)
+    result = run(
+        """
+def test_refused():
+    pass
+
+@pytest.mark.tpu(files=["data/*.tsv"])
+def test_lacks():
+    pass
+
+@pytest.mark.tpu(accelerator_count=512, timeout="2h")
+def test_dear():
+    pass
+
+@pytest.mark.tpu(accelerator_count=7)
+def test_odd():
+    pass
+"""
+    )
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "test_refused was not sent as a job: the job test-refused-* cannot be created: 403, *not you*",
+            "test_lacks was not sent as a job: files: 'data/[*].tsv' matches no file below *",
+            "test_dear was not sent as a job: v3-512: 256 chips x at most 2 h = 512 chip-hours: more than the 16 *",
+            "test_odd was not sent as a job: Vertex AI would refuse this job:",
+            "  job_spec.worker_pool_specs[[]0[]].machine_spec.accelerator_count: *",
+        ]
+    )
+    assert vertex.jobs() == []
+
+
+def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex) -> None:
+    result = run("def test_it():\n    pass\n", "--tpu-dry-run", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*= TPU job, not sent =*",
+            "test-it-*: v3-8: 4 chips x at most 15 min = 1 chip-hours",
+            "staged:",
+            "  gs://t5x-harness-jobs/t5x-harness/shipped/*/test.tar.gz",
+            "arguments:",
+            "  --archive=/gcs/t5x-harness-jobs/t5x-harness/shipped/*/test.tar.gz",
+            "  test_there.py::test_it",
+            "      accelerator_type: TPU_V3",
+            "SKIPPED [[]1[]] test_there.py:*: --tpu-dry-run: the job was printed and not sent",
+        ]
+    )
+    assert vertex.jobs() == []
+
+
+def test_ctrl_c_cancels_the_jobs_that_are_there(run: Run, vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_long=HEAD + "def test_one():\n    time.sleep(300)\n\ndef test_two():\n    time.sleep(300)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-m", "tpu", "--vertex=emulated", "test_long.py"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
+    try:
+        _wait_for_jobs(vertex, 2, process)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    for job in vertex.jobs():
+        assert vertex.wait(job.name).state == "JOB_STATE_CANCELLED"
+    assert output.count("cancelled the job projects/") == 2
+    assert "INTERNALERROR" not in output
+
+
+def test_ctrl_c_says_which_jobs_it_could_not_cancel(run: Run, vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_long=HEAD + "def test_one():\n    time.sleep(300)\n")
+    vertex.fail("JobService.CancelCustomJob", "PERMISSION_DENIED", message="not you", times=1)
+    command = [sys.executable, "-m", "pytest", "-m", "tpu", "--vertex=emulated", "test_long.py"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
+    try:
+        _wait_for_jobs(vertex, 1, process)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert "cannot be cancelled: 403" in output
+    assert "It goes on and is paid for: gcloud ai custom-jobs cancel " in output
+
+
+def _wait_for_jobs(vertex: FakeVertex, number: int, process: subprocess.Popen[str]) -> None:
+    """Waits until so many jobs run."""
+    while len(vertex.jobs()) < number:
+        assert process.poll() is None, process.communicate()[0]
+    for job in vertex.jobs():
+        vertex.wait(job.name, {"JOB_STATE_RUNNING"})
+
+
+def test_a_promoted_test_with_nothing_to_send_is_no_green(run: Run) -> None:
+    result = run("@pytest.mark.tpu(ship=False)\ndef test_here():\n    pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["test_here is promoted to a TPU and has nothing to send there: give a config to t5x_run in it, or have the *"]
+    )
