@@ -20,6 +20,7 @@ from t5x_harness.import_hooks import RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.pod import Pod
 from t5x_harness.slices import Slice, SliceError, get_slice
 from t5x_harness.t5x_runtime import Runtime, RuntimeChoiceError, find_runtime
+from t5x_harness.vertex_arguments import add_vertex_arguments, options_of
 
 __all__ = ["add_arguments", "exec_environment", "run"]
 
@@ -50,12 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
     )
-    parser.add_argument(
-        "--vertex-state",
-        metavar="URL",
-        help="--google, with the resources of the emulated Vertex AI kept there: memory:, fakeredis: or "
-        "redis://HOST:PORT/DB (default: memory:)",
-    )
+    add_vertex_arguments(parser)
     parser.add_argument(
         "--gcs-paths",
         choices=("folder", "fuse", "off"),
@@ -141,12 +137,12 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     except (SliceError, RuntimeChoiceError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
     environment = exec_environment(slice_, runtime, args.t5x_runtime)
-    if args.google or args.google_root or args.vertex_state:
-        environment |= _start_google(args.google_root, args.vertex_state or "memory:")
+    if args.google or args.google_root or args.vertex_state or args.vertex_image:
+        environment |= _start_google(args)
     return environment
 
 
-def _start_google(root: str | None, vertex_state: str) -> Mapping[str, str]:
+def _start_google(args: argparse.Namespace) -> Mapping[str, str]:
     """Starts a private Google that ends with this process, and so with the command that this process becomes.
 
     Returns:
@@ -155,11 +151,10 @@ def _start_google(root: str | None, vertex_state: str) -> Mapping[str, str]:
     from t5x_harness.google.environment import google_environment
     from t5x_harness.google.serving.launch import launch
     from t5x_harness.google.serving.settings import ServerError, Settings
-    from t5x_harness.google.vertex.settings import VertexOptions
 
-    folder = Path(root).absolute() if root else None
+    root = Path(args.google_root).absolute() if args.google_root else None
     try:
-        launched = launch(Settings(folder, owner=os.getpid(), vertex=VertexOptions(state=vertex_state)))
+        launched = launch(Settings(root, owner=os.getpid(), vertex=options_of(args)))
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None
     launched.detach()

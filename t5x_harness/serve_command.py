@@ -15,7 +15,7 @@ from t5x_harness.google.environment import export_lines, google_environment
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.launch import require_extra
 from t5x_harness.google.serving.settings import ServerError, Settings
-from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.vertex_arguments import add_vertex_arguments, options_of
 
 __all__ = ["add_arguments", "run"]
 
@@ -41,13 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proxy-port", type=_port, default=0, metavar="PORT", help="port of the proxy (default: any free one)"
     )
-    parser.add_argument(
-        "--vertex-state",
-        metavar="URL",
-        default="memory:",
-        help="where the emulated Vertex AI keeps its resources: memory:, fakeredis: for a Redis of its own that other "
-        "processes reach, or redis://HOST:PORT/DB (default: memory:)",
-    )
+    add_vertex_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             asyncio.run(
                 serve(
-                    Settings(root, args.port, args.proxy_port, vertex=VertexOptions(state=args.vertex_state)),
+                    Settings(root, args.port, args.proxy_port, vertex=options_of(args)),
                     lambda endpoints: _announce(endpoints, root, env_file, stack),
                 )
             )
