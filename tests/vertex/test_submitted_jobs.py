@@ -165,6 +165,7 @@ def test_what_is_no_job_is_told(submit: Submit) -> None:
 
 
 TRACKED = """
+import dataclasses
 import json
 from google.cloud import aiplatform
 from t5x_harness.vertex import *
@@ -172,17 +173,20 @@ from t5x_harness.vertex import *
 target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE", experiment="my-experiment")
 where = {"project": target.project, "location": target.location}
 board = create_tensorboard("board", target)
+target = dataclasses.replace(target, tensorboard=board)
 Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
 job = T5XJob.from_gin(
     "run.gin", run_mode="train", machine="v3-8", target=target, name="tracked", tfds_data_dir="gs://data/tfds"
 )
 launched = LaunchedJob.launch(job)
 end = launched.follow(seconds=300)
-upload_events(launched.model_dir, "tracked-run", board, target)
+upload_events(launched.model_dir, "uploaded-later", board, target)
 run = aiplatform.ExperimentRun(launched.tracked.name, experiment="my-experiment", **where)
 execution, = run.get_executions()
-experiments = aiplatform.TensorboardExperiment.list(tensorboard_name=board, **where)
-runs = aiplatform.TensorboardRun.list(tensorboard_experiment_name=experiments[0].resource_name, **where)
+curves = {
+    e.name: {r.display_name: r.read_time_series_data() for r in aiplatform.TensorboardRun.list(e.resource_name, **where)}
+    for e in aiplatform.TensorboardExperiment.list(board, **where)
+}
 print(json.dumps({
     "notes": end.notes,
     "params": run.get_params(),
@@ -197,7 +201,14 @@ print(json.dumps({
     "stage": job.stage,
     "frame": end.metrics.frame().to_dict(),
     "table": aiplatform.Experiment("my-experiment", **where).get_data_frame().iloc[0].to_dict(),
-    "curves": sorted(r.display_name for r in runs),
+    "display_name": launched.submitted.display_name,
+    "curves": {
+        experiment: {
+            f"{run}/{tag}": [point.scalar.value for point in series.values]
+            for run, tags in runs.items() for tag, series in tags.items()
+        }
+        for experiment, runs in curves.items()
+    },
 }))
 """
 
@@ -233,4 +244,5 @@ def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Callable[[
     assert found["frame"]["train/loss"] == {"1": 2.5, "2": 1.5}
     assert found["table"]["metric.train/loss"] == 1.5
     assert found["table"]["param.TRAIN_STEPS"] == 2
-    assert found["curves"] == ["inference-eval-my-task", "train"]  # as the uploader names folders
+    curves = {"inference-eval-my-task/accuracy": [50.0, 75.0], "train/loss": [2.5, 1.5]}  # the uploader's names
+    assert found["curves"] == {found["display_name"]: curves, "uploaded-later": curves}
