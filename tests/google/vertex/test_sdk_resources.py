@@ -177,7 +177,7 @@ def test_the_library_tries_an_update_that_was_aborted_again(sdk: Sdk) -> None:
 
 @pytest.mark.parametrize("sdk", ["rest"], indirect=True)
 def test_over_rest_it_does_not_know_that_it_was_aborted(sdk: Sdk) -> None:
-    with pytest.raises(SdkError, match="Specified Context `etag`: `[0-9]+` does not match server `etag`: ") as caught:
+    with pytest.raises(SdkError, match=r"Specified Context `etag`: `[0-9]+` does not match server `etag`: ") as caught:
         sdk(STALE)
     assert caught.value.kind == "Conflict"
 

@@ -1,0 +1,54 @@
+"""What docs/vertex.md shows is run, or parsed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.cli import parser_of
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "vertex.md").read_text()
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def test_the_tests_pass(page: str, pytester: pytest.Pytester) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    tests, conftest, _ = _blocks(page, "python")
+    pytester.makeconftest(conftest)
+    pytester.makepyfile(test_vertex=tests)
+    pytester.runpytest_subprocess().assert_outcomes(passed=tests.count("def test_"))
+
+
+def test_the_program_runs(page: str, tmp_path: Path) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    program = _blocks(page, "python")[2]
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "losses"
+
+
+def test_the_commands_parse(page: str) -> None:
+    (block,) = _blocks(page, "shell")
+    commands = [shlex.split(line)[1:] for line in block.splitlines()]
+    assert [words[0] for words in commands] == ["exec", "exec", "serve"]
+    for words in commands:
+        parser, _ = parser_of(words[0])
+        parser.parse_args(words)
+
+
+def test_the_fixtures_are_there(page: str, pytester: pytest.Pytester) -> None:
+    named = re.findall(r"^\| `(vertex\w*)` \|", page, re.MULTILINE)
+    assert len(named) == 5
+    shown = pytester.runpytest_subprocess("--fixtures").stdout.str()
+    assert [name for name in named if not re.search(rf"^{name}\b", shown, re.MULTILINE)] == []
