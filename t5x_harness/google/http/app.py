@@ -8,6 +8,7 @@ from pathlib import Path
 from t5x_harness.google.http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.http.batch_api import answer_batch
 from t5x_harness.google.http.bucket_api import answer_bucket, answer_buckets, not_emulated
+from t5x_harness.google.http.bucket_policy import answer_policy
 from t5x_harness.google.http.object_api import answer_listing, answer_object
 from t5x_harness.google.http.request import Body, Request
 from t5x_harness.google.http.upload_api import answer_upload
@@ -107,6 +108,8 @@ async def _json(store: ObjectStore, request: Request) -> Answer | ObjectReader:
             return await answer_listing(store, request, bucket)
         case ["b", bucket, "o", *rest] if any(rest):
             return await answer_object(store, request, bucket, rest)
+        case ["b", bucket, "iam"]:
+            return await answer_policy(store, request, bucket)
         case ["b", bucket, "storageLayout"]:
             return await _layout(store, request, bucket)
         case ["b", _, what, *_] if what in _OF_BUCKETS:

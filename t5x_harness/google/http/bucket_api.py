@@ -10,7 +10,7 @@ from typing import Any
 from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.parameters import number_of, preconditions_of
 from t5x_harness.google.http.request import Request
-from t5x_harness.google.http.resources import bucket_resource
+from t5x_harness.google.http.resources import POLICY, bucket_resource
 from t5x_harness.google.storage.errors import Invalid, StorageError
 from t5x_harness.google.storage.store import ObjectStore
 
@@ -55,7 +55,7 @@ async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answ
         changes = {key: value for key, value in resource.items() if key not in _OWN}
         if request.method == "PUT":  # what is not said is unset
             before = await asyncio.to_thread(store.bucket, name)
-            changes = {**dict.fromkeys(before.fields), **changes}
+            changes = {**dict.fromkeys(before.fields.keys() - {POLICY}), **changes}
         found = await asyncio.to_thread(store.patch_bucket, name, changes, conditions)
         return json_answer(bucket_resource(found, request.origin))
     if request.method == "DELETE":

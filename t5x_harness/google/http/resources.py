@@ -13,7 +13,16 @@ from urllib.parse import quote
 
 from t5x_harness.google.storage.values import Bucket, StoredObject
 
-__all__ = ["bucket_resource", "etag_of", "header_name", "header_text", "http_time", "object_resource", "rfc3339"]
+__all__ = [
+    "POLICY",
+    "bucket_resource",
+    "etag_of",
+    "header_name",
+    "header_text",
+    "http_time",
+    "object_resource",
+    "rfc3339",
+]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _IN_NAMES = "!#$&'*+^`|"
@@ -46,6 +55,10 @@ def header_name(text: str) -> str:
     return quote(text, safe=_IN_NAMES)
 
 
+POLICY = "t5xHarnessPolicy"
+"""The field of buckets that keeps their IAM policy, and that is not told with the others."""
+
+
 def etag_of(found: StoredObject | Bucket) -> str:
     """Changes with every generation and metageneration."""
     version = f"{getattr(found, 'generation', 0)}/{found.metageneration}"
@@ -60,7 +73,7 @@ def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
         "locationType": "multi-region",
         "storageClass": "STANDARD",
         "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "inherited"},
-        **bucket.fields,
+        **{name: value for name, value in bucket.fields.items() if name != POLICY},
         "kind": "storage#bucket",
         "id": bucket.name,
         "name": bucket.name,

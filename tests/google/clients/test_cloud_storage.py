@@ -145,12 +145,27 @@ def test_notifications_are_refused_naming_what_there_is(bucket: Any) -> None:
     refused = (
         lambda: list(bucket.list_notifications()),
         lambda: bucket.notification("topic", topic_project="p").create(),
-        bucket.get_iam_policy,
+        lambda: bucket.test_iam_permissions(["storage.objects.get"]),
         bucket.acl.reload,
     )
     for ask in refused:
         with pytest.raises(exceptions.MethodNotImplemented, match=f"t5x-harness does not emulate .*; {known}"):
             ask()
+
+
+def test_a_buckets_policy_is_kept_and_told(client: Any, bucket: Any) -> None:
+    policy = bucket.get_iam_policy(requested_policy_version=3)
+    assert "roles/storage.legacyBucketOwner" in {binding["role"] for binding in policy.bindings}
+    policy.bindings.append({"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}})
+    stale = bucket.get_iam_policy()
+    bucket.set_iam_policy(policy)
+    bucket.storage_class = "NEARLINE"
+    bucket.update()
+    found = client.get_bucket(bucket.name)
+    assert found.get_iam_policy()["roles/storage.objectViewer"] == {"user:a@example.com"}
+    assert not any("olicy" in name for name in found._properties)
+    with pytest.raises(exceptions.PreconditionFailed, match="The policy was changed since it was read"):
+        bucket.set_iam_policy(stale)
 
 
 def test_fields_conditions_and_listings(client: Any, bucket: Any) -> None:

@@ -54,7 +54,8 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ("GET", "/storage/v1/b/bucket/notificationConfigs", b"", 501, "notImplemented", None),
         ("POST", "/storage/v1/b/bucket/notificationConfigs", b"{}", 501, "notImplemented", None),
         ("GET", f"{OBJECT}/acl", b"", 501, "notImplemented", None),
-        ("GET", "/storage/v1/b/bucket/iam", b"", 501, "notImplemented", None),
+        ("GET", "/storage/v1/b/bucket/iam/testPermissions", b"", 501, "notImplemented", None),
+        ("GET", "/storage/v1/b/gone/iam", b"", 404, "notFound", None),
         ("GET", "/storage/v1/projects/p/hmacKeys", b"", 501, "notImplemented", None),
     ],
 )
