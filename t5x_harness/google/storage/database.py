@@ -61,6 +61,8 @@ _COLUMNS = (
     "bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, component_count, "
     "place, body, inode, mtime"
 )
+_LOOK_UP = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name = ?"
+_PUT = f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Place(enum.StrEnum):
@@ -179,8 +181,7 @@ class Database:
 
     def record(self, bucket: str, name: str) -> Record | None:
         """What is recorded of a name."""
-        query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name = ?"
-        row = self._execute(query, (bucket, name.encode())).fetchone()
+        row = self._execute(_LOOK_UP, (bucket, name.encode())).fetchone()
         return None if row is None else _record(row)
 
     def records_from(self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1) -> list[Record]:
@@ -199,7 +200,7 @@ class Database:
         """Records an object in place of what its name had; all of it, or nothing."""
         it = record.object
         self._execute(
-            f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            _PUT,
             (
                 *(it.bucket, it.name.encode(), it.generation, it.metageneration, it.size, it.created, it.updated),
                 *(it.md5, it.crc32c, _fields_to_text(it.fields), it.component_count),
