@@ -18,6 +18,8 @@ import pytest
 from t5x_harness.cli import parser_of
 from t5x_harness.google.session import GoogleSession
 
+PACKAGE = "sample_tasks/trainer_package"
+
 
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
@@ -27,7 +29,7 @@ def page(repository: Path) -> str:
 @pytest.fixture(scope="module")
 def project(repository: Path, page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the page's blocks, after those that need no Vertex AI."""
-    folder = Path(shutil.copytree(repository / "sample_trainer", tmp_path_factory.mktemp("page") / "project"))
+    folder = Path(shutil.copytree(repository / PACKAGE, tmp_path_factory.mktemp("page") / "project"))
     block, *_ = blocks(page, "shell")
     done = bash(block, folder, {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
     assert json.loads(done.splitlines()[-1])["steps"] == 50
@@ -59,11 +61,10 @@ def test_the_package_is_built(project: Path) -> None:
 
 
 def test_the_tree_is_the_folder_s(page: str, repository: Path) -> None:
-    (tree,) = re.findall(r"^```\nsample_trainer/\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (tree,) = re.findall(rf"^```\n{PACKAGE}/\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     named = {line.split()[0] for line in tree.splitlines()}
-    there = {
-        str(path.relative_to(repository / "sample_trainer")) for path in (repository / "sample_trainer").rglob("*.*")
-    }
+    package = repository / PACKAGE
+    there = {str(path.relative_to(package)) for path in package.rglob("*.*")}
     assert named == {name for name in there if "__" not in name and ".egg" not in name} - {"README.md"}
 
 

@@ -19,6 +19,8 @@ def packages_on_disk(root: Path) -> set[str]:
     for top in ("t5x_harness", *MAPPED):
         for init in (root / top).rglob("__init__.py"):
             folder = init.parent.relative_to(root)
+            if len(folder.parts) > 1 and not (init.parent.parent / "__init__.py").exists():
+                continue  # of a sample that is a project of its own
             found.add(".".join([MAPPED.get(folder.parts[0], folder.parts[0]), *folder.parts[1:]]))
     return found
 

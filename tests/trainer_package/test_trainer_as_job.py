@@ -56,7 +56,8 @@ for line in asked:
 @pytest.fixture(scope="module")
 def by_sdk(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
     """Runs a program that has the SDK and the built package; its ``result`` comes back."""
-    project = Path(shutil.copytree(repository / "sample_trainer", tmp_path_factory.mktemp("trainer") / "project"))
+    source = repository / "sample_tasks" / "trainer_package"
+    project = Path(shutil.copytree(source, tmp_path_factory.mktemp("trainer") / "project"))
     build = [sys.executable, "setup.py", "--quiet", "sdist", "--formats=gztar"]
     subprocess.run(build, cwd=project, check=True, capture_output=True)
     (asked, asking), (telling, told) = os.pipe(), os.pipe()

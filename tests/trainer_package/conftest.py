@@ -11,4 +11,4 @@ import pytest
 @pytest.fixture
 def project(repository: Path, tmp_path: Path) -> Path:
     """A copy, so that nothing is left in the source tree."""
-    return Path(shutil.copytree(repository / "sample_trainer", tmp_path / "project"))
+    return Path(shutil.copytree(repository / "sample_tasks" / "trainer_package", tmp_path / "project"))

@@ -95,7 +95,7 @@ def test_its_configs_are_what_the_service_takes(repository: Path, name: str) -> 
     yaml, types = pytest.importorskip("yaml"), pytest.importorskip("google.cloud.aiplatform_v1.types")
     from google.protobuf import json_format
 
-    config = yaml.safe_load((repository / "sample_trainer" / name).read_text())
+    config = yaml.safe_load((repository / "sample_tasks" / "trainer_package" / name).read_text())
     if name == "config.yaml":
         job = json_format.ParseDict({"displayName": "trainer", "jobSpec": config}, types.CustomJob.pb()())
     else:
