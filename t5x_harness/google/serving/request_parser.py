@@ -75,6 +75,8 @@ class RequestParser:
             if coding is not None and not coding.lower().endswith(b"chunked"):
                 raise BadRequest("its Transfer-Encoding does not say where the body ends")
             self._left = int(length) if length is not None and coding is None else None
+            if self._left is not None or self.over:
+                self._end_parsing()
         return behind
 
     def _feed_chunked(self, data: bytes) -> tuple[list[bytes], bytes]:
@@ -86,6 +88,7 @@ class RequestParser:
             self._parse(data[start:end])
             start = end
             if self.over:
+                self._end_parsing()
                 break
         else:
             self._parse(data[start:])
@@ -101,6 +104,9 @@ class RequestParser:
             pass  # a server is free to stay with HTTP/1.1
         except HttpParserError as error:
             raise BadRequest(str(error)) from None
+
+    def _end_parsing(self) -> None:
+        del self._parser  # which holds this object, too: both would wait for the garbage collector
 
     # What httptools calls.
 

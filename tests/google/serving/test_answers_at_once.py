@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from t5x_harness.google.serving.eager import begin
 from t5x_harness.google.serving.http_server import HttpServer
+from t5x_harness.google.serving.request_parser import RequestParser
 
 HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
 
@@ -133,6 +136,29 @@ def test_a_request_that_is_there_is_answered_where_it_is_read(pieces: tuple[byte
         assert tasks == [None, None]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        HEAD + b"body",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+    ],
+)
+def test_what_was_read_of_a_request_does_not_wait_for_the_garbage_collector(request_: bytes) -> None:
+    parser = RequestParser()
+    rest = request_
+    while rest:
+        _, rest = parser.feed(rest)
+    assert parser.over
+    gone = weakref.ref(parser)
+    gc.disable()
+    try:
+        del parser
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_body_that_comes_in_pieces_is_waited_for_in_a_task() -> None:
