@@ -255,7 +255,7 @@ def worker_for(runtime: Runtime) -> Zygote:
         env={
             "PYTHONPATH": os.pathsep.join(paths),
             RUNTIME_VARIABLE: runtime.kind,
-            **_keras_environment(os.environ),
+            **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },
     )
@@ -278,11 +278,16 @@ def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GoogleOfRuns
     return started.setdefault((spec.gcs, spec.gcs_root), GoogleOfRuns(spec.gcs_root, spec.gcs))
 
 
-def _keras_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Keeps Keras, which TensorFlow imports, from writing its settings into the home folder where there are none."""
-    if "KERAS_HOME" in env or Path("~/.keras/keras.json").expanduser().exists():
-        return {}
-    return {"KERAS_HOME": os.devnull}
+def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What TensorFlow is told where the user tells it nothing.
+
+    Keras, which it imports, shall not write its settings into the home folder where there are none. And it need not
+    look through every function of an input pipeline for what oneDNN, which multiplies matrices, could take over.
+    """
+    chosen = {"TF_ENABLE_ONEDNN_OPTS": env.get("TF_ENABLE_ONEDNN_OPTS", "0")}
+    if "KERAS_HOME" not in env and not Path("~/.keras/keras.json").expanduser().exists():
+        chosen["KERAS_HOME"] = os.devnull
+    return chosen
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,9 @@ AutoGraph makes of SeqIO's functions.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+
 import clu.metric_writers
 import flax.linen
 import gin
@@ -42,7 +45,7 @@ from t5x_harness.execute.conversions import convert
 from t5x_harness.rule import all_rules
 from t5x_harness.spec import Stage
 
-__all__ = ["CONVERTED", "MODULES", "RULES"]
+__all__ = ["CONVERTED", "LATER", "MODULES", "RULES"]
 
 MODULES = (
     clu.metric_writers,
@@ -76,6 +79,35 @@ MODULES = (
     t5x_harness.standins.run,
 )
 """What is now in memory."""
+
+LATER = (
+    "google.cloud.storage_control_v2",  # etils asks it what kind of bucket a path at gs:// is in
+    "jaxlib.mlir.dialects.mhlo",
+    "regex",
+    "sacrebleu",
+    "t5x_harness.plan.decoding",
+    "t5x_harness.standins.tfds_examples",
+    "tensorflow.python.data.ops.cache_op",
+    "tensorflow.python.data.ops.filter_op",
+    "tensorflow.python.data.ops.flat_map_op",
+    "tensorflow.python.data.ops.from_generator_op",
+    "tensorflow.python.data.ops.from_tensors_op",
+    "tensorflow.python.data.ops.interleave_op",
+    "tensorflow.python.data.ops.padded_batch_op",
+    "tensorflow.python.data.ops.range_op",
+    "tensorflow.python.data.ops.shard_op",
+    "tensorflow.python.data.ops.skip_op",
+    "tensorflow.python.data.ops.take_op",
+    "tensorflow.python.data.ops.unbatch_op",
+    "tensorflow.python.data.ops.zip_op",
+    "tensorflow_datasets.core.reader",
+    "tree",
+)
+"""What libraries, and the metrics of most tasks, import only when they are first used, where it is there at all."""
+
+for _name in LATER:
+    with contextlib.suppress(ImportError):
+        importlib.import_module(_name)
 
 RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
 """The rules that runs apply; their modules are imported, too."""

@@ -11,6 +11,7 @@ import seqio
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
+from t5x_harness.execute.preload import LATER
 from t5x_harness.execute.session import Session, open_session
 
 LENGTHS = {"inputs": 32, "targets": 16}
@@ -40,8 +41,8 @@ class Watched:
         return {"optimizer": tf.config.optimizer.get_experimental_options(), "garbage": gc.get_threshold()[0]}
 
     def new(self) -> dict[str, list[str]]:
-        """Rules and stages of the harness, and functions of SeqIO, that came since the first look."""
-        rooms = ("t5x_harness.execute.", "t5x_harness.plan.rules.", "t5x_harness.resolve.rules.")
+        """Rules and stages of the harness, what libraries import late, and functions of SeqIO, since the first look."""
+        rooms = ("t5x_harness.execute.", "t5x_harness.plan.rules.", "t5x_harness.resolve.rules.", *LATER)
         return {
             "modules": sorted(name for name in set(sys.modules) - self._modules if name.startswith(rooms)),
             "functions": sorted(_converted() - self._converted),
