@@ -132,13 +132,16 @@ class Driver:
             taken.wait()
 
     def _run(self) -> None:
-        for note in self._notes:
-            self._log.service(note, "WARNING")
         self._deadlines.set("admitted", self._options.queued_seconds, machine.Admitted())
         try:
+            for note in self._notes:
+                self._log.service(note, "WARNING")
             while not self._over.is_set():
-                for message in self._happened():
-                    self._take(message)
+                for message, taken in self._happened():
+                    try:
+                        self._take(message)
+                    finally:
+                        taken.set()
         except Exception as error:
             traceback.print_exc()  # for whoever runs the server; clients are told as much as helps them
             self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
@@ -149,20 +152,20 @@ class Driver:
                 self._inbox.get()[1].set()
             self._ended(self._job.name)
 
-    def _happened(self) -> Iterator[_Message]:
-        """What there is to take now; waits until there is something."""
+    def _happened(self) -> Iterator[tuple[_Message, threading.Event]]:
+        """What there is to take now, with what tells others that it was; waits until there is something."""
+        nobody = threading.Event()
         for each in self._watched.wait(self._deadlines.seconds()):
             if isinstance(each, Said):
                 self._log.write(each.unit, each.lines, each.severity)
                 if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
-                    yield _Strike()
+                    yield _Strike(), nobody
             else:
-                yield machine.Exited(each.unit, each.status)
-        yield from self._deadlines.due()
+                yield machine.Exited(each.unit, each.status), nobody
+        for due in self._deadlines.due():
+            yield due, nobody
         while not self._inbox.empty():
-            message, taken = self._inbox.get()
-            yield message
-            taken.set()
+            yield self._inbox.get()
 
     def _take(self, message: _Message) -> None:
         if self._over.is_set():
