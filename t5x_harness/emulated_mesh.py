@@ -85,7 +85,7 @@ class _JaxOnSlice:
         return self._hosts
 
     def process_index(self, backend: str | None = None) -> int:
-        if not os.environ.get(POD_VARIABLE):
+        if not (os.environ.get(POD_VARIABLE) or self._jax.distributed.is_initialized()):
             return 0  # without asking JAX, which would make its devices now
         index: int = self._jax.process_index()
         return index

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import threading
 from collections.abc import Mapping
 from types import ModuleType
@@ -74,6 +75,8 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
             *args,
             **kwargs,
         )
+        # What this process starts from now on (workers that read data) is no host of the slice.
+        os.environ.pop(POD_VARIABLE, None)
 
     distributed.__dict__["initialize"] = initialize
 

@@ -162,8 +162,8 @@ class Attempt:
         """
         pool, unit = self.units[name]
         folder = self.folder / name
-        for each in ("work", "home", "tmp"):
-            (folder / each).mkdir(parents=True, exist_ok=True)
+        for each in (folder / "work", folder / "home", self._temporary(unit)):
+            each.mkdir(parents=True, exist_ok=True)
         try:
             image, words, spec = self._words(pool)
             environment = self._environment(unit, spec, folder)
@@ -193,7 +193,7 @@ class Attempt:
             **kept,
             **self.settings.environment,
             "HOME": str(folder / "home"),
-            "TMPDIR": str(folder / "tmp"),
+            "TMPDIR": str(self._temporary(unit)),
             **job_variables(JobPlace.of(self.name), self.spec),
             **cluster_variables(self.spec, self._addresses, unit, self.trial),
             **(trial_variables(self.trial, folder / _METRIC_FILE) if self.trial else {}),
@@ -204,6 +204,10 @@ class Attempt:
             # What this machine's Python has is a part of what stands for the image.
             variables["PYTHONPATH"] += os.pathsep + kept["PYTHONPATH"]
         return variables
+
+    def _temporary(self, unit: Unit) -> Path:
+        """Its path is short: programs make sockets in it, whose paths have 107 bytes at most."""
+        return self.folder / "tmp" / str(list(self.units).index(unit.name))
 
     def _with_packages(self, uris: Any, folder: Path, environment: dict[str, str]) -> dict[str, str]:
         packages = folder / "packages"

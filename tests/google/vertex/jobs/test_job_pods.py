@@ -75,7 +75,7 @@ def test_losing_a_host_restarts_the_slice(service: Any) -> None:
 
 
 PROGRAM = """
-import os
+import os, subprocess, sys
 import jax
 if os.environ["T5X_HARNESS_POD"].endswith((",1", ",3")):
     jax.distributed.initialize()  # as a program may do on a TPU pod, and need not
@@ -84,7 +84,9 @@ from t5x import partitioning
 hosts = multihost_utils.process_allgather(jax.numpy.array(jax.process_index())).tolist()
 mesh = partitioning.default_mesh(2)
 local = [device.process_index for device in mesh.devices.flat].count(jax.process_index())
-print(jax.process_index(), jax.process_count(), jax.local_device_count(), hosts, dict(mesh.shape), local)
+child = subprocess.run([sys.executable, "-c", "import jax; print(jax.process_count())"], capture_output=True, text=True)
+shown = jax.process_index(), jax.process_count(), jax.local_device_count(), hosts, dict(mesh.shape), local
+print(*shown, "child alone" if child.stdout == "1\\n" else child)
 """
 
 
@@ -93,7 +95,7 @@ def test_the_processes_are_one_jax(service: Any) -> None:
     said = [line for line in service.said(job) if line[:1].isdigit()]
     assert job.state == State.SUCCEEDED, service.said(job)
     mesh = "{'data': 16, 'model': 2}"
-    assert sorted(said) == [f"{host} 4 8 [0, 1, 2, 3] {mesh} 8" for host in range(4)]
+    assert sorted(said) == [f"{host} 4 8 [0, 1, 2, 3] {mesh} 8 child alone" for host in range(4)]
 
 
 def test_the_first_death_ends_the_pod(service: Any) -> None:
