@@ -62,8 +62,11 @@ def test_xfails():
 """
 
 
-def test_the_outcome_there_is_the_outcome_here(run: Run, vertex: FakeVertex, pytester: pytest.Pytester) -> None:
-    result = run(OUTCOMES.format(here=os.getpid()), "--junitxml=there.xml", "-ra")
+@pytest.mark.parametrize("distributed", [[], ["-n", "2"]], ids=["alone", "distributed"])
+def test_the_outcome_there_is_the_outcome_here(
+    run: Run, vertex: FakeVertex, pytester: pytest.Pytester, distributed: list[str]
+) -> None:
+    result = run(OUTCOMES.format(here=os.getpid()), "--junitxml=there.xml", "-ra", *distributed)
     result.assert_outcomes(passed=1, failed=1, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(
         [

@@ -1,0 +1,232 @@
+"""What a job's end and its files come to: findings with their mend, stages, predictions, progress, and orders."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from t5x_harness.promotion.jobs import Ended
+from t5x_harness.promotion.order import order_of
+from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.results import JobResults, last_of_each
+from t5x_harness.promotion.settings import PromotionSettings
+from t5x_harness.promotion.stages import stages_of_job
+from t5x_harness.promotion.watch import JobWatch, Steps
+from t5x_harness.spec import Checkpoint, Outcome, Stage, StageResult
+from t5x_harness.vertex.logs import LogError, LogLine, LogReader
+from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.target import VertexTarget
+from t5x_harness.vertex.waiting import JobOutcome
+
+TRAIN = (Stage.TRAIN, Stage.EVAL, Stage.INFER)
+JOB = cast(SubmittedJob, SimpleNamespace(display_name="run-1", url="https://console/1"))
+TARGET = VertexTarget("mine", "us-central1", "my-bucket", "repo/t5x:1")
+GOOD = JobResults(
+    "gs://b/model",
+    {
+        "train/loss": {2: 4.0, 4: 3.0},
+        "training_eval/sums/loss": {4: 3.5},
+        "inference_eval/sums/eval/accuracy": {2: 0.1, 4: 0.2},
+    },
+    (Checkpoint(2, "gs://b/model/checkpoint_2", 10), Checkpoint(4, "gs://b/model/checkpoint_4", 10)),
+    ({"prediction": "1"}, {"prediction": "2"}),
+)
+
+
+def stages(found: JobResults, state: str = "SUCCEEDED", error: str = "", **more: Any) -> dict[Stage, StageResult]:
+    ended = Ended(JobOutcome(f"JOB_STATE_{state}", error))
+    return stages_of_job(TRAIN, ended, JOB, found, **{"first_step": 0, "log": Path("no.log"), **more})
+
+
+def test_a_training_job_answers_for_evaluation_and_inference_too() -> None:
+    found = stages(GOOD)
+    assert [found[stage].outcome for stage in TRAIN] == [Outcome.PASSED] * 3
+    assert [found[stage].exercised for stage in TRAIN] == [4, 1, 2]
+    assert ("loss", "4 at step 2, 3 at 4") in found[Stage.TRAIN].facts
+    assert ("eval/inference_eval/sums/eval/accuracy", "0.2 at step 4") in found[Stage.EVAL].facts
+    assert ("predictions", "2 lines with prediction") in found[Stage.INFER].facts
+
+
+def test_steps_count_from_the_checkpoint_that_training_starts_from() -> None:
+    assert stages(GOOD, first_step=3)[Stage.TRAIN].exercised == 1
+
+
+def test_what_a_training_job_does_not_do_is_not_called_fine() -> None:
+    bare = dataclasses.replace(GOOD, metrics={"train/loss": {4: 3.0}}, predictions=())
+    found = stages(bare)
+    assert [found[stage].outcome for stage in TRAIN] == [Outcome.PASSED, Outcome.NOT_RUN, Outcome.NOT_RUN]
+    assert found[Stage.EVAL].not_checked[0].startswith("the job evaluates nothing by itself: bind infer_eval_dataset_")
+    assert found[Stage.INFER].not_checked[0].startswith("predictions: the job wrote none; training does with infer_")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ({"metrics": {"train/loss": {4: float("nan")}}}, "RUN04", "train/loss is nan at step 4"),
+        (
+            {"metrics": {}, "checkpoints": ()},
+            "RUN02",
+            "the job ended well and left nothing in gs://b/model, so nothing",
+        ),
+        (
+            {"checkpoints": GOOD.checkpoints[:1]},
+            "RUN03",
+            "the last checkpoint is of step 2, and training ended at step 4",
+        ),
+    ],
+)
+def test_a_job_that_succeeded_is_still_looked_at(change: dict[str, Any], code: str, message: str) -> None:
+    found = stages(dataclasses.replace(GOOD, **change))
+    assert found[Stage.TRAIN].outcome is Outcome.FAILED
+    assert [finding.code for finding in found[Stage.TRAIN].errors] == [code]
+    assert found[Stage.TRAIN].errors[0].message.startswith(message)
+    assert found[Stage.EVAL].not_checked == ("not run, because train failed",)
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "code", "fix"),
+    [
+        (
+            "FAILED",
+            "The replica workerpool0-0 exited with a non-zero status of 1.",
+            "RUN07",
+            "see the end of its log, ",
+        ),
+        ("FAILED", "The replica workerpool0-0 was preempted.", "RUN07", "run it again: its machine was taken away"),
+        ("FAILED", "Resources are insufficient in region: us-central1.", "RUN07", "run it in another region"),
+        ("CANCELLED", "CANCELED", "RUN07", "run it again: somebody cancelled it"),
+        ("CANCELLED", "The job ran for longer than its scheduling.timeout.", "RUN06", "raise timeout= of the marker"),
+        ("EXPIRED", "", "RUN07", "see the end of its log"),
+    ],
+)
+def test_every_other_end_has_a_mend(state: str, error: str, code: str, fix: str) -> None:
+    found = stages(GOOD, state, error)
+    [finding] = found[Stage.TRAIN].errors
+    assert finding.code == code
+    assert finding.message.startswith(f"the job run-1 ended as {state.lower()}")
+    assert error in finding.message
+    assert finding.fix is not None
+    assert finding.fix.startswith(fix)
+
+
+def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
+    ended = Ended(None, "the job is running after 10 s. It goes on")
+    [finding] = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))[Stage.TRAIN].errors
+    assert (finding.code, finding.message) == ("RUN06", "the job is running after 10 s. It goes on")
+
+
+def test_of_each_task_the_last_evaluation_counts() -> None:
+    names = [
+        "checkpoint_4/state/manifest",
+        "config.gin",
+        "inference_eval/sums-000002.jsonl",
+        "inference_eval/sums-000004.jsonl",
+        "inference_eval/sums-metrics.jsonl",
+        "inference_eval/answer-000002.jsonl",
+        "sums-predict.jsonl-00000-of-00001",
+        "sums-predict.jsonl-00000-of-00001.COMPLETED",
+        "tmp-sums-predict.jsonl-00000-of-00001/chunk-00000.jsonl",
+    ]
+    assert last_of_each(names) == [
+        "inference_eval/answer-000002.jsonl", "inference_eval/sums-000004.jsonl", "sums-predict.jsonl-00000-of-00001",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "step", "of"),
+    [
+        (["Starting main loop over steps 10000-10004", "Epoch 0 of 2"], 10000, 10004),
+        (["Epoch 1: training from step 2 to 4."], 2, 4),
+        (["Epoch 1: training from step 2 to 4.", "Saving the checkpoint of step 4: the last."], 4, 4),
+        (["Epoch 1: training from step 2 to 4.", "Epoch 0: training from step 0 to 2."], 2, 4),
+        (["nothing of the kind"], None, None),
+    ],
+)
+def test_progress_is_read_from_the_log_and_goes_forwards(lines: list[str], step: int | None, of: int | None) -> None:
+    steps = Steps()
+    for line in lines:
+        steps.read(line)
+    assert (steps.step, steps.of) == (step, of)
+
+
+class Log:
+    """A job's log that says a line at each look, and then cannot be read."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = list(texts)
+
+    def new_lines(self) -> list[LogLine]:
+        if not self._texts:
+            raise LogError("the log cannot be read: 403, not you")
+        return [LogLine("workerpool0-0", self._texts.pop(0), "INFO", "2026-01-01T00:00:00Z")]
+
+
+def test_the_log_is_kept_as_it_grows_and_its_loss_is_said(tmp_path: Path) -> None:
+    events: list[Any] = []
+    watch = JobWatch(
+        cast(LogReader, Log("Epoch 0: training from step 0 to 2.", "done")), tmp_path / "log", events.append
+    )
+    watch.on_state("JOB_STATE_PENDING")
+    watch.on_state("JOB_STATE_RUNNING")
+    assert [watch.on_look() for _ in range(4)] == [True, True, False, False]
+    assert (tmp_path / "log").read_text() == "workerpool0-0: Epoch 0: training from step 0 to 2.\nworkerpool0-0: done\n"
+    assert watch.problem == "the log cannot be read: 403, not you"
+    assert [event["note"] for event in events] == ["waiting for its machine", "running", "running"]
+    assert events[-1] == {"stage": "job", "step": 0, "of": 2, "note": "running"}
+
+
+def settings(service: str = "emulated") -> PromotionSettings:
+    return PromotionSettings(service, parallel=1, max_chip_hours=16)
+
+
+@pytest.mark.parametrize(
+    ("service", "full_size", "shrink"),
+    [
+        ("emulated", None, True),
+        ("emulated", True, False),
+        ("emulated", False, True),
+        ("real", None, False),
+        ("real", True, False),
+        ("real", False, True),
+    ],
+)
+def test_only_what_is_emulated_or_asked_for_is_shrunk(service: str, full_size: bool | None, shrink: bool) -> None:
+    order = order_of("it", TpuResources(full_size=full_size), settings(service), TARGET, "v3-8")
+    assert order.shrink is shrink
+
+
+def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
+    order = order_of("it", TpuResources(region="europe-west4", image_uri="other:2"), settings(), TARGET, "v3-32")
+    assert str(order.machine) == "cloud-tpu, 32 TPU_V3 cores"
+    assert (order.slice_name, order.target.location, order.target.image) == ("v3-32", "europe-west4", "other:2")
+
+
+@pytest.mark.parametrize(
+    ("resources", "slice_name"),
+    [
+        (TpuResources(accelerator_type="TPU_V3", accelerator_count=32), "v3-32"),
+        (TpuResources(machine_type="ct5lp-hightpu-4t", tpu_topology="4x4"), "v5e-16"),
+    ],
+)
+def test_a_job_is_planned_on_the_slice_that_it_gets(resources: TpuResources, slice_name: str) -> None:
+    assert order_of("it", resources, settings(), TARGET, "v2-8").slice_name == slice_name
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        (
+            TpuResources(accelerator_type="TPU_V3"),
+            "accelerator_type='TPU_V3' needs accelerator_count, the number of its",
+        ),
+        (TpuResources(tpu_topology="2x4"), "tpu_topology='2x4' needs machine_type, such as ct5lp-hightpu-4t"),
+    ],
+)
+def test_half_a_machine_is_none(resources: TpuResources, message: str) -> None:
+    with pytest.raises(ResourcesError) as caught:
+        order_of("it", resources, settings(), TARGET, "v3-8")
+    assert str(caught.value).startswith(message)
