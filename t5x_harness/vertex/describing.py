@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.validation import Verdict, judge
@@ -95,7 +96,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
         values |= {
             "state": end.outcome.state,
             "error": end.outcome.error,
-            "metrics": {name: {str(k): v for k, v in steps.items()} for name, steps in end.metrics.values.items()},
+            "metrics": {name: _finite(steps) for name, steps in end.metrics.values.items()},
             "notes": list(end.notes),
         }
     return values
@@ -110,6 +111,11 @@ def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
     for name in shown:
         yield f"  {name}: {end.metrics.last(name):g} at step {max(end.metrics.values[name])}"
     yield from (f"  not done: {note}" for note in end.notes)
+
+
+def _finite(steps: Mapping[int, float]) -> dict[str, float | str]:
+    """Values by step; JSON has no infinity and no NaN."""
+    return {str(step): value if math.isfinite(value) else str(value) for step, value in steps.items()}
 
 
 def _plain(message: Any) -> dict[str, Any]:

@@ -22,7 +22,8 @@ def is_led_to_private_google(environment: Mapping[str, str]) -> bool:
 def private_google(root: str | None = None, source: str | None = None) -> Iterator[None]:
     """Leads this process's Google clients to a private Google.
 
-    One that they are led to already is taken as it is. This has to begin before Google's libraries are first used.
+    One that they are led to already is taken as it is. This has to begin before Google's libraries are first used, and
+    only once in a process: gRPC keeps the certificates that it trusts first.
 
     Args:
       root: folder that keeps the buckets; by default a temporary one, which goes with the block.

@@ -32,7 +32,7 @@ def told(what: str, project: str) -> Iterator[None]:
       project: that was asked.
 
     Raises:
-      VertexError: the block raised an error of Google's.
+      VertexError: the block raised an error of Google's, or of the SDK's own.
     """
     from google.api_core import exceptions
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
@@ -63,6 +63,8 @@ def told(what: str, project: str) -> Iterator[None]:
         raise VertexError(f"{what}: no credentials can be had now: {error}", passing=True) from None
     except GoogleAuthError as error:
         raise VertexError(f"{what}: no valid credentials: {error}") from None
+    except (ValueError, RuntimeError) as error:  # what the SDK itself refuses
+        raise VertexError(f"{what}: {error}") from None
     except OSError as error:  # requests' connection errors are
         raise VertexError(f"{what}: Vertex AI cannot be reached: {error}", passing=True) from None
 

@@ -58,22 +58,29 @@ class LocalRoots:
           ClosureError: the file lies behind a link that leads out of the folders.
         """
         path = Path(os.path.abspath(self.cwd / file))
-        self._require_inside(path)
+        self.require_inside(path)
         for root in (self.cwd, *self.others):
             if path.is_relative_to(root):
                 inside = path.relative_to(root).as_posix()
                 return inside if root == self.cwd else f"{_folder_name(root)}/{inside}"
         return f"{_folder_name(path.parent)}/{path.name}"
 
-    def _require_inside(self, path: Path) -> None:
-        """Refuses a link out of the folders; a file that was named outside of them is the user's own choice."""
+    def require_inside(self, path: Path) -> None:
+        """Refuses a link out of the folders; a file that was named outside of them is the user's own choice.
+
+        Args:
+          path: absolute.
+
+        Raises:
+          ClosureError: it is one.
+        """
         roots = (self.cwd, *self.others)
         real = path.resolve()
         inside = any(path.is_relative_to(root) for root in roots)
         if inside and not any(real.is_relative_to(root.resolve()) for root in roots):
             raise ClosureError(
-                f"{path}: this is a link to {real}, outside of the project, and is not staged; name that folder in "
-                "--gin_search_paths, or put a copy here"
+                f"{path}: this is a link to {real}, outside of the project, and is not staged; put a copy here, or "
+                "name its folder in --gin_search_paths or in python_path of the project"
             )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import time
 from collections.abc import Callable
 from typing import Self
 
+from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
@@ -22,6 +25,7 @@ __all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "duplicates_of"]
 
 
 _A_DAY = 24 * 3600
+_LOG_SECONDS = 5.0  # between two requests: Cloud Logging answers a project sixty a minute
 
 
 class DuplicateError(Exception):
@@ -112,6 +116,8 @@ class LaunchedJob:
         attached = cls(SubmittedJob.attach(name, target))
         if target.experiment is not None:
             attached.tracked = TrackedRun.resume(attached.submitted, target.experiment)
+            if attached.tracked is None:
+                attached.notes = (f"not tracked: the experiment {target.experiment} has no run of this job",)
         return attached
 
     @property
@@ -145,6 +151,7 @@ class LaunchedJob:
             self._begin_upload(stack, notes)
             most = self.submitted.timeout + _A_DAY if seconds is None else seconds
             outcome = wait_for(self.submitted, seconds=most, on_state=on_state, on_look=log.advance, patience=patience)
+        log.finish()
         metrics = RunMetrics({})
         try:
             metrics = read_metrics(Folder(self.model_dir, self.submitted.target.project))
@@ -182,11 +189,14 @@ class _Log:
         self._reader = reader
         self._on_line = on_line
         self._notes = notes
+        self._is_private = is_led_to_private_google(os.environ)
+        self._next = 0.0
 
     def advance(self) -> bool:
-        """Hands on what is new; returns whether there was anything."""
-        if self._on_line is None:
+        """Hands on what is new, if it is time to ask; returns whether there was anything."""
+        if self._on_line is None or time.monotonic() < self._next:
             return False
+        self._next = time.monotonic() + (0.0 if self._is_private else _LOG_SECONDS)
         try:
             lines = self._reader.new_lines()
         except LogError as error:
@@ -197,3 +207,10 @@ class _Log:
         for line in lines:
             self._on_line(line)
         return bool(lines)
+
+    def finish(self) -> None:
+        """Hands on the last lines, which Cloud Logging has some seconds after a job's end."""
+        if self._on_line is not None and not self._is_private:
+            time.sleep(_LOG_SECONDS)
+        self._next = 0.0
+        self.advance()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 __all__ = ["LogError", "LogLine", "LogReader"]
@@ -12,6 +13,7 @@ _URL = "https://logging.googleapis.com/v2/entries:list"
 _PAGE = 1000
 _SECONDS = 30.0
 _MOST_PAGES = 100
+_LATEST = timedelta(minutes=1)
 _OK, _FORBIDDEN = 200, 403
 _PASSING = frozenset({429, 500, 502, 503, 504})
 
@@ -51,6 +53,8 @@ class LogLine:
 class LogReader:
     """Reads a job's log from where it stopped the last time.
 
+    Entries come in late and out of order, so that the last minute is asked for again and again.
+
     Args:
       project: id or number of the job's project.
       job_id: the last part of its resource name.
@@ -59,45 +63,42 @@ class LogReader:
     def __init__(self, project: str, job_id: str) -> None:
         self._project = project
         self._filter = f'resource.type="ml_job" AND resource.labels.job_id="{job_id}"'
-        self._since = ""
-        self._seen_then: set[str] = set()
+        self._newest: datetime | None = None
+        self._seen: dict[str, datetime] = {}
         self._session: Any = None
 
     def new_lines(self) -> list[LogLine]:
-        """The entries since the last call, oldest first.
+        """The entries that were not read before, in the order of their times.
 
         Raises:
           LogError: they cannot be read.
         """
-        lines = []
+        since = self._newest - _LATEST if self._newest else None
+        wanted = f'{self._filter} AND timestamp>="{since.isoformat()}"' if since else self._filter
+        entries = [entry for entry in self._entries(wanted) if entry["insertId"] not in self._seen]
+        self._seen |= {entry["insertId"]: _time(entry) for entry in entries}
+        if self._seen:
+            self._newest = max(self._seen.values())
+            self._seen = {name: time for name, time in self._seen.items() if time >= self._newest - _LATEST}
+        return [_line(entry) for entry in entries]
+
+    def _entries(self, wanted: str) -> Iterator[Mapping[str, Any]]:
         token = ""
         for _ in range(_MOST_PAGES):
-            answer = self._ask(token)
-            lines += [_line(entry) for entry in answer.get("entries", ()) if self._is_new(entry)]
+            answer = self._ask(wanted, token)
+            yield from answer.get("entries", ())
             token = answer.get("nextPageToken", "")
             if not token:
-                break
-        return lines
+                return
 
-    def _is_new(self, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry was not read before; several may have the timestamp that reading goes on from."""
-        timestamp, name = entry["timestamp"], entry["insertId"]
-        if timestamp == self._since and name in self._seen_then:
-            return False
-        if timestamp > self._since:
-            self._since, self._seen_then = timestamp, set()
-        self._seen_then.add(name)
-        return True
-
-    def _ask(self, token: str) -> Mapping[str, Any]:
+    def _ask(self, wanted: str, token: str) -> Mapping[str, Any]:
         import google.auth
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import AuthorizedSession
 
-        since = f' AND timestamp>="{self._since}"' if self._since else ""
         question = {
             "resourceNames": [f"projects/{self._project}"],
-            "filter": f"{self._filter}{since}",
+            "filter": wanted,
             "orderBy": "timestamp asc",
             "pageSize": _PAGE,
             **({"pageToken": token} if token else {}),
@@ -119,6 +120,11 @@ class LogReader:
             )
         entries: Mapping[str, Any] = answer.json()
         return entries
+
+
+def _time(entry: Mapping[str, Any]) -> datetime:
+    """When an entry was written, to the microsecond; never later than that."""
+    return datetime.fromisoformat(entry["timestamp"])
 
 
 def _line(entry: Mapping[str, Any]) -> LogLine:

@@ -63,6 +63,7 @@ class _Collector:
         parent = Path(program.t5x_parent) if program.t5x_parent else None
         self._program = program
         self._finder = ModuleFinder(module_path(spec), parent)
+        self._roots = roots
         self._cwd = roots.cwd
         self._own = tuple(Path(os.path.abspath(roots.cwd / folder)) for folder in spec.python_path)
         self._files: dict[str, StagedFile] = {}
@@ -113,14 +114,15 @@ class _Collector:
         if found.origin is None:
             return
         top = found.origin.parent if found.folders else found.origin
+        self._roots.require_inside(top)
         root = top.parents[depth - 1]
         paths = _below(top) if found.folders else (top,)
         for path in paths:
             name = f"python/{path.relative_to(root).as_posix()}"
             if name in self._files:
                 continue
-            if not path.resolve().is_relative_to(root.resolve()):
-                self._passed_over.setdefault(f"{path}: a link out of {root}")
+            if reason := _why_not(path, root):
+                self._passed_over.setdefault(f"{path}: {reason}")
                 continue
             yield self._add(read_file(path, name), path)
 
@@ -146,14 +148,23 @@ def _named_modules(program: GinProgram) -> Iterator[str]:
 
 
 def _below(folder: Path) -> Iterable[Path]:
-    """The files of a package, without what Python and version control keep beside them."""
+    """The files of a package, and links to folders, without what Python and version control keep beside them."""
     return sorted(
         path
         for path in folder.rglob("*")
-        if path.is_file()
+        if (path.is_file() or path.is_symlink())
         and path.suffix != ".pyc"
         and not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts)
     )
+
+
+def _why_not(path: Path, root: Path) -> str:
+    """Why a file of a package is not staged; empty where it is."""
+    if path.is_dir():
+        return "a link to a folder"
+    if not path.exists():
+        return "a link to nothing"
+    return "" if path.resolve().is_relative_to(root.resolve()) else f"a link out of {root}"
 
 
 def _imported(file: StagedFile) -> Iterator[str]:

@@ -34,6 +34,7 @@ ENVIRONMENT = "T5X_HARNESS_VERTEX_"
 
 _TABLE = "[tool.t5x_harness.vertex]"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 _LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
 
 
@@ -87,6 +88,10 @@ class VertexTarget:
         if not _LOCATION.fullmatch(self.location):
             raise VertexTargetError(
                 f"location {self.location!r} is no region: give one such as us-central1, not a zone"
+            )
+        if self.experiment is not None and not _EXPERIMENT.fullmatch(self.experiment):
+            raise VertexTargetError(
+                f"experiment {self.experiment!r} is no name of one: lowercase letters, digits and -, at most 128"
             )
 
     @property

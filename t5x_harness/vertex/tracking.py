@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value, is_required
-from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.errors import told
 from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.submitted import SubmittedJob
@@ -62,10 +62,7 @@ class TrackedRun:
         where = {"project": target.project, "location": target.location}
         with told(f"the experiment {experiment} cannot have the run {name}", target.project):
             parent = aiplatform.Experiment.get_or_create(experiment, **where)
-            try:
-                run = aiplatform.ExperimentRun.create(name, experiment=parent, **where)
-            except RuntimeError as error:  # what the SDK says of a name that is taken
-                raise VertexError(f"{error} Give the job another --name") from None
+            run = aiplatform.ExperimentRun.create(name, experiment=parent, **where)
             tracked = cls(run, submitted)
             run.log_params({**parameters_of(job.closure.program), **_settings_of(job, submitted)})
             tracked._link(job)

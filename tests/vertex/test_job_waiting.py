@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.waiting import ENDED, JobOutcome, Patience, WaitError, wait_for
 
@@ -64,3 +65,25 @@ def test_each_look_is_followed_also_the_last() -> None:
     job = cast(SubmittedJob, _Job("JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"))
     wait_for(job, on_look=lambda: bool(looks.append(1)), patience=Patience(longest=0.0))
     assert len(looks) == 2
+
+
+class _Disturbed(_Job):
+    """A job that can be looked at only after some errors."""
+
+    def __init__(self, *errors: VertexError) -> None:
+        super().__init__("JOB_STATE_SUCCEEDED")
+        self._errors = list(errors)
+
+    def look(self) -> JobOutcome:
+        if self._errors:
+            raise self._errors.pop(0)
+        return super().look()
+
+
+def test_a_disturbance_passes_and_a_refusal_does_not() -> None:
+    passing = VertexError("503", passing=True)
+    job = cast(SubmittedJob, _Disturbed(passing, passing))
+    assert wait_for(job, patience=Patience(longest=0.0)).succeeded
+    refused = cast(SubmittedJob, _Disturbed(VertexError("403")))
+    with pytest.raises(VertexError, match="403"):
+        wait_for(refused, patience=Patience(longest=0.0))

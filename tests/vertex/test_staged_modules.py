@@ -96,9 +96,13 @@ def test_links_out_of_a_package_are_passed_over_and_named(tmp_path: Path) -> Non
     _write(tmp_path, {"secret.txt": "s"})
     _write(tmp_path / "project", {"run.gin": "import pkg\n", "pkg/__init__.py": ""})
     (tmp_path / "project" / "pkg" / "linked.txt").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "project" / "pkg" / "folder").symlink_to(tmp_path)
     closure = _closure(tmp_path / "project")
     assert _names(closure) == ["python/pkg/__init__.py"]
-    assert closure.passed_over == (f"{tmp_path}/project/pkg/linked.txt: a link out of {tmp_path}/project",)
+    assert closure.passed_over == (
+        f"{tmp_path}/project/pkg/folder: a link to a folder",
+        f"{tmp_path}/project/pkg/linked.txt: a link out of {tmp_path}/project",
+    )
 
 
 def test_packages_that_are_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +110,12 @@ def test_packages_that_are_too_large_are_refused(tmp_path: Path, monkeypatch: py
     _write(tmp_path, {"run.gin": "import pkg\n", "pkg/__init__.py": "", "pkg/weights.bin": "0" * (1 << 20) + "1"})
     with pytest.raises(ClosureError, match=r"weights\.bin: with it more than 1 MiB of Python packages would be staged"):
         _closure(tmp_path)
+
+
+def test_a_module_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path, {"elsewhere/tasks.py": "", "project/run.gin": "import tasks\n"})
+    (tmp_path / "project" / "tasks.py").symlink_to(tmp_path / "elsewhere" / "tasks.py")
+    with pytest.raises(
+        ClosureError, match=r"tasks\.py: this is a link to .*/elsewhere/tasks\.py, outside of the project"
+    ):
+        _closure(tmp_path / "project")

@@ -184,7 +184,7 @@ upload_events(launched.model_dir, "uploaded-later", board, target)
 run = aiplatform.ExperimentRun(launched.tracked.name, experiment="my-experiment", **where)
 execution, = run.get_executions()
 curves = {
-    e.name: {r.display_name: r.read_time_series_data() for r in aiplatform.TensorboardRun.list(e.resource_name, **where)}
+    e.name: {run.display_name: run.read_time_series_data() for run in aiplatform.TensorboardRun.list(e.resource_name)}
     for e in aiplatform.TensorboardExperiment.list(board, **where)
 }
 print(json.dumps({
