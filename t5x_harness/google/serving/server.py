@@ -79,10 +79,10 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
 
     by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(vertex.stop)
         stack.push_async_callback(grpc.stop)
         await http.start()
         stack.push_async_callback(http.stop)
+        stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
 
         async def listen(
             protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import Literal, Self
+
+from t5x_harness.google.vertex.api.errors import Code
 
 __all__ = ["RecordedCall", "UnmetVertexFault", "VertexFault", "VertexFaultKind"]
 
@@ -18,7 +21,8 @@ class VertexFault:
 
     Attributes:
       kind: ``fail`` answers a method with an error and ``stall`` makes it wait; ``preempt`` takes a running job's
-        machine away, ``stockout`` has none for it, and ``internal`` is a failure of the service that it says nothing of.
+        machine away, ``stockout`` has none for it, and ``internal`` is a failure of the service that it says nothing
+        of.
       on: a glob for methods (``JobService.CreateCustomJob``, ``*.Get*``), or for jobs' display names.
       code: of the error, such as ``UNAVAILABLE``.
       message: of the error; empty for one that says what this is.
@@ -49,6 +53,12 @@ class VertexFault:
             raise ValueError(f"after={self.after}, seconds={self.seconds:g}: neither may be negative")
         if not self.on:
             raise ValueError("on='' is for nothing; '*' is for all")
+        try:
+            re.compile(self.output)
+        except re.error as error:
+            raise ValueError(f"output={self.output!r} is no regular expression: {error}") from None
+        if self.kind == "fail" and self.code not in list(Code):
+            raise ValueError(f"code={self.code!r} is none of {', '.join(Code)}")
 
     def __str__(self) -> str:
         told = [repr(self.on)]

@@ -97,7 +97,7 @@ def test_an_unmet_fault_is_an_error(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "vertex.fail('JobService.GetCustomJob', code='UNAVAILABLE', times=2) was not met (requests there were: none)",
+            "vertex.fail('JobService.GetCustomJob', code='UNAVAILABLE', times=2) was not met (requests *: none)",
             "vertex.preempt('train*', seconds=3) was not met (requests there were: none)",
             "optional=True allows that",
         ]
@@ -141,6 +141,8 @@ def test_the_handle_names_what_there_is(fake_gcs_server: GoogleSession) -> None:
         vertex.jobs("x")
     with pytest.raises(ValueError, match="times=0: a fault happens at least once, or always with None"):
         vertex.fail("*", times=0)
+    with pytest.raises(ValueError, match="code='UNAVAIL' is none of CANCELLED, UNKNOWN, INVALID_ARGUMENT, "):
+        vertex.fail("*", "UNAVAIL")
 
 
 def test_the_handle_is_for_those_with_the_token(fake_gcs_server: GoogleSession, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from typing import Any
 
@@ -24,10 +25,12 @@ class Operations:
 
     Args:
       resources: keep them.
+      closing: set when the API ends, so that nobody waits any more.
     """
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, closing: threading.Event) -> None:
         self._resources = resources
+        self._closing = closing
 
     def done(self, response: Message, about: str, metadata: Message | None = None) -> Operation:
         """One that has its result from the start.
@@ -72,14 +75,15 @@ class Operations:
         return self._resources.list(parent, "operations", Operation)
 
     def wait(self, name: str, seconds: float) -> Operation:
-        """One when it is done, or as it is after so many seconds.
+        """One when it is done, or as it is after so many seconds, or when the API ends.
 
         Raises:
           ApiError: NOT_FOUND.
         """
         deadline = time.monotonic() + seconds
         while not (operation := self.get(name)).done and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+            if self._closing.wait(_POLL_SECONDS):
+                break
         return operation
 
     def cancel(self, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import time
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -89,7 +89,8 @@ class Api:
         self.clock = Clock()
         self.projects = ProjectNames(self.state, PROJECT)
         self.resources = Resources(self.state, self.clock)
-        self.operations = Operations(self.resources)
+        self._closing = threading.Event()
+        self.operations = Operations(self.resources, self._closing)
         self.faults = Faults()
         self.authority = authority or Authority()
         self._parts = [_make(part)(self) for part in parts]
@@ -144,7 +145,7 @@ class Api:
             message = _parsed(rpc, request)
             about = named_resource(message)[1]
             if transport and (fault := self.faults.take(rpc.name, "fail", "stall")):
-                _suffer(rpc, fault)
+                self._suffer(rpc, fault)
             check_names(rpc, message)
             check_location(message, host)
             self.projects.normalize(message)
@@ -230,10 +231,17 @@ class Api:
         self.faults.clear()
 
     def close(self) -> None:
-        """Ends all jobs and lets go of the state."""
+        """Ends all jobs and lets go of the state; what still waits here goes on at once."""
+        self._closing.set()
         for part in self._parts:
             part.close()
         self.state.close()
+
+    def _suffer(self, rpc: Rpc, fault: VertexFault) -> None:
+        if fault.kind == "stall":
+            self._closing.wait(fault.seconds)
+            return
+        raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
 
     def _answer(self, call: Call) -> Message | Iterator[Message]:
         if handler := self._handlers.get(call.rpc.name):
@@ -241,13 +249,6 @@ class Api:
         if standard.has_standard(call):
             return self.standard(call)
         raise _unimplemented(call.rpc.path)
-
-
-def _suffer(rpc: Rpc, fault: VertexFault) -> None:
-    if fault.kind == "stall":
-        time.sleep(fault.seconds)
-        return
-    raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
 
 
 def _make(part: str | Callable[[Api], Part]) -> Callable[[Api], Part]:

@@ -75,3 +75,24 @@ def test_lists_of_operations_have_pages(api: Any, call: Ask) -> None:
     assert (len(first.operations), second.next_page_token) == (2, "")
     with pytest.raises(ApiError, match="lists operations without filters only"):
         call("Operations.ListOperations", name=PARENT, filter="done=true")
+
+
+def test_nobody_waits_for_what_ends(api: Any, call: Ask) -> None:
+    from t5x_harness.google.vertex.faults import VertexFault
+
+    started = api.operations.start(NUMBERED)
+    api.faults.arm(VertexFault("stall", "Operations.GetOperation", seconds=3600))
+    answers: list[bool] = []
+
+    def ask(method: str) -> None:
+        answers.append(call(f"Operations.{method}Operation", name=started.name).done)
+
+    waiting = [threading.Thread(target=ask, args=(method,)) for method in ("Get", "Wait")]
+    for thread in waiting:
+        thread.start()
+    while not (api.faults.told()["faults"][0]["met"]):
+        pass
+    api.close()
+    for thread in waiting:
+        thread.join()
+    assert answers == [False, False]
