@@ -89,7 +89,8 @@ def _become(task: dict[str, Any], guard: int) -> None:
         os._exit(NOT_FOUND)
     except OSError as error:
         _say(f"{words[0]}: cannot be run: {error.strerror or error}")
-        os._exit(NOT_EXECUTABLE)
+    except ValueError as error:  # a null character, or a variable's name with an equals sign
+        _say(f"{words[0]}: cannot be run: {error}")
     finally:
         os._exit(NOT_EXECUTABLE)
 

@@ -130,6 +130,11 @@ def test_a_fault_is_for_jobs_by_their_names(service: Any) -> None:
     assert job.state == State.FAILED
 
 
+def test_an_output_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"output='\(' is no regular expression: missing \), unterminated subpattern"):
+        VertexFault("preempt", output="(")
+
+
 def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> None:
     service.api.faults.arm(VertexFault("preempt", output="never said"))
     assert service.ended(service.shell("true")).state == State.SUCCEEDED

@@ -51,6 +51,7 @@ def test_what_a_process_leaves_behind_ends_with_it(start: Callable[..., Guarded]
     [
         (("no-such-program",), 127, "t5x-harness: no-such-program: command not found\n"),
         (("/",), 126, "t5x-harness: /: cannot be run: Permission denied\n"),
+        (("echo", "\0"), 126, "t5x-harness: echo: cannot be run: embedded null byte\n"),
     ],
 )
 def test_what_cannot_be_run(start: Callable[..., Guarded], words: tuple[str], status: int, message: str) -> None:

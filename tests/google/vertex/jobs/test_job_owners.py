@@ -60,7 +60,7 @@ def family_in(folder: Path) -> list[int]:
     return until(lambda: processes_of(folder), lambda found: len(found) >= 4)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_server_that_is_killed_takes_all_processes_along(
     start_server: Callable[..., Any], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -72,16 +72,21 @@ def test_a_server_that_is_killed_takes_all_processes_along(
     until(lambda: processes_of(tmp_path), lambda left: not left)
 
 
-def test_a_server_that_is_closed_leaves_nothing(start_server: Callable[..., Any], tmp_path: Path) -> None:
-    server = start_server("memory:", FAMILY)
-    assert server.stdout.readline()
+def test_a_server_that_ends_in_order_leaves_nothing_and_says_so(
+    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, tmp_path: Path
+) -> None:
+    server = start_server(state.url, FAMILY)
+    name = server.stdout.readline().strip()
     family_in(tmp_path)
     server.stdin.close()
     server.wait()
     assert not processes_of(tmp_path)
+    job = make_service(open_store(state.url)).get(SimpleNamespace(name=name))
+    assert job.state == State.FAILED
+    assert job.error.message.endswith(" has ended, and the job's processes with it.")
 
 
-def test_two_servers_list_and_get_the_same_jobs(
+def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
     make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
 ) -> None:
     name = start_server(state.url, "echo ran there; sleep 1000").stdout.readline().strip()
@@ -90,14 +95,6 @@ def test_two_servers_list_and_get_the_same_jobs(
     service.until_said(job, "ran there")
     assert [each.name for each in service.ask("ListCustomJobs", parent=PARENT).custom_jobs] == [name]
     assert not processes_of(service.api.settings.folder), "only its own server runs it"
-
-
-def test_a_job_is_cancelled_through_another_server(
-    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
-) -> None:
-    name = start_server(state.url, "sleep 1000").stdout.readline().strip()
-    service = make_service(open_store(state.url))
-    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
     service.cancel(job)
     job = service.ended(job)
     assert (job.state, job.error.message) == (State.CANCELLED, "CANCELED")
@@ -118,17 +115,3 @@ def test_the_jobs_of_a_dead_server_are_failed_by_whoever_looks_next(
     assert seen.error.message.startswith(f"t5x-harness: the server that ran this job, process {server.pid} on ")
     assert seen.error.message.endswith(" has ended, and the job's processes with it.")
     assert seen.HasField("end_time")
-
-
-def test_a_server_that_ends_in_order_says_so_in_its_jobs(
-    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
-) -> None:
-    server = start_server(state.url, "sleep 1000")
-    name = server.stdout.readline().strip()
-    service = make_service(open_store(state.url))
-    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
-    server.stdin.close()
-    server.wait()
-    job = service.get(job)
-    assert job.state == State.FAILED
-    assert "has ended, and the job's processes with it." in job.error.message
