@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.project import ProjectConfig, find_project
@@ -23,12 +23,12 @@ class UsageError(ValueError):
     """The arguments make no sense; the message says which and how to mend it."""
 
 
-def add_run_arguments(parser: argparse.ArgumentParser, modes: Iterable[str] = Mode) -> None:
+def add_run_arguments(parser: argparse.ArgumentParser, *, job: bool = False) -> None:
     """Adds the shared arguments to a parser.
 
     Args:
       parser: of a command.
-      modes: what ``--run_mode`` takes; nothing where the command itself judges it.
+      job: for runs that are jobs elsewhere, as they are: of T5X's modes it may be any, which the command judges.
     """
     what = parser.add_argument_group("what to run")
     what.add_argument(
@@ -60,7 +60,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, modes: Iterable[str] = Mo
         help="folders where gin files and includes are looked up, after the working directory and before T5X's own",
     )
     what.add_argument(
-        "--run_mode", choices=[str(mode) for mode in modes] or None, help="what the config is for (default: see it)"
+        "--run_mode", choices=None if job else [m.value for m in Mode], help="what the config is for (default: see it)"
     )
     how = parser.add_argument_group("how to run it")
     how.add_argument("--slice", metavar="NAME", help=f"TPU slice, as v3-8, v4-32 or v3:4x4 (default: {DEFAULT_SLICE})")
@@ -91,21 +91,31 @@ def add_run_arguments(parser: argparse.ArgumentParser, modes: Iterable[str] = Mo
         metavar="DIR",
         help="buckets that runs find there, DIR/my-bucket/x as gs://my-bucket/x; copied for each run, never written to",
     )
-    how.add_argument("--full-size", action="store_true", help="run at the sizes that the config names, not shrunken")
+    if job:
+        how.set_defaults(full_size=True)
+    else:
+        how.add_argument(
+            "--full-size", action="store_true", help="run at the sizes that the config names, not shrunken"
+        )
     how.add_argument(
-        "--model_dir", metavar="DIR", help="keep the run's output here (default: a temporary folder; one run only)"
+        "--model_dir",
+        metavar="DIR",
+        help="where the job writes, gs://… (default: the config's MODEL_DIR, or a folder of its own in the bucket)"
+        if job
+        else "keep the run's output here (default: a temporary folder; one run only)",
     )
-    _add_output_arguments(parser)
+    _add_output_arguments(parser, FORMATS[:2] if job else FORMATS)
 
 
-def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
     output = parser.add_argument_group("output")
     output.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=formats,
         default="text",
-        help="text for people; json with everything, the source of each binding too; sarif for code scanning; github "
-        "for annotations in a workflow (default: text)",
+        help="text for people; json with everything, the source of each binding too"
+        + ("; sarif for code scanning; github for annotations in a workflow" if "sarif" in formats else "")
+        + " (default: text)",
     )
     output.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     output.add_argument(

@@ -63,7 +63,7 @@ exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: coul
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``submit`` to a parser."""
     parser.epilog = _EPILOG
-    add_run_arguments(parser, modes=())
+    add_run_arguments(parser, job=True)
     job = parser.add_argument_group("the job")
     job.add_argument(
         "--accelerator",
@@ -166,8 +166,6 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
       UsageError: there is no run, or one cannot be a job.
       ProjectError: pyproject.toml has a mistake in it.
     """
-    if args.format not in ("text", "json"):
-        raise UsageError(f"--format {args.format} is for findings: use t5x-harness lint")
     try:
         mode = RunMode.parse(args.run_mode) if args.run_mode else None
         specs = specs_of(_as_shared(args), Path.cwd())
