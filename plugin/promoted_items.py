@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.spec import RunSpec
 
 from . import marks
@@ -25,7 +26,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
       items: the selected tests; changed.
 
     Raises:
-      pytest.UsageError: nothing says where the jobs of promoted tests go.
+      pytest.UsageError: nothing says where the jobs of promoted tests go, or what configs are to run on.
     """
     promotion = config.stash[PROMOTION]
     if not promotion.active:
@@ -34,7 +35,10 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = [replaced(item, promotion) for item in items]
     for item in items:
         if isinstance(item, StageItem) and promotion.promotes(item):
-            item.spec = promotion.planned(item, item.spec)
+            try:
+                item.spec = promotion.planned(item, item.spec)
+            except ResourcesError as error:
+                raise pytest.UsageError(f"[tool.t5x_harness.tpu] and t5x_tpu: {error}") from None
     if not _is_distributed(config):
         _jobs_after_plans(items, promotion)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.promotion.expression import TPU
-from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.resources import TpuResources
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.vertex.target import VertexTarget
@@ -146,23 +146,27 @@ class Promotion:
         return marks.tpu_resources(item, self.settings.defaults)
 
     def order(self, item: pytest.Item, slice_name: str, target: VertexTarget | None = None) -> JobOrder:
-        """A test's order for a job; fails the test, without a traceback, if its marker has a mistake in it.
+        """A test's order for a job.
 
         Args:
           item: the test.
           slice_name: the slice that smoke emulates for it.
           target: where jobs go; None for :attr:`target`.
+
+        Raises:
+          ResourcesError: nothing, or only a half of it, says what to run on.
         """
         from t5x_harness.promotion.order import order_of
 
         name = item.name if not hasattr(item, "spec") else item.spec.name
-        try:
-            return order_of(name, self.resources(item), self.settings, target or self.target, slice_name)
-        except ResourcesError as error:
-            pytest.fail(f"@pytest.mark.{TPU}: {error}", pytrace=False)
+        return order_of(name, self.resources(item), self.settings, target or self.target, slice_name)
 
     def planned(self, item: pytest.Item, spec: RunSpec, target: VertexTarget | None = None) -> RunSpec:
-        """A run as it is planned for its job: on the slice that the job has."""
+        """A run as it is planned for its job: on the slice that the job has.
+
+        Raises:
+          ResourcesError: see :meth:`order`.
+        """
         slice_name = self.order(item, spec.slice, target).slice_name
         if slice_name is None or slice_name == spec.slice:
             return spec

@@ -85,7 +85,7 @@ class ShippedItem(pytest.Item):
         try:
             shipment = ship(self.nodeid, *self._packed())
             self._sent = self.promotion.jobs.send(shipment.job, shipment.staged)
-        except (*REFUSALS, JobNotSent, PackingError) as error:
+        except (*REFUSALS, JobNotSent, PackingError, ResourcesError) as error:
             self._problem = error
 
     def setup(self) -> None:

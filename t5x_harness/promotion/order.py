@@ -63,14 +63,15 @@ def order_of(
         machine = _machine(resources, slice_name)
     except MachineError as error:
         raise ResourcesError(str(error)) from None
+    shrink = settings.shrinks(resources)
     own = {"location": resources.region, "image": resources.image_uri}
     return JobOrder(
         name=name,
         target=dataclasses.replace(target, **{field: value for field, value in own.items() if value}),
         machine=machine,
         timeout=int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS)),
-        shrink=settings.shrinks(resources),
-        steps=resources.steps,
+        shrink=shrink,
+        steps=None if shrink and settings.emulated else resources.steps,  # which are meant for a TPU
     )
 
 

@@ -105,18 +105,21 @@ FIELDS = tuple(field.name for field in dataclasses.fields(TpuResources))
 SIGNATURE = ", ".join(f"{field.name}={field.default!r}" for field in dataclasses.fields(TpuResources))
 """As the marker's documentation shows it."""
 
-_HOW_MANY = ("accelerator_count", "tpu_topology")
+_KIND = frozenset({"accelerator_type", "machine_type", "tpu_topology"})
+_COUNTS = frozenset({"accelerator_count", "tpu_topology"})
+_MACHINE = _KIND | _COUNTS
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Named values of several places, the first of which count most.
 
-    The two ways to say how many chips are one value: the closer one takes the place of the other.
+    A machine is one value, however many names it has: a place that says what kind it is takes nothing of the machines
+    of later ones. One that only says how many takes their kind.
     """
     found: dict[str, Any] = {}
     for layer in layers:
-        decided = any(name in found for name in _HOW_MANY)
-        found.update({k: v for k, v in layer.items() if k not in found and not (decided and k in _HOW_MANY)})
+        decided = _MACHINE if _KIND & found.keys() else _COUNTS if "accelerator_count" in found else frozenset()
+        found.update({k: v for k, v in layer.items() if k not in found and k not in decided})
     return found
 
 

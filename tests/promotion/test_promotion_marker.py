@@ -92,9 +92,18 @@ def test_what_is_no_time_is_refused(text: str | float) -> None:
         seconds_of(text)
 
 
-def test_the_closest_place_says_most_and_one_way_to_count_chips_replaces_the_other() -> None:
-    near, far = {"tpu_topology": "2x4", "steps": 8}, {"accelerator_count": 32, "region": "us-central1", "steps": 2}
-    assert merged([near, far]) == {"tpu_topology": "2x4", "steps": 8, "region": "us-central1"}
+@pytest.mark.parametrize(
+    ("near", "machine"),
+    [
+        ({"steps": 8}, {"accelerator_type": "TPU_V3", "accelerator_count": 32}),
+        ({"accelerator_count": 8}, {"accelerator_type": "TPU_V3", "accelerator_count": 8}),
+        ({"machine_type": "ct5lp-hightpu-4t"}, {"machine_type": "ct5lp-hightpu-4t"}),
+        ({"accelerator_type": "TPU_V2"}, {"accelerator_type": "TPU_V2"}),
+    ],
+)
+def test_the_closest_place_says_most_and_machines_are_not_mixed(near: dict[str, Any], machine: dict[str, Any]) -> None:
+    far = {"accelerator_type": "TPU_V3", "accelerator_count": 32, "region": "us-central1", "steps": 2}
+    assert merged([near, far]) == {**machine, "steps": near.get("steps", 2), "region": "us-central1"}
 
 
 def test_the_marker_is_documented_with_every_argument(pytester: pytest.Pytester) -> None:

@@ -195,8 +195,9 @@ def settings(service: str = "emulated") -> PromotionSettings:
     ],
 )
 def test_only_what_is_emulated_or_asked_for_is_shrunk(service: str, full_size: bool | None, shrink: bool) -> None:
-    order = order_of("it", TpuResources(full_size=full_size), settings(service), TARGET, "v3-8")
+    order = order_of("it", TpuResources(full_size=full_size, steps=200), settings(service), TARGET, "v3-8")
     assert order.shrink is shrink
+    assert order.steps == (None if shrink and service == "emulated" else 200)
 
 
 def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:

@@ -1,0 +1,76 @@
+"""What docs/promotion.md shows is run, or parsed, and what it lists is what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.plugin import marks
+from t5x_harness.project import load_project
+from t5x_harness.promotion.resources import FIELDS
+from t5x_harness.sample_tasks import CONFIGS
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "promotion.md").read_text()
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester) -> None:
+    (source,) = _blocks(page, "python")
+    (table,) = _blocks(page, "toml")
+    pytester.makepyfile(test_page=source)
+    pytester.makepyprojecttoml(table)
+    shutil.copytree(CONFIGS / "models", pytester.path / "models")
+    shutil.copy(CONFIGS / "finetune_answer.gin", pytester.path / "finetune.gin")
+    (pytester.path / "data").mkdir()
+    (pytester.path / "data" / "rows.tsv").write_text("a\tb\n")
+    result = pytester.runpytest_subprocess("-m", "tpu", "--tpu-dry-run", "-k", "machine", "--t5x-runtime=embedded")
+    result.assert_outcomes(skipped=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "t5x-harness: -m 'tpu' promotes * to jobs on Vertex AI (project my-project, us-central1, image *t5x:1); *",
+            "test-on-the-machine-itself-*: v5e-4: 4 chips x at most 4 h = 16 chip-hours",
+            '      machine_type: "ct5lp-hightpu-4t"',
+        ]
+    )
+
+
+def test_its_tables_are_read(page: str, tmp_path: Path) -> None:
+    (table,) = _blocks(page, "toml")
+    (tmp_path / "pyproject.toml").write_text(table)
+    project = load_project(tmp_path)
+    assert project.vertex["image"].endswith("/t5x:1")
+    assert project.tpu == {"accelerator_type": "TPU_V3", "accelerator_count": 8}
+
+
+def test_its_commands_have_options_that_there_are(page: str, pytester: pytest.Pytester) -> None:
+    commands = [shlex.split(line, comments=True) for block in _blocks(page, "shell") for line in block.splitlines()]
+    options = {
+        word.partition("=")[0] for words in commands if words[0] == "pytest" for word in words if word[:2] == "--"
+    }
+    text = pytester.runpytest_subprocess("--help").stdout.str()
+    assert options == {"--vertex", "--tpu-dry-run", "--tpu-reuse"}
+    assert all(option in text for option in options)
+
+
+def test_it_lists_every_argument_of_the_marker(page: str) -> None:
+    section = page.partition("## What the marker takes")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == set(FIELDS)
+
+
+def test_the_expressions_do_what_it_says(page: str) -> None:
+    rows = re.findall(r"^\| (`.*?) \| (yes|no)", page, re.MULTILINE)
+    assert len(rows) == 2
+    for expressions, promotes in rows:
+        for expression in re.findall(r"`([^`]+)`", expressions):
+            assert marks.promotes_tpu(expression) is (promotes == "yes"), expression
