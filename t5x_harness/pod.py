@@ -92,6 +92,8 @@ def _join_before_backends(bridge: ModuleType) -> None:
 
         with lock:
             if not jax.distributed.is_initialized() and not bridge.backends_are_initialized():
+                # It takes SIGTERM for itself, which on a TPU pod ends a program that has not asked for it.
+                jax.config.update("jax_enable_preemption_service", False)
                 jax.distributed.initialize()
         return original()
 

@@ -25,12 +25,24 @@ PATIENCE = 60.0
 
 
 class Service:
-    """JobService as a client has it, but for the transport."""
+    """JobService as a client has it, but for the transport.
 
-    def __init__(self, folder: Path, state: StateStore | None = None, **options: Any) -> None:
+    Args:
+      folder: for everything.
+      state: keeps it; in memory by default.
+      graces: for processes that are told to end.
+      options: of :class:`VertexOptions`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        state: StateStore | None = None,
+        graces: Graces = Graces(warned=2.0, ended=0.5),  # noqa: B008 - frozen
+        **options: Any,
+    ) -> None:
         chosen = VertexOptions(images=MappingProxyType({"gcr.io/p/plain*": ""}), **{"pending_seconds": 0.0, **options})
         settings = VertexSettings(folder / "root", folder / "jobs", MappingProxyType({}), chosen)
-        graces = Graces(warned=2.0, ended=0.5)
         self.api = Api(settings, state=state, parts=(lambda api: make_part(api, graces),))
 
     def ask(self, method: str, **fields: Any) -> Any:

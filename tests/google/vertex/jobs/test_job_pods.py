@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from google.cloud import aiplatform_v1 as vertex
-from job_service import pool, processes_of
+from job_service import pool, processes_of, until
 
+from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.import_hooks import POD_VARIABLE, SLICE_VARIABLE
@@ -96,6 +98,15 @@ def test_the_processes_are_one_jax(service: Any) -> None:
     assert job.state == State.SUCCEEDED, service.said(job)
     mesh = "{'data': 16, 'model': 2}"
     assert sorted(said) == [f"{host} 4 8 [0, 1, 2, 3] {mesh} 8 child alone" for host in range(4)]
+
+
+def test_a_pod_ends_on_being_told(make_service: Callable[..., Any]) -> None:
+    service = make_service(graces=Graces(warned=1000.0))
+    program = "import jax, time; jax.devices(); print('joined', flush=True); time.sleep(1000)"
+    job = service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]})
+    until(lambda: service.said(job), lambda lines: lines.count("joined") == 4)
+    service.cancel(job)
+    assert service.ended(job).state == State.CANCELLED
 
 
 def test_the_first_death_ends_the_pod(service: Any) -> None:
