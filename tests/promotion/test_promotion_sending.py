@@ -1,0 +1,108 @@
+"""Jobs of a session: refused before they cost, sent no more than are allowed, and cancelled with it; all in-process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.vertex_admin import FakeVertex
+from t5x_harness.promotion.jobs import JobRefused, Jobs
+from t5x_harness.promotion.settings import PromotionSettings
+from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob
+from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.storage import Folder
+from t5x_harness.vertex.target import EMULATED, VertexTarget
+from t5x_harness.vertex.waiting import JobOutcome
+
+SETTINGS = PromotionSettings("emulated", parallel=2, max_chip_hours=16)
+TARGET = VertexTarget(**EMULATED)
+SLEEP = ContainerJob(
+    "sleep-1",
+    TARGET,
+    Machine.of_slice("v3-8"),
+    command=("python", "-c", "import time; print('here', flush=True); time.sleep(300)"),
+    timeout=600,
+    output="gs://t5x-harness-jobs/out",
+    labels={SPEC_LABEL: "same"},
+)
+SHORT = dataclasses.replace(
+    SLEEP, name="short-1", command=("python", "-c", "print('done')"), labels={SPEC_LABEL: "other"}
+)
+
+
+@pytest.fixture
+def jobs(vertex: FakeVertex) -> Iterator[Jobs]:
+    """Jobs of a session, which ends with the test."""
+    jobs = Jobs(SETTINGS, lambda text: None)
+    yield jobs
+    jobs.close()
+
+
+def send(jobs: Jobs, job: ContainerJob, **staged: bytes) -> Any:
+    return jobs.send(job, {"gs://t5x-harness-jobs/stage": [StagedFile(name, text) for name, text in staged.items()]})
+
+
+def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: Jobs) -> None:
+    first = send(jobs, SLEEP)
+    with pytest.raises(JobRefused) as caught:
+        send(jobs, dataclasses.replace(SLEEP, name="sleep-2"))
+    assert str(caught.value) == (
+        f"the job {first.name} (sleep-1) does the very same and has not ended: take it with --tpu-reuse={first.id}, or "
+        f"cancel it ({first.url})"
+    )
+
+
+def test_what_has_not_ended_with_the_session_is_cancelled(jobs: Jobs, vertex: FakeVertex, tmp_path: Path) -> None:
+    first, short = send(jobs, SLEEP), send(jobs, SHORT)
+    assert not jobs.has_room
+    ended = jobs.follow(short, 600, tmp_path / "log", None)
+    assert ended.outcome == JobOutcome("JOB_STATE_SUCCEEDED")
+    assert "workerpool0-0: done\n" in (tmp_path / "log").read_text()
+    assert jobs.has_room
+    assert jobs.close() == [f"cancelled the job {first.name}, which had not ended: {first.url}"]
+    assert vertex.wait(first.id).state == "JOB_STATE_CANCELLED"
+    assert jobs.close() == []
+
+
+def test_a_job_that_somebody_cancels_is_followed_to_its_end(jobs: Jobs, vertex: FakeVertex, tmp_path: Path) -> None:
+    job = send(jobs, SLEEP)
+    vertex.wait(job.id, {"JOB_STATE_RUNNING"})
+    job.cancel()
+    ended = jobs.follow(job, 600, tmp_path / "log", None)
+    assert ended.outcome is not None
+    assert ended.outcome.state == "JOB_STATE_CANCELLED"
+
+
+def test_only_what_is_listed_is_put_into_the_bucket(jobs: Jobs, vertex: FakeVertex) -> None:
+    send(jobs, SHORT, **{"gin/run.gin": b"X = 1\n"})
+    folder = Folder("gs://t5x-harness-jobs", TARGET.project)
+    assert list(folder.names()) == [("stage/gin/run.gin", 6)]
+    [job] = vertex.jobs()
+    text = str(job.resource)
+    assert "token" not in text
+    assert "credentials" not in text.lower()
+
+
+def test_a_job_over_the_limit_says_both_numbers(jobs: Jobs) -> None:
+    dear = dataclasses.replace(SLEEP, machine=Machine.of_slice("v3-32"), timeout=7200)
+    with pytest.raises(ChipHoursError, match=r"v3-32: 16 chips x at most 2 h = 32 chip-hours: more than the 16 that"):
+        send(jobs, dear)
+
+
+def test_a_job_that_the_service_would_refuse_is_not_sent(jobs: Jobs, vertex: FakeVertex) -> None:
+    wrong = dataclasses.replace(SLEEP, machine=Machine("cloud-tpu", "TPU_V3", 5), labels={SPEC_LABEL: "Upper"})
+    with pytest.raises(JobRefused) as caught:
+        send(jobs, wrong)
+    first, *violations = str(caught.value).splitlines()
+    assert first == "Vertex AI would refuse this job:"
+    assert [line.partition(": ")[0].strip() for line in violations] == [
+        "custom_job.labels",
+        "job_spec.worker_pool_specs[0].machine_spec.accelerator_count",
+    ]
+    assert not [call for call in vertex.requests if "CreateCustomJob" in call.method]
