@@ -136,8 +136,8 @@ class VertexService:
             service = importlib.import_module("t5x_harness.google.vertex.api.service")
         except ModuleNotFoundError as error:
             raise VertexMissing(
-                f"t5x-harness emulates Vertex AI with Google's own library, and {error.name} is not installed here: "
-                "python -m pip install 't5x-harness[vertex]'"
+                "t5x-harness emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
+                f"{error.name}): python -m pip install 't5x-harness[vertex]'"
             ) from None
         assert self._settings is not None
         api: Api = service.Api(self._settings, state=self._state, authority=self._authority)

@@ -86,6 +86,20 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
 
 
 @both_transports
+def test_errors_tell_the_fields_that_they_are_about(sdk: Sdk) -> None:
+    code = """
+        client = ai.Tensorboard.create(display_name=name).api_client
+        try:
+            client.list_tensorboards(request={"parent": "projects/t5x-harness/locations/us-central1", "page_size": -1})
+        except exceptions.BadRequest as error:
+            (detail,) = error.details
+            fields = detail["fieldViolations"] if isinstance(detail, dict) else detail.field_violations
+            result = [each["field"] if isinstance(each, dict) else each.field for each in fields]
+    """
+    assert sdk(code) == ["page_size"]
+
+
+@both_transports
 def test_pages_are_followed_by_the_librarys_own_pagers(sdk: Sdk) -> None:
     code = """
         from google.cloud import aiplatform_v1

@@ -1,0 +1,128 @@
+"""The server: several share a state, secrets stay secret, and what is not installed is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.environment import google_environment
+from t5x_harness.google.session import GoogleSession, ServerError
+from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.google.vertex_admin import FakeVertex
+
+PARENT = "projects/t5x-harness/locations/us-central1"
+
+
+def _ask(session: GoogleSession, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+    token = (session.endpoints.folder / "token").read_text() if token is None else token
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(session.endpoints.url + path, data, headers, method=method)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
+        return json.load(answer)
+
+
+def test_two_servers_on_one_state_have_the_same_resources() -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    with GoogleSession(vertex=VertexOptions(state="fakeredis:")) as one:
+        with GoogleSession(vertex=VertexOptions(state=one.endpoints.state)) as other:
+            made = _ask(one, "POST", f"/v1/{PARENT}/tensorboards", {"displayName": "shared"})["response"]
+            assert other.endpoints.state == one.endpoints.state == FakeVertex(one).state_url
+            assert _ask(other, "GET", f"/v1/{PARENT}/tensorboards")["tensorboards"] == [
+                {name: value for name, value in made.items() if name != "@type"}
+            ]
+            _ask(other, "DELETE", f"/v1/{made['name']}")
+        assert _ask(one, "GET", f"/v1/{PARENT}/tensorboards") == {}
+
+
+@pytest.mark.parametrize("state", ["nowhere:", "unix:///none?db=0"])
+def test_a_state_that_cannot_be_had_is_said_at_the_start(state: str) -> None:
+    pytest.importorskip("redis", reason="needs the extra vertex")
+    with pytest.raises(ServerError, match="names no state" if state == "nowhere:" else "no state can be had from"):
+        GoogleSession(vertex=VertexOptions(state=state)).start()
+
+
+def test_the_token_is_in_one_file_that_only_its_owner_reads(fake_gcs_server: GoogleSession) -> None:
+    endpoints = fake_gcs_server.endpoints
+    token = (endpoints.folder / "token").read_text()
+    holders = [path for path in endpoints.folder.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert [path.name for path in holders] == ["token"]
+    assert holders[0].stat().st_mode & 0o077 == 0
+    assert token not in "\n".join(google_environment(endpoints).values())
+    assert token not in endpoints.to_json()
+
+
+@pytest.mark.parametrize("path", ["faults", "arm", "reset", "state", "entries", "nothing"])
+@pytest.mark.parametrize("token", ["", "fake"])
+def test_the_harnesss_own_paths_want_it_too(fake_gcs_server: GoogleSession, path: str, token: str) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        _ask(fake_gcs_server, "POST", f"/_t5x_harness/vertex/{path}", {}, token=token)
+    assert caught.value.code == 401
+    assert json.load(caught.value)["error"]["status"] == "UNAUTHENTICATED"
+
+
+def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: GoogleSession) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    for path, body, status in (("nothing", None, 404), ("arm", {"colour": "red"}, 400), ("arm", [1], 400)):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            _ask(fake_gcs_server, "POST", f"/_t5x_harness/vertex/{path}", body)
+        assert caught.value.code == status
+
+
+def test_objects_may_have_names_like_the_apis_paths(fake_gcs: Any) -> None:
+    """On names of this machine both are served. Only a bucket called ``v1beta1`` could be meant by such a path."""
+    bucket = fake_gcs.bucket("bucket")
+    fake_gcs.put(bucket, {"v1/projects/x": "object"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        f"{fake_gcs.endpoint}/{bucket}/v1/projects/x"
+    ) as answer:
+        assert answer.read() == b"object"
+
+
+def test_without_googles_library_it_says_what_to_install(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys
+from pathlib import Path
+sys.modules["google.cloud.aiplatform_v1"] = None
+from t5x_harness.google.serving.authority import Authority
+from t5x_harness.google.serving.vertex_service import VertexMissing, VertexService
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+
+async def main():
+    service = VertexService(VertexOptions(warm=True), Authority())
+    await service.open_state()
+    service.begin(VertexSettings(Path(), Path()))
+    async def receive():
+        return {"body": b""}
+    async def send(message):
+        print(message.get("status", message.get("body")))
+    scope = {"path": "/v1/projects/p/locations/l/customJobs", "headers": [], "method": "GET", "query_string": b""}
+    await service.answer(scope, receive, send)
+    try:
+        async for message in service.stream("/google.cloud.aiplatform.v1.JobService/ListCustomJobs", b"", "", ""):
+            print(message)
+    except VertexMissing as missing:
+        print(missing)
+    await service.stop()
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False
+    )
+    status, body, missing = done.stdout.splitlines()
+    assert (status, done.stderr) == ("501", "")
+    assert missing == (
+        "t5x-harness emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
+        "google.cloud.aiplatform_v1.services): python -m pip install 't5x-harness[vertex]'"
+    )
+    assert "which is not installed here (there is no google.cloud.aiplatform_v1.services): python -m pip " in body
