@@ -38,11 +38,11 @@ def main(arguments: Sequence[str]) -> None:
 
     Args:
       arguments: the descriptor of the connection. The server's first line on it is a JSON object: ``words`` of the
-      command, its ``environment`` and its ``folder``. What comes back is a JSON object with the ``status``, as a shell
-        has it, when nothing is left of the process.
+        command, its ``environment`` and its ``folder``. What comes back is a JSON object with the ``status``, as a
+        shell has it, when nothing is left of the process.
     """
     server = socket.socket(fileno=int(arguments[0]))
-    task = _read_task(server)
+    task, orders = _read_task(server)
     processes.adopt_orphans()
     processes.name_process("t5x-vertex-job")
     awake, waker = os.pipe()
@@ -58,21 +58,22 @@ def main(arguments: Sequence[str]) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
-    status = _Watch(server, child, awake).until_the_end()
+    status = _Watch(server, child, awake, orders).until_the_end()
     _clear(awake)
     with contextlib.suppress(ConnectionError):  # nobody is left to be told
         server.sendall(json.dumps({"status": status}).encode())
 
 
-def _read_task(server: socket.socket) -> dict[str, Any]:
+def _read_task(server: socket.socket) -> tuple[dict[str, Any], bytes]:
+    """The task, and what of the orders behind it came along."""
     text = b""
-    while not text.endswith(b"\n"):
+    while b"\n" not in text:
         data = server.recv(1 << 16)
         if not data:
             sys.exit(0)  # the server has gone before it began
         text += data
-    task: dict[str, Any] = json.loads(text)
-    return task
+    line, _, orders = text.partition(b"\n")
+    return json.loads(line), orders
 
 
 def _become(task: dict[str, Any], guard: int) -> None:
@@ -100,12 +101,13 @@ def _say(text: str) -> None:
 
 
 class _Watch:
-    def __init__(self, server: socket.socket, child: int, awake: int) -> None:
+    def __init__(self, server: socket.socket, child: int, awake: int, orders: bytes) -> None:
         self._server = server
         self._child = child
         self._awake = awake
         self._orders = b""
         self._deadline: float | None = None
+        self._take(orders)
 
     def until_the_end(self) -> int:
         """Waits for the process, and does what the server asks meanwhile; returns the status."""
@@ -131,10 +133,13 @@ class _Watch:
             data = self._server.recv(4096)
         except ConnectionError:
             return False
+        self._take(data)
+        return bool(data)
+
+    def _take(self, data: bytes) -> None:
         *lines, self._orders = (self._orders + data).split(b"\n")
         for line in lines:
             self._stop(float(line.removeprefix(STOP)))
-        return bool(data)
 
     def _stop(self, grace: float) -> None:
         deadline = time.monotonic() + grace

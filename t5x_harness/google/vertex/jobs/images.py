@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["Image", "ImageUnknown", "find_image"]
 
-# What is always known, after what the user says. T5X's images have its main module as their entry point, Google's own
-# training images have none, and run Python packages.
-_BUILT_IN = {"*t5x*": "python -m t5x.main", "*/vertex-ai/training/*": ""}
+_T5X, _EXECUTORS = "*t5x*", "*/vertex-ai/training/*"
 
 
 class ImageUnknown(Exception):
@@ -61,14 +59,19 @@ def find_image(uri: str, images: Mapping[str, str]) -> Image:
     Raises:
       ImageUnknown: none fits.
     """
-    for glob, line in (*images.items(), *_BUILT_IN.items()):
+    for glob, line in images.items():
         if fnmatch.fnmatchcase(uri, glob):
             return Image(uri, tuple(shlex.split(line)))
-    known = ", ".join(repr(glob) for glob in (*images, *_BUILT_IN))
+    if fnmatch.fnmatchcase(uri, _EXECUTORS):  # Google's own, which have no entry point and run Python packages
+        return Image(uri, ())
+    if fnmatch.fnmatchcase(uri.rpartition("/")[2], _T5X):  # by its own name: a project may be called so as well
+        return Image(uri, ("python", "-m", "t5x.main"))
+    known = ", ".join(repr(glob) for glob in (*images, _EXECUTORS))
     raise ImageUnknown(
-        f"no local command stands for the image {uri}, and containers are not run here. The map images has {known}: "
-        f"add a glob for the image and the command line that its entry point is, such as "
-        f"{{{_glob(uri)!r}: 'python -m trainer.task'}}, or an empty one if the job's spec has a command"
+        f"no local command stands for the image {uri}, and containers are not run here. The map images has {known}, "
+        f"and images whose own names are like {_T5X!r} run T5X: add a glob for the image and the command line that its "
+        f"entry point is, such as {{{_glob(uri)!r}: 'python -m trainer.task'}}, or an empty one if the job's spec has "
+        "a command"
     )
 
 

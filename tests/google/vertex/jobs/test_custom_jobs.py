@@ -85,10 +85,10 @@ def test_an_image_that_nothing_stands_for_fails_the_job_and_says_how_to_name_it(
     assert job.state == State.FAILED
     assert not job.HasField("start_time")
     assert job.error.message == (
-        "t5x-harness: no local command stands for the image gcr.io/p/other:1, and containers are not run here. The "
-        "map images has 'gcr.io/p/plain*', '*t5x*', '*/vertex-ai/training/*': add a glob for the image and the command "
-        "line that its entry point is, such as {'gcr.io/p/other*': 'python -m trainer.task'}, or an empty one if the "
-        "job's spec has a command"
+        "t5x-harness: no local command stands for the image gcr.io/p/other:1, and containers are not run here. The map "
+        "images has 'gcr.io/p/plain*', '*/vertex-ai/training/*', and images whose own names are like '*t5x*' run T5X: "
+        "add a glob for the image and the command line that its entry point is, such as "
+        "{'gcr.io/p/other*': 'python -m trainer.task'}, or an empty one if the job's spec has a command"
     )
 
 

@@ -68,6 +68,12 @@ def test_a_process_ends_on_being_told(start: Callable[..., Guarded]) -> None:
     assert line(guarded.output) == "told\n"
 
 
+def test_an_order_may_come_right_behind_the_task(start: Callable[..., Guarded]) -> None:
+    guarded = start("sleep", "1000")
+    guarded.stop(1000)
+    assert guarded.status() == 128 + signal.SIGTERM
+
+
 def test_a_stopped_process_hears_it_too(start: Callable[..., Guarded]) -> None:
     guarded = start("sh", "-c", "echo $$; kill -STOP $$; sleep 1000")
     pid = int(line(guarded.output))

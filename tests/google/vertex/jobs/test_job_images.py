@@ -38,6 +38,15 @@ def test_t5x_images_run_t5x(uri: str) -> None:
     assert image.is_t5x
 
 
+def test_a_project_s_name_makes_no_image_t5x() -> None:
+    with pytest.raises(ImageUnknown, match=r"no local command stands for the image gcr\.io/t5x-team/trainer:1"):
+        find_image("gcr.io/t5x-team/trainer:1", {})
+
+
+def test_google_s_images_have_no_entry_point() -> None:
+    assert find_image("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest", {}).entry_point == ()
+
+
 def test_the_user_s_map_comes_first_and_its_first_glob_counts() -> None:
     images = {"gcr.io/p/t5x-*": "python 'my main.py'", "*": "true"}
     assert find_image("gcr.io/p/t5x-fork", images) == Image("gcr.io/p/t5x-fork", ("python", "my main.py"))

@@ -79,9 +79,9 @@ class Study:
 
     def _run(self) -> None:
         options = self._api.settings.options
-        for note in self._notes:
-            self._log.service(note, "WARNING")
         try:
+            for note in self._notes:
+                self._log.service(note, "WARNING")
             for state, seconds in ((State.PENDING, options.queued_seconds), (State.RUNNING, options.pending_seconds)):
                 if self._ending is None and not self._hear(seconds):
                     self._publish(state)
@@ -95,6 +95,8 @@ class Study:
         except Exception as error:
             traceback.print_exc()  # for whoever runs the server; clients are told as much as helps them
             self._publish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
+            for name in self._active:
+                self._custom_jobs.end(name)
         finally:
             self._ended(self._job.name)
 
