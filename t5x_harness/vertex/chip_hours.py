@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
-from t5x_harness.vertex.machine import Machine
+if TYPE_CHECKING:
+    from t5x_harness.vertex.machine import Machine
 
 __all__ = ["DEFAULT_MAX_CHIP_HOURS", "ChipHours", "ChipHoursError"]
 
