@@ -15,6 +15,7 @@ from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
 from t5x_harness.execute.compile_options import compile_cheaply, take_graphs_as_they_are
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
+from t5x_harness.execute.sharing import share_steps
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Stage
@@ -48,6 +49,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
     write_small_arrays_whole()
+    share_steps()
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
 
 
@@ -284,11 +286,11 @@ class Session:
             output = self._workspace / "eval"
             if small.has_metrics(role):
                 evaluate.evaluate_checkpoint(
-                    small.config, small.model, role, small.partitioner, checkpoint, output, report
+                    small.config, self._model, role, small.partitioner, checkpoint, output, report
                 )
             else:
                 evaluate.teacher_forced(
-                    small.config, small.model, role, small.partitioner, small.shapes, checkpoint, output, report, 1
+                    small.config, self._model, role, small.partitioner, small.shapes, checkpoint, output, report, 1
                 )
 
     def _infer(self, report: Any) -> None:
@@ -303,7 +305,7 @@ class Session:
                 return
             role = small.inferred
             infer.infer_checkpoint(
-                small.model,
+                self._model,
                 role,
                 small.tasks(role),
                 small.partitioner,
@@ -317,6 +319,12 @@ class Session:
         """The folder that the run writes into; known once the config is parsed."""
         assert self._output is not None
         return self._output
+
+    @property
+    def _model(self) -> Any:
+        """The trained model, so that what was traced of it serves the later stages, too."""
+        trained = self._trained.model if self._trained is not None else None
+        return trained if trained is not None else self._small.model
 
     def _checkpoint(self) -> str:
         if self._trained is None or self._trained.checkpoint is None:

@@ -33,11 +33,13 @@ class Trained:
       step: the last step.
       checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
       scalars: by TensorBoard folder and tag, then step.
+      model: the one that was trained; None if the trainer was not given it by name.
     """
 
     step: int
     checkpoint: str | None
     scalars: dict[str, dict[int, float]]
+    model: Any = None
 
 
 def train(
@@ -73,7 +75,7 @@ def train(
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
     if not written:
         report.not_checked.append("saving and restoring: the config writes no checkpoint")
-        return Trained(step, None, scalars)
+        return Trained(step, None, scalars, counter.model)
     last = written[-1]
     if last.step != step:
         report.find(
@@ -84,13 +86,14 @@ def train(
         )
     else:
         _restores(config, state, output.address, step, report)
-    return Trained(step, os.path.join(output.address, f"checkpoint_{last.step}"), scalars)
+    return Trained(step, os.path.join(output.address, f"checkpoint_{last.step}"), scalars, counter.model)
 
 
 class _Counter:
-    """Counts the batches that a trainer takes: one for each train step."""
+    """Counts the batches that a trainer takes: one for each train step. And sees which model it trains."""
 
     def __init__(self, on_step: Callable[[int], None]) -> None:
+        self.model: Any = None
         self._on_step = on_step
         self._steps = itertools.count(1)
 
@@ -99,6 +102,7 @@ class _Counter:
 
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
+            self.model = kwargs.get("model")
             inner = trainer.train
 
             def watched(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:

@@ -51,7 +51,7 @@ def get_infer_fn(
         auxiliary values, a mapping of lists in that order.
     """
     step = partitioner.partition(
-        _with_indices(infer_step),
+        step_with_indices(infer_step),
         in_axis_resources=(
             train_state_axes.params,
             partitioner.data_partition_spec,
@@ -96,7 +96,7 @@ def get_infer_fn(
     return infer_fn
 
 
-def _with_indices(infer_step: InferStepCallable) -> Callable[..., tuple[jax.Array, PyTree]]:
+def step_with_indices(infer_step: InferStepCallable) -> Callable[..., tuple[jax.Array, PyTree]]:
     """Carries the examples' indices through the step, and leaves out arguments that it does not take."""
     takes = inspect.signature(infer_step).parameters
 

@@ -1,0 +1,59 @@
+"""Steps of models, as get_infer_fn makes them, in a process that shares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from t5x import partitioning, train_state, utils
+
+from t5x_harness.devices import force_cpu_devices
+from t5x_harness.execute.sharing import share_steps
+
+
+class Model:
+    """Doubles and negates its inputs, and counts how often it is traced."""
+
+    def __init__(self) -> None:
+        self.traced = 0
+
+    def predict_batch(self, params: Any, batch: Mapping[str, Any]) -> Any:
+        """Twice the inputs."""
+        self.traced += 1
+        return batch["x"] * 2
+
+    def score_batch(self, params: Any, batch: Mapping[str, Any]) -> Any:
+        """Minus the inputs."""
+        self.traced += 1
+        return -batch["x"]
+
+
+class Stages:
+    """Two stages that make the functions of one model, with partitioners of their own."""
+
+    def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
+        force_cpu_devices(2)
+        share_steps()
+        share_steps()
+
+    def outputs(self) -> dict[str, Any]:
+        """What each stage predicts and scores, and how often the model was traced after each."""
+        model, found = Model(), []
+        for offset in (0, 1):
+            for method in (model.predict_batch, model.score_batch):
+                found.append([_outputs(method, offset), model.traced])
+        other = Model()
+        _outputs(other.predict_batch, 0)
+        function = lambda params, batch: batch["x"] + 1  # noqa: E731 - no method of a model
+        return {"stages": found, "of another": other.traced, "of a function": _outputs(function, 0)}
+
+
+def _outputs(step: Any, offset: int) -> list[float]:
+    partitioner = partitioning.PjitPartitioner(num_partitions=1)
+    axes = train_state.InferenceState(step=None, params={}, params_axes=None, flax_mutables={})
+    infer = utils.get_infer_fn(step, 2, axes, partitioner)
+    data = tf.data.Dataset.from_tensor_slices({"x": np.arange(2, dtype=np.float32) + offset}).enumerate()
+    state = train_state.InferenceState(step=np.int32(0), params={}, params_axes=None, flax_mutables={})
+    return [output for _, output in infer(data, state)]
