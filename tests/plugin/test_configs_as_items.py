@@ -57,6 +57,7 @@ def test_x_stops_and_lf_comes_back_to_what_failed(run: Run, folder: Path) -> Non
     result = run("-x", "broken.gin", "infer.gin")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["broken *FAILED*"])
+    result.stdout.no_fnmatch_line("infer *")  # which had been begun ahead
 
     copy(folder, "broken.gin")
     result = run("--lf", "broken.gin", "infer.gin", "-v")
@@ -84,10 +85,12 @@ def test_runs_in_pytests_own_process_for_a_debugger(run: Run, folder: Path) -> N
 
 def test_a_terminal_shows_progress_and_ctrl_c_leaves_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "slow.py").write_text("import time\ntime.sleep(300)\n")
-    copy(folder, "own.gin", ("DROPOUT_RATE", "import slow\nDROPOUT_RATE"))
+    for name in ("own.gin", "ahead.gin"):
+        copy(folder, name, ("DROPOUT_RATE", "import slow\nDROPOUT_RATE"))
     mark = f"T5X_HARNESS_TEST_{uuid.uuid4().hex}"
     controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "pytest", "--t5x-runtime=embedded", f"--basetemp={folder / 'base'}", "own.gin"]
+    command = [sys.executable, "-m", "pytest", "--t5x-runtime=embedded", f"--basetemp={folder / 'base'}"]
+    command += ["--t5x-ahead=1", "own.gin", "ahead.gin"]
     environment = {**os.environ, mark: "1", "TERM": "xterm"}
     process = subprocess.Popen(command, stdout=terminal, stderr=terminal, stdin=terminal, env=environment, cwd=folder)
     os.close(terminal)
