@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.arguments import UsageError, add_run_arguments, specs_of
@@ -172,9 +172,22 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
         jobs = [_job(args, spec, mode, target) for spec in specs]
         for job in jobs:
             job.to_pb()
+        _require_own_folders(jobs)
     except (ClosureError, JobError, MachineError, OverrideError, RunModeError, RuntimeChoiceError) as error:
         raise UsageError(str(error)) from None
     return jobs
+
+
+def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
+    """Refuses two runs in one folder: the second would go on from the first one's checkpoints."""
+    taken: dict[str, T5XJob] = {}
+    for job in jobs:
+        other = taken.setdefault(job.model_dir, job)
+        if other is not job:
+            raise UsageError(
+                f"{other.name} and {job.name} would both write into {job.model_dir}: give each run its own MODEL_DIR, "
+                "or leave it out"
+            )
 
 
 def _as_shared(args: argparse.Namespace) -> argparse.Namespace:

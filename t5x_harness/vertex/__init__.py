@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHours, ChipHoursError
+    from t5x_harness.vertex.container import ContainerJob
     from t5x_harness.vertex.errors import VertexError
     from t5x_harness.vertex.files import ClosureError, StagedFile
-    from t5x_harness.vertex.job import ContainerJob, JobError, T5XJob
+    from t5x_harness.vertex.job import JobError, T5XJob
     from t5x_harness.vertex.launching import DuplicateError, LaunchedJob, RunEnd
     from t5x_harness.vertex.machine import Machine, MachineError
     from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
@@ -71,7 +72,8 @@ _NAMES = {
     "chip_hours": "DEFAULT_MAX_CHIP_HOURS ChipHours ChipHoursError",
     "errors": "VertexError",
     "files": "ClosureError StagedFile",
-    "job": "ContainerJob JobError T5XJob",
+    "container": "ContainerJob",
+    "job": "JobError T5XJob",
     "launching": "DuplicateError LaunchedJob RunEnd",
     "machine": "Machine MachineError",
     "metrics": "MetricsError RunMetrics read_metrics",

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -15,6 +16,7 @@ from t5x_harness import __version__
 from t5x_harness.spec import Mode, RunSpec
 from t5x_harness.vertex.chip_hours import ChipHours
 from t5x_harness.vertex.closure import Closure, closure_of
+from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.overrides import argument_of, normalized
@@ -25,78 +27,23 @@ from t5x_harness.vertex.target import VertexTarget
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
 
-__all__ = ["SPEC_LABEL", "VERSION_LABEL", "ContainerJob", "JobError", "T5XJob"]
+__all__ = ["FOUR_HOURS", "SPEC_LABEL", "VERSION_LABEL", "ContainerJob", "JobError", "T5XJob", "unique_stamp"]
 
 VERSION_LABEL = "t5x_harness_version"
 SPEC_LABEL = "t5x_harness_spec"
 """The label with a hash of what a job does: two jobs that have it do the same."""
 
-FOUR_HOURS = 4 * 3600
 _STAGED = "t5x-harness/staged"
 _RUNS = "t5x-harness/runs"
 
 
+def unique_stamp() -> str:
+    """The time in UTC, and what tells apart the runs that begin in one second."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
 class JobError(ValueError):
     """A run cannot be made a job; the message says what disagrees and how to mend it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ContainerJob:
-    """A container on one machine or TPU slice, as a CustomJob: whatever its image and arguments are.
-
-    Attributes:
-      name: shown in the console; up to 128 characters.
-      target: the project, region and image.
-      machine: the worker pool's.
-      args: of the container's entry point.
-      command: takes the place of the image's entry point; empty to keep that.
-      env: variables of the container.
-      timeout: seconds after which Vertex AI ends it.
-      output: ``gs://…`` folder for results, AIP_MODEL_DIR and the like are below it.
-      labels: of the job; keys and values of lowercase letters, digits, ``_`` and ``-``.
-    """
-
-    name: str
-    target: VertexTarget
-    machine: Machine
-    args: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    timeout: int = FOUR_HOURS
-    output: str = ""
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def to_pb(self) -> types.CustomJob:
-        """The message that CreateCustomJob takes.
-
-        Raises:
-          MachineError: there is no accelerator of this name.
-        """
-        from google.cloud.aiplatform_v1 import types
-
-        container = types.ContainerSpec(
-            image_uri=self.target.image,
-            command=self.command,
-            args=self.args,
-            env=[types.EnvVar(name=name, value=value) for name, value in sorted(self.env.items())],
-        )
-        # A TPU pool is one replica, whatever number of hosts its slice has.
-        pool = types.WorkerPoolSpec(machine_spec=self.machine.to_pb(), replica_count=1, container_spec=container)
-        return types.CustomJob(
-            display_name=self.name,
-            labels=dict(self.labels),
-            job_spec=types.CustomJobSpec(
-                worker_pool_specs=[pool],
-                scheduling=types.Scheduling(timeout={"seconds": self.timeout}),
-                service_account=self.target.service_account,
-                base_output_directory=types.GcsDestination(output_uri_prefix=self.output),
-            ),
-        )
-
-    @property
-    def chip_hours(self) -> ChipHours:
-        """The most that it can use up."""
-        return ChipHours.of(self.machine, self.timeout)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +59,7 @@ class T5XJob:
       run_mode: of T5X's main.
       timeout: seconds after which Vertex AI ends it.
       name: of the run: letters, digits and ``-``; in the job's name, the folder of its results, and the experiment.
-      stamp: tells runs of one name apart; a UTC time by default.
+      stamp: tells runs of one name apart, which would go on from each other's checkpoints; see :func:`unique_stamp`.
       env: further variables of the container.
       labels: further labels of the job.
     """
@@ -123,7 +70,7 @@ class T5XJob:
     run_mode: RunMode
     timeout: int = FOUR_HOURS
     name: str = ""
-    stamp: str = dataclasses.field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+    stamp: str = dataclasses.field(default_factory=unique_stamp)
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

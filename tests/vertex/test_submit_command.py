@@ -136,6 +136,17 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, caps
     assert message in capsys.readouterr().err
 
 
+def test_runs_of_one_name_have_folders_of_their_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "other").mkdir()
+    (project / "other" / "run.gin").write_text((project / "run.gin").read_text())
+    assert _dry("other/run.gin", "--json") == 0
+    first, second = json.loads(capsys.readouterr().out)["jobs"]
+    assert first["name"] == second["name"] == "run"
+    assert first["model_dir"] != second["model_dir"]
+    assert _dry("other/run.gin", "--model_dir=gs://my-bucket/runs/1") == 2
+    assert "run and run would both write into gs://my-bucket/runs/1: give each run its own" in capsys.readouterr().err
+
+
 def test_a_shell_of_a_private_google_sends_no_real_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,77 @@
+"""A container on one machine or TPU slice, as a Vertex AI CustomJob."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from t5x_harness.vertex.chip_hours import ChipHours
+from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.target import VertexTarget
+
+if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import types
+
+__all__ = ["FOUR_HOURS", "ContainerJob"]
+
+FOUR_HOURS = 4 * 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class ContainerJob:
+    """A container on one machine or TPU slice, as a CustomJob: whatever its image and arguments are.
+
+    Attributes:
+      name: shown in the console; up to 128 characters.
+      target: the project, region and image.
+      machine: the worker pool's.
+      args: of the container's entry point.
+      command: takes the place of the image's entry point; empty to keep that.
+      env: variables of the container.
+      timeout: seconds after which Vertex AI ends it.
+      output: ``gs://…`` folder for results, AIP_MODEL_DIR and the like are below it.
+      labels: of the job; keys and values of lowercase letters, digits, ``_`` and ``-``.
+    """
+
+    name: str
+    target: VertexTarget
+    machine: Machine
+    args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    timeout: int = FOUR_HOURS
+    output: str = ""
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_pb(self) -> types.CustomJob:
+        """The message that CreateCustomJob takes.
+
+        Raises:
+          MachineError: there is no accelerator of this name.
+        """
+        from google.cloud.aiplatform_v1 import types
+
+        container = types.ContainerSpec(
+            image_uri=self.target.image,
+            command=self.command,
+            args=self.args,
+            env=[types.EnvVar(name=name, value=value) for name, value in sorted(self.env.items())],
+        )
+        # A TPU pool is one replica, whatever number of hosts its slice has.
+        pool = types.WorkerPoolSpec(machine_spec=self.machine.to_pb(), replica_count=1, container_spec=container)
+        return types.CustomJob(
+            display_name=self.name,
+            labels=dict(self.labels),
+            job_spec=types.CustomJobSpec(
+                worker_pool_specs=[pool],
+                scheduling=types.Scheduling(timeout={"seconds": self.timeout}),
+                service_account=self.target.service_account,
+                base_output_directory=types.GcsDestination(output_uri_prefix=self.output),
+            ),
+        )
+
+    @property
+    def chip_hours(self) -> ChipHours:
+        """The most that it can use up."""
+        return ChipHours.of(self.machine, self.timeout)
