@@ -29,8 +29,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _dry(*arguments: str) -> int:
-    return main(["submit", "run.gin", "--vertex=emulated", "--dry-run", "--no-check", *arguments])
+def _dry(*arguments: str, files: tuple[str, ...] = ("run.gin",)) -> int:
+    return main(["submit", *files, "--vertex=emulated", "--dry-run", "--no-check", *arguments])
 
 
 def test_a_dry_run_shows_everything_that_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,11 +139,12 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, caps
 def test_runs_of_one_name_have_folders_of_their_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "other").mkdir()
     (project / "other" / "run.gin").write_text((project / "run.gin").read_text())
-    assert _dry("other/run.gin", "--json") == 0
+    files = ("run.gin", "other/run.gin")
+    assert _dry("--json", files=files) == 0
     first, second = json.loads(capsys.readouterr().out)["jobs"]
     assert first["name"] == second["name"] == "run"
     assert first["model_dir"] != second["model_dir"]
-    assert _dry("other/run.gin", "--model_dir=gs://my-bucket/runs/1") == 2
+    assert _dry("--model_dir=gs://my-bucket/runs/1", files=files) == 2
     assert "run and run would both write into gs://my-bucket/runs/1: give each run its own" in capsys.readouterr().err
 
 
