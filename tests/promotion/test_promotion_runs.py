@@ -82,12 +82,6 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
         properties = {p.get("name"): p.get("value") for p in cases[name].iter("property")}
         assert properties["t5x.job"] == jobs[job].name
         assert jobs[job].name.rpartition("/")[2] in str(properties["t5x.job_url"])
-    again = run("infer.gin", f"--tpu-reuse={jobs['infer'].name}")
-    again.assert_outcomes(passed=4)
-    other = run("infer.gin", "--t5x-gin=DROPOUT_RATE=0.1", f"--tpu-reuse={jobs['infer'].name}")
-    other.assert_outcomes(passed=3, failed=1)
-    other.stdout.fnmatch_lines(["*RUN08: infer was not sent as a job: --tpu-reuse: no job that is given does what*"])
-    assert len(vertex.jobs()) == 3  # none of the two has sent one
 
 
 def test_configs_are_promoted_only_where_resources_are_named(run: Run, pytester: pytest.Pytester) -> None:

@@ -159,6 +159,19 @@ def test_odd():
     assert vertex.jobs() == []
 
 
+def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex: FakeVertex) -> None:
+    run("def test_it():\n    pass\n").assert_outcomes(passed=1)
+    [job] = vertex.jobs()
+    run("def test_it():\n    pass\n", f"--tpu-reuse={job.name}").assert_outcomes(passed=1)
+    other = run("def test_it():\n    assert True\n", "--tpu-reuse", job.name.rpartition("/")[2])
+    other.assert_outcomes(failed=1)
+    other.stdout.fnmatch_lines(["test_it was not sent as a job: --tpu-reuse: no job that is given does what this *"])
+    none = run("def test_it():\n    pass\n", "--tpu-reuse=12345")
+    none.assert_outcomes(failed=1)
+    none.stdout.fnmatch_lines(["test_it was not sent as a job: the job 12345 cannot be read: *"])
+    assert vertex.jobs() == [job]
+
+
 def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex) -> None:
     result = run("def test_it():\n    pass\n", "--tpu-dry-run", "-rs")
     result.assert_outcomes(skipped=1)
