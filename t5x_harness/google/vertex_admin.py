@@ -205,6 +205,10 @@ class FakeVertex:
         """The service itself fails under a running job; for the arguments see :meth:`preempt`."""
         self._arm("internal", on, **which)
 
+    def expire(self, on: str = "*", **which: Any) -> None:
+        """A running job ends in JOB_STATE_EXPIRED; for the arguments see :meth:`preempt`."""
+        self._arm("expire", on, **which)
+
     @property
     def requests(self) -> list[RecordedCall]:
         """What clients asked, in the order in which it was answered; the last 100000."""

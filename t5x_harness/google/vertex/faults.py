@@ -12,7 +12,7 @@ from t5x_harness.google.vertex.api.errors import Code
 
 __all__ = ["RecordedCall", "UnmetVertexFault", "VertexFault", "VertexFaultKind"]
 
-VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal"]
+VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class VertexFault:
 
     Attributes:
       kind: ``fail`` answers a method with an error and ``stall`` makes it wait; ``preempt`` takes a running job's
-        machine away, ``stockout`` has none for it, and ``internal`` is a failure of the service that it says nothing
-        of.
+        machine away, ``stockout`` has none for it, ``internal`` is a failure of the service that it says nothing of,
+        and ``expire`` is the end in JOB_STATE_EXPIRED.
       on: a glob for methods (``JobService.CreateCustomJob``, ``*.Get*``), or for jobs' display names.
       code: of the error, such as ``UNAVAILABLE``.
       message: of the error; empty for one that says what this is.

@@ -237,7 +237,7 @@ class Driver:
         """Takes a fault for the processes that run now, if there is one."""
         if self._progress.state is not State.RUNNING or self._fault is not None:
             return
-        self._fault = self._api.faults.take(self._job.display_name, "preempt", "internal")
+        self._fault = self._api.faults.take(self._job.display_name, "preempt", "internal", "expire")
         if self._fault is not None and not self._fault.output:
             self._deadlines.set("fault", self._fault.seconds, _Strike())
 
@@ -245,8 +245,8 @@ class Driver:
         fault, self._fault = self._fault, None
         if fault is None:
             return
-        if fault.kind == "internal":
-            self._advance(machine.InternalFailure())
+        if fault.kind != "preempt":
+            self._advance(machine.InternalFailure() if fault.kind == "internal" else machine.Expired())
             return
         for unit in sorted(self._progress.live):
             if replica_of(unit) == fault.replica:

@@ -60,6 +60,7 @@ _COURSE = {
     State.SUCCEEDED: "Job completed successfully.",
     State.FAILED: "Job failed.",
     State.CANCELLED: "Job cancelled.",
+    State.EXPIRED: "Job expired.",
 }
 
 

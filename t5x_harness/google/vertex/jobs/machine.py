@@ -21,6 +21,7 @@ __all__ = [
     "Command",
     "Event",
     "Exited",
+    "Expired",
     "InternalFailure",
     "Limits",
     "Lost",
@@ -131,6 +132,10 @@ class InternalFailure:
     """The service itself has failed, and does not say how."""
 
 
+class Expired:
+    """The service ends the job for reasons of its own."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Exited:
     """A unit's processes have ended.
@@ -158,9 +163,8 @@ class Refused:
     error: JobError
 
 
-Event = (
-    Admitted | Provisioned | CancelAsked | RunTooLong | WaitedTooLong | InternalFailure | Exited | Lost | Refused
-)  # fmt: skip
+_OfTheService = Admitted | Provisioned | RunTooLong | WaitedTooLong | InternalFailure | Expired | Lost | Refused
+Event = _OfTheService | CancelAsked | Exited
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +214,8 @@ def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress,
             if policy.retries and progress.attempt < policy.limits.internal_attempts:
                 return _decide(progress, _AGAIN)
             return _decide(progress, _Ending(State.FAILED, endings.internal()))
+        case Expired() if not progress.decided:
+            return _decide(progress, _Ending(State.EXPIRED))
         case Refused(error) if not progress.decided:
             return _decide(progress, _Ending(State.FAILED, error))
         case CancelAsked():

@@ -17,8 +17,9 @@ class State(enum.IntEnum):
     FAILED = 5
     CANCELLING = 6
     CANCELLED = 7
+    EXPIRED = 9
 
     @property
     def is_final(self) -> bool:
         """Whether nothing changes any more."""
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.EXPIRED)

@@ -83,6 +83,15 @@ def test_three_internal_errors_are_all_that_a_client_is_told(service: Any) -> No
     assert (job.error.code, job.error.message) == (13, "Internal error occurred for the current attempt.")
 
 
+def test_a_job_expires(service: Any) -> None:
+    service.api.faults.arm(VertexFault("expire", output="ready"))
+    job = service.ended(service.shell("echo ready; sleep 100"))
+    assert job.state == State.EXPIRED
+    assert not job.HasField("error")
+    assert job.HasField("end_time")
+    assert service.said(job, "service")[-1] == "Job expired."
+
+
 def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
     service.api.faults.arm(VertexFault("stockout"))
     job = service.ended(service.shell("true"))

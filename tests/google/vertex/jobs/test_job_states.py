@@ -17,10 +17,10 @@ UNITS = frozenset({CHIEF, WORKER, OTHER})
 POLICY = Policy(UNITS, frozenset({CHIEF}))
 # Where each state can lead; the API documents the way out of CANCELLING.
 NEXT = {
-    State.QUEUED: {State.PENDING, State.CANCELLED, State.FAILED},
-    State.PENDING: {State.RUNNING, State.CANCELLED, State.FAILED},
-    State.RUNNING: {State.PENDING, State.CANCELLING, State.SUCCEEDED, State.FAILED},
-    State.CANCELLING: {State.CANCELLED, State.SUCCEEDED, State.FAILED},
+    State.QUEUED: {State.PENDING, State.CANCELLED, State.FAILED, State.EXPIRED},
+    State.PENDING: {State.RUNNING, State.CANCELLED, State.FAILED, State.EXPIRED},
+    State.RUNNING: {State.PENDING, State.CANCELLING, State.SUCCEEDED, State.FAILED, State.EXPIRED},
+    State.CANCELLING: {State.CANCELLED, State.SUCCEEDED, State.FAILED, State.EXPIRED},
 }
 
 
@@ -78,6 +78,10 @@ class Jobs(RuleBasedStateMachine):
         self.happens(machine.InternalFailure())
 
     @rule()
+    def expire(self) -> None:
+        self.happens(machine.Expired())
+
+    @rule()
     def refuse(self) -> None:
         self.happens(machine.Refused(unable("no image")))
 
@@ -100,7 +104,7 @@ class Jobs(RuleBasedStateMachine):
     def final_jobs_run_nothing(self) -> None:
         if self.progress.state.is_final:
             assert not self.running
-            assert (self.progress.error is None) == (self.progress.state is State.SUCCEEDED)
+            assert (self.progress.error is None) == (self.progress.state in (State.SUCCEEDED, State.EXPIRED))
 
     @invariant()
     def only_running_jobs_have_processes(self) -> None:

@@ -157,7 +157,7 @@ class Study:
         if job is None:
             return None, "its custom job was deleted"
         if job.state != State.SUCCEEDED:
-            return None, job.error.message
+            return None, job.error.message or f"its custom job is in the state JOB_STATE_{State(job.state).name}"
         file = metric_file(self._api.settings, name, job.job_spec)
         final = select(read_metrics(file, self._job.study_spec), self._job.study_spec)
         wanted = ", ".join(metric.metric_id for metric in self._job.study_spec.metrics)
