@@ -41,12 +41,13 @@ def run(args: argparse.Namespace) -> int:
 
     emulated = goes_to_private_google(args)
     target = target_of(args, emulated)
+    jobs = [] if args.attach else jobs_of(args, target)
     output = SubmitOutput(args, sys.stdout)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
             if args.attach:
                 return _attached(args, target, emulated, output)
-            return _Submission(args, jobs_of(args, target), emulated, output).run()
+            return _Submission(args, jobs, emulated, output).run()
     except (ChipHoursError, ServerError, StorageError, VertexError) as error:
         output.note(str(error))
         return 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from t5x_harness.vertex.events import scalars_of
-from t5x_harness.vertex.metrics import RunMetrics, read_metrics
+from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.storage import Folder
 
 event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
@@ -104,3 +105,9 @@ def test_a_table_has_a_row_for_each_step(metrics: RunMetrics) -> None:
     assert list(table.index) == [1, 2, 3]
     assert math.isnan(table.loc[3, "train/loss"])
     assert list(metrics.frame("train/").columns) == ["train/loss"]
+
+
+def test_a_table_without_pandas_is_asked_for_in_vain(metrics: RunMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MetricsError, match="a table of metrics needs pandas, not installed here: pip install pandas"):
+        metrics.frame()
