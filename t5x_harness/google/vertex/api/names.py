@@ -16,7 +16,7 @@ _RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/
 _PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
 _LOCATION = re.compile(r"projects/[^/]+/locations/([^/]+)")
 # Here a name that reads like a resource's is the user's own text.
-_USERS_OWN = frozenset(("ContainerSpec", "PythonPackageSpec", "EnvVar", "Operation"))
+_USERS_OWN = frozenset(("ContainerSpec", "PythonPackageSpec", "EnvVar"))
 _USERS_FIELDS = frozenset(("display_name", "description", "uri", "value"))
 
 
