@@ -124,6 +124,8 @@ def goes_to_private_google(args: argparse.Namespace) -> bool:
             "--vertex=real, but this shell's Google clients are led to a private Google: use a shell without the "
             "variables of t5x-harness serve"
         )
+    if args.attach and (args.files or args.gin_file or args.dry_run):
+        raise UsageError("--attach follows a job that was sent: leave out FILE, --gin_file and --dry-run")
     own = service == "emulated" and not here
     if own and args.attach:
         raise UsageError("--attach finds no job in a private Google of its own: start one with t5x-harness serve")

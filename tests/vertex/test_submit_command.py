@@ -127,13 +127,18 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         (["--format=sarif"], "argument --format: invalid choice: 'sarif'"),
         (["--full-size"], "unrecognized arguments: --full-size"),
         (["--no-wait"], "the private Google of --vertex=emulated ends with this command, and its jobs with it"),
-        (["--attach=3"], "--attach finds no job in a private Google of its own"),
+        (["--attach=3"], "--attach follows a job that was sent: leave out FILE, --gin_file and --dry-run"),
         (["--gin.X='a'", "--gin_bindings=include 'no.gin'"], "no.gin: there is no such file; nothing is staged"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _dry(*arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_private_google_of_ones_own_has_no_job_to_attach_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "--vertex=emulated", "--attach=3"]) == 2
+    assert "--attach finds no job in a private Google of its own: start one with" in capsys.readouterr().err
 
 
 def test_runs_of_one_name_have_folders_of_their_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
