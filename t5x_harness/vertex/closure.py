@@ -180,6 +180,12 @@ class _Collector:
         for statement in self._program.statements:
             if isinstance(statement, Include):
                 place = self._places.get(statement.file or "") or self._elsewhere(statement.target)
+                if place.staged and self._program.is_of_t5x(statement.location.file):
+                    raise ClosureError(
+                        f"{statement.location} is T5X's own and includes {statement.target}, which here is "
+                        f"{statement.file} and in the job would be the image's; give your file a name of its own, and "
+                        "include it after T5X's"
+                    )
                 found.setdefault(statement.location.file, {})[statement.location.line] = place
         return found
 

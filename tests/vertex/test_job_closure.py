@@ -136,6 +136,15 @@ def test_an_include_that_leads_nowhere_is_refused_with_its_line(tmp_path: Path, 
     assert message in str(caught.value)
 
 
+def test_a_file_that_takes_the_place_of_one_of_t5xs_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path, run_gin="include 't5x/examples/t5/t5_1_1/tiny.gin'\n")
+    mine = tmp_path / "t5x" / "examples" / "t5" / "t5_1_1" / "base.gin"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("X = 1\n")
+    with pytest.raises(ClosureError, match=r"tiny\.gin:\d+ is T5X's own and includes t5x/examples/t5/t5_1_1/base\.gin"):
+        _closure(tmp_path, "run.gin")
+
+
 def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     _write(tmp_path / "secrets", key_gin="X = 1\n")
     _write(tmp_path / "project", run_gin="include 'linked.gin'\n")
