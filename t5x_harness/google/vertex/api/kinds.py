@@ -27,6 +27,8 @@ class Kind:
       newest_first: whether lists begin with the newest where no order is asked for.
       page: how many a page has where no size is asked for.
       largest_page: how many a page has at most.
+      capitals: whether ids may have capital letters. The reference speaks of small ones alone, but the SDK's uploader
+        names runs and their nodes after folders, and leaves capitals as they are.
     """
 
     service: str
@@ -36,6 +38,7 @@ class Kind:
     newest_first: bool = False
     page: int = 100
     largest_page: int = 1000
+    capitals: bool = False
 
     @property
     def field(self) -> str:
@@ -61,12 +64,12 @@ _ALL = (
     Kind("PipelineService", "TrainingPipeline", "TrainingPipelines", "trainingPipelines", newest_first=True),
     Kind("MetadataService", "MetadataStore", "MetadataStores", "metadataStores"),
     Kind("MetadataService", "MetadataSchema", "MetadataSchemas", "metadataSchemas"),
-    Kind("MetadataService", "Artifact", "Artifacts", "artifacts"),
-    Kind("MetadataService", "Execution", "Executions", "executions"),
-    Kind("MetadataService", "Context", "Contexts", "contexts"),
+    Kind("MetadataService", "Artifact", "Artifacts", "artifacts", capitals=True),
+    Kind("MetadataService", "Execution", "Executions", "executions", capitals=True),
+    Kind("MetadataService", "Context", "Contexts", "contexts", capitals=True),
     Kind("TensorboardService", "Tensorboard", "Tensorboards", "tensorboards", largest_page=100),
     Kind("TensorboardService", "TensorboardExperiment", "TensorboardExperiments", "experiments", page=50),
-    Kind("TensorboardService", "TensorboardRun", "TensorboardRuns", "runs", page=50),
+    Kind("TensorboardService", "TensorboardRun", "TensorboardRuns", "runs", page=50, capitals=True),
     Kind("TensorboardService", "TensorboardTimeSeries", "TensorboardTimeSeries", "timeSeries", page=1000),
 )
 

@@ -21,7 +21,7 @@ from t5x_harness.google.vertex.api.operation_metadata import metadata_of
 
 __all__ = ["has_standard", "run_standard"]
 
-_GIVEN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+_GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
 
 
 def has_standard(call: Call) -> bool:
@@ -55,8 +55,9 @@ def _create(call: Call, kind: Kind) -> Message:
 def _new_id(request: Any, kind: Kind) -> str:
     field = f"{kind.field}_id"
     given: str = getattr(request, field, "")
-    if given and not _GIVEN_ID.fullmatch(given):
-        raise ApiError.of_violations([Violation(field, f"{given!r} does not match [a-z0-9][a-z0-9-]{{0,127}}")])
+    pattern = _WITH_CAPITALS if kind.capitals else _GIVEN_ID
+    if given and not pattern.fullmatch(given):
+        raise ApiError.of_violations([Violation(field, f"{given!r} does not match {pattern.pattern}")])
     return given or str(random.randrange(10**18, 9 * 10**18))
 
 

@@ -156,7 +156,11 @@ def test_what_is_too_large_is_told_all_at_once(refused: Callable[..., tuple[str,
     )
 
 
-@pytest.mark.parametrize("identifier", ["Upper", "under_score", "-dash", "x" * 129, "a/b"])
+def test_an_id_may_have_the_capitals_of_a_folder(create: Callable[..., Any]) -> None:
+    assert create("Context", "experiment-Eval-WMT").name == f"{NUMBERED}/contexts/experiment-Eval-WMT"
+
+
+@pytest.mark.parametrize("identifier", ["with space", "under_score", "-dash", "x" * 129, "a/b"])
 def test_an_id_that_the_service_would_not_take_is_refused(
     identifier: str, refused: Callable[..., tuple[str, str]]
 ) -> None:

@@ -50,8 +50,8 @@ def written(logdir: str) -> dict[str, Any]:
     """What the event files below a folder hold, read by TensorBoard's own loader."""
     found: dict[str, Any] = collections.defaultdict(lambda: collections.defaultdict(dict))
     for folder, _, files in os.walk(logdir):
-        run = os.path.relpath(folder, logdir).replace("/", "-")
-        for file in sorted(files):
+        run = os.path.relpath(folder, logdir).replace("/", "-").replace("_", "-")
+        for file in sorted(file for file in files if "tfevents" in file):
             for event in event_file_loader.EventFileLoader(os.path.join(folder, file)).Load():
                 for value in event.summary.value:
                     array = tensor_util.make_ndarray(value.tensor)

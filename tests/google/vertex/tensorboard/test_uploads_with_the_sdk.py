@@ -76,17 +76,22 @@ def test_tensorboards_and_what_is_in_them_are_resources(sdk: Sdk) -> None:
 def test_an_upload_leaves_what_the_event_files_hold(uploader: Sdk, tmp_path: Path) -> None:
     code = """
         write_with_tensorflow(f"{logdir}/train")
-        write_with_clu(f"{logdir}/eval/deep")
+        write_with_clu(f"{logdir}/eval/Deep_one")
+        os.makedirs(f"{logdir}/plugins/profile/2026_01_02_03_04_05")
+        with open(f"{logdir}/plugins/profile/2026_01_02_03_04_05/host.xplane.pb", "wb") as file:
+            file.write(b"a profile")
         ai.upload_tb_log(tensorboard_id=board.name, tensorboard_experiment_name=name, logdir=logdir, verbosity=0)
         frame = ai.get_experiment_df(name).sort_values("run_name")
-        result = [written(logdir), uploaded(board.resource_name, name), frame["state"].tolist()]
+        profile = digests([b"a profile"], "profile")
+        result = [written(logdir), uploaded(board.resource_name, name), frame["state"].tolist(), profile]
     """
-    wanted, found, states = uploader(code, logdir=str(tmp_path))
-    assert set(wanted) == {"train", "eval-deep"}
+    wanted, found, states, profile = uploader(code, logdir=str(tmp_path))
+    assert set(wanted) == {"train", "eval-Deep-one"}
     assert {"loss", 'odd "name" / x', "note", "weights", "pictures", "__run_graph__"} <= set(wanted["train"])
-    assert {"accuracy", "timing/seconds", "samples", "image", "grads"} <= set(wanted["eval-deep"])
+    assert {"accuracy", "timing/seconds", "samples", "image", "grads"} <= set(wanted["eval-Deep-one"])
+    assert found.pop("profile") == {"2026_01_02_03_04_05": {"0": profile}}
     assert found == wanted
-    assert states == ["COMPLETE", "COMPLETE"]
+    assert states == ["COMPLETE", "COMPLETE", "COMPLETE"]
 
 
 def test_a_second_upload_of_the_same_files_changes_nothing(uploader: Sdk, tmp_path: Path) -> None:
