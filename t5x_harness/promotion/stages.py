@@ -52,6 +52,12 @@ def ending(ended: Ended, job: SubmittedJob) -> tuple[str, str, str]:
         return "RUN07", message, "run it again: its machine was taken away, and nothing of the test is at fault"
     if "insufficient" in told or "stockout" in told:
         return "RUN07", message, "run it in another region or on another slice, or later: there is no free machine"
+    if "internal error" in told:
+        return (
+            "RUN07",
+            message,
+            "run it again; an image whose parts drifted says no more: t5x-harness doctor --image in it",
+        )
     if ended.outcome.state == "JOB_STATE_CANCELLED":
         return "RUN07", message, "run it again: somebody cancelled it"
     return "RUN07", message, f"see the end of its log, or all of it at {job.url}"

@@ -98,6 +98,7 @@ def test_a_job_that_succeeded_is_still_looked_at(change: dict[str, Any], code: s
         ),
         ("FAILED", "The replica workerpool0-0 was preempted.", "RUN07", "run it again: its machine was taken away"),
         ("FAILED", "Resources are insufficient in region: us-central1.", "RUN07", "run it in another region"),
+        ("FAILED", "Internal error occurred for the current attempt.", "RUN07", "run it again; an image whose parts"),
         ("CANCELLED", "CANCELED", "RUN07", "run it again: somebody cancelled it"),
         ("CANCELLED", "The job ran for longer than its scheduling.timeout.", "RUN06", "raise timeout= of the marker"),
         ("EXPIRED", "", "RUN07", "see the end of its log"),
