@@ -20,6 +20,8 @@ class VertexOptions:
       queued_seconds: how long a job is queued.
       pending_seconds: how long it is pending after that.
       running_seconds: how long it is running at least, as clients that poll seldom may else never see it.
+      pod_hosts: how many hosts a TPU slice may have to be as many processes, each with its host's devices; a larger one
+        is one process with all devices.
       warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
     """
 
@@ -28,6 +30,7 @@ class VertexOptions:
     queued_seconds: float = 0.0
     pending_seconds: float = 0.05
     running_seconds: float = 0.0
+    pod_hosts: int = 4
     warm: bool = False
 
     def to_dict(self) -> dict[str, Any]:

@@ -85,8 +85,9 @@ class CustomJobs:
                 ended(name)
 
         self._ownership.take(job.name)
-        notes = [*notes, *notes_on(job.job_spec)]
-        driver = Driver(self._api, job, policy_of(job.job_spec), end, trial=trial, notes=notes, graces=self._graces)
+        notes = [*notes, *notes_on(job.job_spec, self._api.settings)]
+        policy = policy_of(job.job_spec, self._api.settings)
+        driver = Driver(self._api, job, policy, end, trial=trial, notes=notes, graces=self._graces)
         with self._lock:
             self._running[job.name] = driver
         driver.start()

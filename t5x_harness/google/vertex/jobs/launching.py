@@ -20,7 +20,7 @@ from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_imag
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.ports import free_ports
-from t5x_harness.google.vertex.jobs.replicas import MOST_HOSTS, Pool, Unit, pools_of
+from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
     Trial,
@@ -75,12 +75,12 @@ def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
       name: of the job.
       spec: its ``CustomJobSpec``.
     """
-    return job_folder(settings, name) / next(pools(spec)[0].units()).name / _METRIC_FILE
+    return job_folder(settings, name) / next(pools(spec, settings)[0].units()).name / _METRIC_FILE
 
 
-def pools(spec: Any) -> tuple[Pool, ...]:
+def pools(spec: Any, settings: VertexSettings) -> tuple[Pool, ...]:
     """The pools of a ``CustomJobSpec`` with the slices that they ask for."""
-    return pools_of(spec, _slice)
+    return pools_of(spec, _slice, settings.options.pod_hosts)
 
 
 def _slice(machine: Any) -> Slice | None:
@@ -88,9 +88,9 @@ def _slice(machine: Any) -> Slice | None:
     return get_slice(name) if name is not None else None
 
 
-def policy_of(spec: Any) -> Policy:
+def policy_of(spec: Any, settings: VertexSettings) -> Policy:
     """What a ``CustomJobSpec`` asks for."""
-    found = pools(spec)
+    found = pools(spec, settings)
     scheduling = spec.scheduling
     return Policy(
         units=frozenset(unit.name for pool in found for unit in pool.units()),
@@ -101,12 +101,12 @@ def policy_of(spec: Any) -> Policy:
     )
 
 
-def notes_on(spec: Any) -> list[str]:
+def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
     """In what a job of this ``CustomJobSpec`` is not here as it is in the service."""
     return [
         f"{pool.slice.name} has {pool.slice.hosts} hosts; here it is one process with all of its "
-        f"{pool.slice.num_devices} devices, as more than {MOST_HOSTS} processes are too many for one machine"
-        for pool in pools(spec)
+        f"{pool.slice.num_devices} devices, as slices of more than {settings.options.pod_hosts} hosts are (pod_hosts)"
+        for pool in pools(spec, settings)
         if pool.slice is not None and pool.hosts < pool.slice.hosts
     ]
 
@@ -135,11 +135,11 @@ class Attempt:
     @functools.cached_property
     def units(self) -> Mapping[str, tuple[Pool, Unit]]:
         """All processes by name."""
-        return {unit.name: (pool, unit) for pool in pools(self.spec) for unit in pool.units()}
+        return {unit.name: (pool, unit) for pool in pools(self.spec, self.settings) for unit in pool.units()}
 
     @functools.cached_property
     def _addresses(self) -> dict[int, list[str]]:
-        found = pools(self.spec)
+        found = pools(self.spec, self.settings)
         ports = iter(free_ports(sum(pool.replicas for pool in found)))
         return {p.number: [f"127.0.0.1:{next(ports)}" for _ in range(p.replicas)] for p in found if p.replicas}
 

@@ -8,10 +8,7 @@ from typing import Any
 
 from t5x_harness.slices import Slice
 
-__all__ = ["MOST_HOSTS", "Pool", "Unit", "pools_of", "replica_of"]
-
-MOST_HOSTS = 8
-"""Hosts of a slice that get a process each. A larger slice is one process with all devices: this is one machine."""
+__all__ = ["Pool", "Unit", "pools_of", "replica_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +51,13 @@ class Pool:
       number: its place in the spec.
       spec: a ``WorkerPoolSpec``.
       slice: the TPU slice that each of its replicas is; None for other machines.
+      most_hosts: how many hosts a slice may have to be as many processes.
     """
 
     number: int
     spec: Any
     slice: Slice | None
+    most_hosts: int
 
     @property
     def replicas(self) -> int:
@@ -68,7 +67,7 @@ class Pool:
     @property
     def hosts(self) -> int:
         """Processes of each replica."""
-        return self.slice.hosts if self.slice is not None and self.slice.hosts <= MOST_HOSTS else 1
+        return self.slice.hosts if self.slice is not None and self.slice.hosts <= self.most_hosts else 1
 
     def units(self) -> Iterator[Unit]:
         """Its processes, in order."""
@@ -77,11 +76,15 @@ class Pool:
                 yield Unit(self.number, index, host, self.hosts)
 
 
-def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None]) -> tuple[Pool, ...]:
+def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None], most_hosts: int) -> tuple[Pool, ...]:
     """The pools of a ``CustomJobSpec``, those left empty included.
 
     Args:
       spec: the message.
       slice_of: the slice that a ``MachineSpec`` asks for.
+      most_hosts: how many hosts a slice may have to be as many processes.
     """
-    return tuple(Pool(number, pool, slice_of(pool.machine_spec)) for number, pool in enumerate(spec.worker_pool_specs))
+    return tuple(
+        Pool(number, pool, slice_of(pool.machine_spec), most_hosts)
+        for number, pool in enumerate(spec.worker_pool_specs)
+    )

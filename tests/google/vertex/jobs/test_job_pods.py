@@ -58,12 +58,17 @@ def test_a_slice_of_more_hosts_than_fit_is_one_process(service: Any) -> None:
     assert tried.task("workerpool0-0").environment["JAX_NUM_CPU_DEVICES"] == "512"
 
 
+def test_how_large_a_pod_may_be_is_the_user_s_to_say(make_service: Callable[..., Any]) -> None:
+    assert len(attempt(make_service(pod_hosts=1), tpu("true", cores=32)).units) == 1
+    assert len(attempt(make_service(pod_hosts=64), tpu("true", cores=512)).units) == 64
+
+
 def test_a_slice_that_is_one_process_though_it_has_hosts_is_told(service: Any) -> None:
-    assert notes_on(attempt(service, tpu("true", cores=512)).spec) == [
-        "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as more than 8 processes are too "
-        "many for one machine"
+    assert notes_on(attempt(service, tpu("true", cores=512)).spec, service.api.settings) == [
+        "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than 4 hosts are "
+        "(pod_hosts)"
     ]
-    assert not notes_on(attempt(service, tpu("true", cores=32)).spec)
+    assert not notes_on(attempt(service, tpu("true", cores=32)).spec, service.api.settings)
 
 
 def test_other_machines_have_no_slice(service: Any) -> None:
@@ -72,8 +77,9 @@ def test_other_machines_have_no_slice(service: Any) -> None:
 
 
 def test_losing_a_host_restarts_the_slice(service: Any) -> None:
-    assert policy_of(attempt(service, tpu("true", cores=32)).spec).restarts_as_whole
-    assert not policy_of(attempt(service, tpu("true", cores=8)).spec).restarts_as_whole
+    settings = service.api.settings
+    assert policy_of(attempt(service, tpu("true", cores=32)).spec, settings).restarts_as_whole
+    assert not policy_of(attempt(service, tpu("true", cores=8)).spec, settings).restarts_as_whole
 
 
 PROGRAM = """
