@@ -33,8 +33,8 @@ def create(call: Call) -> Message:
     operation: Any = call.standard()
     made = _Tensorboard()
     operation.response.Unpack(made)
-    if made.is_default:
-        _demote_others(call.api, made.name)
+    if made.is_default:  # of several that are made at once, the last is left
+        _demote(call.api, [other for other in _others(call.api, made.name) if _created(other) < _created(made)])
     answer: Message = operation
     return answer
 
@@ -68,7 +68,7 @@ def update(call: Call) -> Message:
     given.ClearField("run_count")
     answer = call.standard()
     if call.api.resources.get(given.name, _Tensorboard).is_default:
-        _demote_others(call.api, given.name)
+        _demote(call.api, _others(call.api, given.name))
     return answer
 
 
@@ -107,9 +107,19 @@ def tensorboard_of(name: str) -> str:
     return "/".join(name.split("/")[:6])
 
 
-def _demote_others(api: Api, default: str) -> None:
-    """Leaves one default for a project in a location."""
-    others: list[Any] = api.resources.list(parent_of(default), "tensorboards", _Tensorboard)
-    for other in others:
-        if other.is_default and other.name != default:
-            api.resources.update(other.name, _Tensorboard, lambda it: it.ClearField("is_default"))
+def _others(api: Api, name: str) -> list[Any]:
+    """The other Tensorboards of the same project in the same location."""
+    known: list[Any] = api.resources.list(parent_of(name), "tensorboards", _Tensorboard)
+    return [each for each in known if each.name != name]
+
+
+def _demote(api: Api, boards: list[Any]) -> None:
+    """Leaves none of them the default."""
+    for board in boards:
+        if board.is_default:
+            api.resources.update(board.name, _Tensorboard, lambda it: it.ClearField("is_default"))
+
+
+def _created(board: Any) -> int:
+    nanoseconds: int = board.create_time.ToNanoseconds()
+    return nanoseconds

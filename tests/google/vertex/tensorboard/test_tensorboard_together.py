@@ -110,3 +110,14 @@ def test_points_that_are_written_at_once_are_all_read(two_calls: list[Call], run
         assert [point.step for point in answer.time_series_data.values] == list(range(400))
     found = two_calls[1]("TensorboardService.GetTensorboardTimeSeries", name=series.name)
     assert found.metadata.max_step == 399
+
+
+def test_of_many_default_tensorboards_one_is_left(two_calls: list[Call]) -> None:
+    def make(number: int) -> None:
+        given = {"display_name": f"board {number}", "is_default": True}
+        two_calls[0]("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard=given)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(make, range(16)))
+    ask = {"parent": LOCATION, "filter": "is_default=true"}
+    assert len(two_calls[1]("TensorboardService.ListTensorboards", **ask).tensorboards) == 1
