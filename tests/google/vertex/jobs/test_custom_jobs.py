@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import IMAGE, PARENT, pool, processes_of, until
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
+from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.watching import Watched
 
@@ -47,15 +50,29 @@ def test_a_process_that_is_killed_has_the_status_of_its_signal(service: Any) -> 
     assert "exited with a non-zero status of 137." in job.error.message
 
 
-def test_every_state_is_seen_in_order(make_service: Callable[..., Any]) -> None:
-    service = make_service(queued_seconds=0.3, pending_seconds=0.3, running_seconds=0.3)
+def test_every_state_is_told_in_order(make_service: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[State] = []
+
+    def recorded(api: Any, name: str, kind: type[Any], state: State, error: Any = None) -> None:
+        told.append(state)
+        publish(api, name, kind, state, error)
+
+    monkeypatch.setattr(driver, "publish", recorded)
+    service = make_service(queued_seconds=0.05, pending_seconds=0.05, running_seconds=0.05)
     job = service.shell("true")
-    seen = [job.state]
-    while not State(seen[-1]).is_final:
-        state = service.get(job).state
-        if state != seen[-1]:
-            seen.append(state)
-    assert seen == [State.QUEUED, State.PENDING, State.RUNNING, State.SUCCEEDED]
+    assert job.state == State.QUEUED
+    service.ended(job)
+    assert told == [State.PENDING, State.RUNNING, State.SUCCEEDED]
+
+
+def test_a_job_that_ends_at_once_is_running_for_as_long_as_is_promised(
+    make_service: Callable[..., Any], tmp_path: Path
+) -> None:
+    service = make_service(running_seconds=3600)
+    job = service.shell("echo done")
+    service.until_said(job, "done")
+    until(lambda: processes_of(tmp_path), lambda left: not left)
+    assert service.get(job).state == State.RUNNING
 
 
 def test_no_clock_is_waited_for_on_the_way_to_running(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:

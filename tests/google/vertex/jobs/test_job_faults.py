@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -148,11 +147,3 @@ def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> No
     service.api.faults.arm(VertexFault("preempt", output="never said"))
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
     assert [each["met"] for each in service.api.faults.told()["faults"]] == [0]
-
-
-def test_a_job_that_ends_at_once_is_still_seen_running(make_service: Callable[..., Any]) -> None:
-    service = make_service(running_seconds=0.5)
-    job = service.shell("exit 1")
-    service.until(job, lambda job: job.state == State.RUNNING and "Job failed." not in service.said(job, "service"))
-    job = service.ended(job)
-    assert job.end_time.ToNanoseconds() - job.start_time.ToNanoseconds() >= 0.5e9

@@ -138,7 +138,7 @@ class Jobs(RuleBasedStateMachine):
 
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestJobs.settings = hypothesis_settings(max_examples=75, stateful_step_count=40, deadline=None)
 
 
 def after(*events: machine.Event, policy: Policy = POLICY) -> Progress:
