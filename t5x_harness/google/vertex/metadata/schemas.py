@@ -88,8 +88,8 @@ def _of_the_service() -> Mapping[str, Mapping[str, Any]]:
 
 
 def title_of(schema: Any) -> str:
-    """The title in a schema's text."""
-    return str(parse_schema(schema.schema).get("title", ""))
+    """The title in a schema's text; empty for a schema without a text, which filters are tried on."""
+    return str(parse_schema(schema.schema).get("title", "")) if schema.schema else ""
 
 
 @functools.lru_cache(maxsize=256)
