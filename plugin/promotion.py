@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,6 @@ from .session import HarnessSession, Promote
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
     from t5x_harness.backends.vertex import VertexBackend
-    from t5x_harness.promotion.emulator import EmulatedVertex
     from t5x_harness.promotion.jobs import Jobs
     from t5x_harness.promotion.order import JobOrder
 
@@ -58,7 +59,7 @@ class Promotion:
         self.shown: list[str] = []  # jobs that are only printed
         self.left: list[str] = []  # what became of jobs that had not ended with the session
         self._jobs: Jobs | None = None
-        self._emulator: EmulatedVertex | None = None
+        self._emulated = contextlib.ExitStack()
         self._ahead: set[pytest.Item] = set()
 
     @functools.cached_property
@@ -216,20 +217,23 @@ class Promotion:
 
     def end(self) -> None:
         """Ends the emulated Vertex AI."""
-        if self._emulator is not None:
-            self._emulator.close()
-            self._emulator = None
+        self._emulated.close()
 
     def _emulate(self) -> None:
-        from t5x_harness.promotion.emulator import EmulatedVertex, EmulatorError
+        from t5x_harness.google.session import ServerError
+        from t5x_harness.vertex.emulated import private_google
 
-        if self._emulator is None:
-            source = self._session.options.gcs_root or self._session.project.gcs_root
-            try:
-                self._emulator = EmulatedVertex(source)
-            except EmulatorError as error:
-                raise pytest.UsageError(f"--vertex=emulated: {error}") from None
-            self._session.take_surroundings()
+        if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
+            raise pytest.UsageError(
+                "--vertex=emulated: Google's SDK is not installed here: python -m pip install "
+                "'t5x-harness[google,vertex]'"
+            )
+        source = self._session.options.gcs_root or self._session.project.gcs_root
+        try:
+            self._emulated.enter_context(private_google(source=source, warm=True))
+        except ServerError as error:
+            raise pytest.UsageError(f"--vertex=emulated: {error}") from None
+        self._session.take_surroundings()
 
     def _has_own_target(self, item: pytest.Item) -> bool:
         """Whether a conftest's fixture says where a test's job goes."""

@@ -17,7 +17,7 @@ from .session import SESSION
 if TYPE_CHECKING:
     from t5x_harness.promotion.order import JobOrder
     from t5x_harness.promotion.shipped import ShippedOutcome
-    from t5x_harness.vertex.submitted import SubmittedJob
+    from t5x_harness.vertex.launching import LaunchedJob
 
 __all__ = ["ShippedItem", "replaced", "report_of"]
 
@@ -48,7 +48,7 @@ class ShippedItem(pytest.Item):
         shipped._told = ""
         return shipped
 
-    _sent: SubmittedJob | None
+    _sent: LaunchedJob | None
     _problem: Exception | None
     _outcome: ShippedOutcome | None
     _failure: ShipFailed | None
@@ -139,7 +139,7 @@ class ShippedItem(pytest.Item):
     def _order(self) -> JobOrder:
         return self.promotion.order(self, self.config.stash[SESSION].slice_name)
 
-    def _followed(self, job: SubmittedJob) -> ShippedOutcome:
+    def _followed(self, launched: LaunchedJob) -> ShippedOutcome:
         """The outcome that the job left; the job is told of in the test's properties and sections."""
         from t5x_harness.promotion.shipped import ShippedOutcomeError
         from t5x_harness.promotion.shipping import read_outcome
@@ -147,10 +147,10 @@ class ShippedItem(pytest.Item):
         from t5x_harness.vertex.storage import Folder, StorageError
         from t5x_harness.workers.diagnosis import read_tail
 
-        session = self.config.stash[SESSION]
+        session, job = self.config.stash[SESSION], launched.submitted
         log = session.folder() / f"{job.id}.log"
         with session.showing_progress() as on_progress:
-            ended = self.promotion.jobs.follow(job, self._order().timeout, log, on_progress)
+            ended = self.promotion.jobs.follow(launched, log, on_progress)
         self.user_properties += [("t5x.job", job.name), ("t5x.job_url", job.url), ("t5x.state", str(ended.outcome))]
         self._told = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.url}"
         try:
@@ -159,7 +159,7 @@ class ShippedItem(pytest.Item):
             raise ShipFailed(f"{self.name}: the outcome cannot be read: {error}") from None
         if not ended.succeeded:
             _, message, fix = ending(ended, job)
-            tail = read_tail(log) if log.exists() else ended.log_problem
+            tail = read_tail(log) if log.exists() else "; ".join(ended.notes)
             raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}\nthe end of the job's log:\n{tail}")
         if outcome is None:
             raise ShipFailed(f"{self.name}: the job {job.display_name} ended well and left no outcome in {job.output}")

@@ -27,6 +27,7 @@ from t5x_harness.workers.errors import WorkerError
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
     from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.vertex.launching import LaunchedJob
     from t5x_harness.vertex.submitted import SubmittedJob
 
 __all__ = ["VertexBackend"]
@@ -135,16 +136,17 @@ class VertexBackend:
             left_out = {s: StageResult(s, Outcome.NOT_RUN, not_checked=reason) for s in later}
             return {first: self._sent, **left_out}
         assert self._sent is not None
-        ended = self._jobs.follow(self._sent.job, self._order.timeout, self._log, self._on_progress)
+        submitted = self._sent.job.submitted
+        ended = self._jobs.follow(self._sent.job, self._log, self._on_progress)
         problem = self._read_results(self._sent.folder)
         results = stages_of_job(
-            self._executing, ended, self._sent.job, self._found, first_step=self._sent.first_step, log=self._log
+            self._executing, ended, submitted, self._found, first_step=self._sent.first_step, log=self._log
         )
         first = self._executing[0]
         done = dataclasses.replace(
             results[first],
             changes=self._sent.changes,
-            facts=(*self._facts(self._sent.job, ended), *results[first].facts),
+            facts=(*self._facts(submitted, ended), *results[first].facts),
             not_checked=(*results[first].not_checked, *self._sent.not_checked, *_open(results, first, problem)),
             seconds=round(time.monotonic() - started, 3),
         )
@@ -172,10 +174,10 @@ class VertexBackend:
         standins, changes = self._moved_standins(tuple(c for c in result.changes if _is_bound(c)))
         job = self._job([f"{c.binding} = {c.after}" for c in changes], prepared["output"])
         container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
-        sent = self._jobs.send(container, {job.stage: job.staged_files, **standins})
+        sent = self._jobs.send(container, {job.stage: job.staged_files, **standins}, job)
         return _Sent(
             sent,
-            _folder_of(prepared["output"], job, sent),
+            _folder_of(prepared["output"], job, sent.submitted),
             changes,
             int(prepared["first_step"]),
             result.not_checked,
@@ -226,14 +228,14 @@ class _Sent:
     """A job that was sent.
 
     Attributes:
-      job: as Vertex AI has it.
+      job: as Vertex AI has it, and as it is tracked.
       folder: ``gs://…``, that it writes into.
       changes: what it binds beside the config.
       first_step: that training starts from.
       not_checked: what preparing it left open.
     """
 
-    job: SubmittedJob
+    job: LaunchedJob
     folder: str
     changes: tuple[Change, ...]
     first_step: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,18 @@ from t5x_harness.promotion.watch import JobWatch
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError, StagedFile
-from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError
+from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError, T5XJob
+from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import VertexTarget
-from t5x_harness.vertex.waiting import JobOutcome, Patience, WaitError, wait_for
+from t5x_harness.vertex.tracking import TrackedRun
+from t5x_harness.vertex.waiting import JobOutcome, Patience, WaitError
 
 __all__ = ["REFUSALS", "Ended", "JobNotSent", "JobRefused", "Jobs"]
-
-_QUEUE_SECONDS = 3600
-"""How long a job may wait for its machine, beside the time that it may run."""
 
 
 class JobRefused(Exception):
@@ -48,12 +47,12 @@ class Ended:
     Attributes:
       outcome: how it ended; None if this session's patience ended first.
       problem: why nothing more was heard of it; empty if it ended.
-      log_problem: why its log is not complete; empty if it is.
+      notes: what of it could not be read, tracked or uploaded, in words.
     """
 
     outcome: JobOutcome | None
     problem: str = ""
-    log_problem: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -73,19 +72,22 @@ class Jobs:
         self._settings = settings
         self._show = show
         self._in_flight: list[SubmittedJob] = []
-        self._found_again: dict[str, SubmittedJob] | None = None
+        self._found_again: dict[str, LaunchedJob] | None = None
 
     @property
     def has_room(self) -> bool:
         """Whether one more may be sent now."""
         return len(self._in_flight) < self._settings.parallel
 
-    def send(self, job: ContainerJob, staged: Mapping[str, Iterable[StagedFile]]) -> SubmittedJob:
+    def send(
+        self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
+    ) -> LaunchedJob:
         """Sends a job, after every check that costs nothing; waits for room before it.
 
         Args:
           job: with the label :data:`~t5x_harness.vertex.job.SPEC_LABEL`.
           staged: what it needs in the bucket, by ``gs://…`` folders.
+          run: of T5X that it makes; with an experiment in its target, it is tracked there.
 
         Raises:
           JobNotSent: it was printed instead.
@@ -103,30 +105,30 @@ class Jobs:
             Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
         for folder, files in staged.items():
             Folder(folder, job.target.project).put(files)
-        submitted = send(message, job.target)
-        self._in_flight.append(submitted)
-        return submitted
+        launched = LaunchedJob(send(message, job.target))
+        self._in_flight.append(launched.submitted)
+        if run is not None and job.target.experiment is not None:
+            try:
+                launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
+            except VertexError as error:  # the job is at work, and of more worth than its record
+                launched.notes = (f"not tracked: {error}",)
+        return launched
 
-    def follow(
-        self, job: SubmittedJob, order_seconds: int, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None
-    ) -> Ended:
+    def follow(self, job: LaunchedJob, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None) -> Ended:
         """Waits until a job has ended; its log is written to a file as it grows.
 
         Args:
           job: of :meth:`send`.
-          order_seconds: its own timeout.
           log: the file.
           on_progress: called with ``{"stage", "step", "of", "note"}``.
         """
-        watch = JobWatch(job.log(), log, on_progress)
+        watch = JobWatch(log, on_progress)
         try:
-            outcome = wait_for(
-                job, seconds=order_seconds + _QUEUE_SECONDS, on_state=watch.on_state, on_look=watch.on_look
-            )
+            end = job.follow(on_state=watch.on_state, on_log=watch.on_log)
         except (VertexError, WaitError) as error:
-            return Ended(None, str(error), watch.problem)
-        self._in_flight = [other for other in self._in_flight if other is not job]
-        return Ended(outcome, "", watch.problem)
+            return Ended(None, str(error))
+        self._in_flight = [other for other in self._in_flight if other is not job.submitted]
+        return Ended(end.outcome, "", end.notes)
 
     def close(self) -> list[str]:
         """Cancels what has not ended; returns a line for each, also for one that could not be cancelled."""
@@ -152,14 +154,14 @@ class Jobs:
             patience.wait(float("inf"))
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
 
-    def _sent_before(self, job: ContainerJob) -> SubmittedJob:
+    def _sent_before(self, job: ContainerJob) -> LaunchedJob:
         """The job of ``--tpu-reuse`` that does what this one would."""
         if self._found_again is None:
-            found = [SubmittedJob.attach(name, job.target) for name in self._settings.reuse]
-            self._found_again = {str(one.resource.labels.get(SPEC_LABEL, "")): one for one in found}
+            found = [LaunchedJob.attach(name, job.target) for name in self._settings.reuse]
+            self._found_again = {str(one.submitted.resource.labels.get(SPEC_LABEL, "")): one for one in found}
         digest = job.labels[SPEC_LABEL]
         if digest not in self._found_again:
-            given = ", ".join(f"{one.id} ({label or 'none'})" for label, one in self._found_again.items())
+            given = ", ".join(f"{one.submitted.id} ({label or 'none'})" for label, one in self._found_again.items())
             raise JobRefused(
                 f"--tpu-reuse: no job that is given does what this test asks for: config, arguments, machine or image "
                 f"differ. The label {SPEC_LABEL} would be {digest}, and is for {given}. Leave the option out to send a "
@@ -168,7 +170,7 @@ class Jobs:
         return self._found_again[digest]
 
 
-def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Iterable[StagedFile]]) -> str:
+def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:
     """A job for people: what it may cost, what is staged, its arguments on a line each, and the message."""
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))

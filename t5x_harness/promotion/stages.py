@@ -64,12 +64,11 @@ def ending(ended: Ended, job: SubmittedJob) -> tuple[str, str, str]:
 
 
 def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, first_step: int, log: Path) -> StageResult:
-    not_checked = (f"the end of the log: {ended.log_problem}",) if ended.log_problem else ()
     if not ended.succeeded:
         code, message, fix = ending(ended, job)
         finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
         tail = read_tail(log) if log.exists() else ""
-        return StageResult(stage, Outcome.FAILED, (finding,), not_checked=not_checked, log_tail=tail)
+        return StageResult(stage, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)
     exercised = max(0, found.steps - first_step) if stage is Stage.TRAIN else _examples(found)
     findings = tuple(_findings(stage, found, exercised))
     failed = any(finding.severity is Severity.ERROR for finding in findings)
@@ -78,7 +77,7 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
         Outcome.FAILED if failed else Outcome.PASSED,
         findings,
         tuple(_facts(found)),
-        not_checked,
+        ended.notes,
         exercised=exercised,
     )
 

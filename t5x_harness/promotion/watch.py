@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.vertex.logs import LogError, LogReader
+from t5x_harness.vertex.logs import LogLine
 
 __all__ = ["JobWatch", "Steps"]
 
@@ -47,42 +47,30 @@ class Steps:
 
 
 class JobWatch:
-    """What :func:`~t5x_harness.vertex.waiting.wait_for` calls while it waits.
+    """What a job is followed with.
 
     Args:
-      reader: of the job's log.
       log: the file that the log is written to.
       on_progress: called with ``{"stage", "step", "of", "note"}``; None for nobody.
     """
 
-    def __init__(self, reader: LogReader, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None) -> None:
-        self._reader: LogReader | None = reader
+    def __init__(self, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None) -> None:
         self._log = log
         self._on_progress = on_progress
         self._note = ""
         self._steps = Steps()
-        self.problem = ""
 
     def on_state(self, state: str) -> None:
         """A new state of the job."""
         self._note = _STATES.get(state, "")
         self._tell()
 
-    def on_look(self) -> bool:
-        """Reads what the job has logged since the last look; returns whether there was anything."""
-        if self._reader is None:
-            return False
-        try:
-            lines = self._reader.new_lines()
-        except LogError as error:
-            self._reader, self.problem = None, str(error)
-            return False
-        if lines:
-            with self._log.open("a", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in lines)
-        if any([self._steps.read(line.text) for line in lines]):
+    def on_log(self, line: LogLine) -> None:
+        """A line of its log."""
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        if self._steps.read(line.text):
             self._tell()
-        return bool(lines)
 
     def _tell(self) -> None:
         if self._on_progress is not None:

@@ -19,7 +19,7 @@ def is_led_to_private_google(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def private_google(root: str | None = None, source: str | None = None) -> Iterator[None]:
+def private_google(root: str | None = None, source: str | None = None, *, warm: bool = False) -> Iterator[None]:
     """Leads this process's Google clients to a private Google.
 
     One that they are led to already is taken as it is. This has to begin before Google's libraries are first used, and
@@ -28,6 +28,7 @@ def private_google(root: str | None = None, source: str | None = None) -> Iterat
     Args:
       root: folder that keeps the buckets; by default a temporary one, which goes with the block.
       source: folder with a folder for each bucket, which the buckets begin with; it is copied and never written to.
+      warm: whether Vertex AI is made ready at once, and not with the first request for it.
 
     Raises:
       ServerError: the private Google cannot start.
@@ -36,9 +37,10 @@ def private_google(root: str | None = None, source: str | None = None) -> Iterat
         yield
         return
     from t5x_harness.google.session import GoogleSession
+    from t5x_harness.google.vertex.settings import VertexOptions
 
     before = dict(os.environ)
-    with GoogleSession(root) as session:
+    with GoogleSession(root, vertex=VertexOptions(warm=warm)) as session:
         if source is not None:
             shutil.copytree(source, Path(session.endpoints.root) / "buckets", dirs_exist_ok=True)
         os.environ.update(session.environment())

@@ -17,7 +17,7 @@ from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.promotion.watch import JobWatch, Steps
 from t5x_harness.spec import Checkpoint, Outcome, Stage, StageResult
-from t5x_harness.vertex.logs import LogError, LogLine, LogReader
+from t5x_harness.vertex.logs import LogLine
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import JobOutcome
@@ -154,30 +154,22 @@ def test_progress_is_read_from_the_log_and_goes_forwards(lines: list[str], step:
     assert (steps.step, steps.of) == (step, of)
 
 
-class Log:
-    """A job's log that says a line at each look, and then cannot be read."""
-
-    def __init__(self, *texts: str) -> None:
-        self._texts = list(texts)
-
-    def new_lines(self) -> list[LogLine]:
-        if not self._texts:
-            raise LogError("the log cannot be read: 403, not you")
-        return [LogLine("workerpool0-0", self._texts.pop(0), "INFO", "2026-01-01T00:00:00Z")]
-
-
-def test_the_log_is_kept_as_it_grows_and_its_loss_is_said(tmp_path: Path) -> None:
+def test_the_log_is_kept_as_it_grows_and_moves_progress(tmp_path: Path) -> None:
     events: list[Any] = []
-    watch = JobWatch(
-        cast(LogReader, Log("Epoch 0: training from step 0 to 2.", "done")), tmp_path / "log", events.append
-    )
+    watch = JobWatch(tmp_path / "log", events.append)
     watch.on_state("JOB_STATE_PENDING")
     watch.on_state("JOB_STATE_RUNNING")
-    assert [watch.on_look() for _ in range(4)] == [True, True, False, False]
+    for text in ("Epoch 0: training from step 0 to 2.", "done"):
+        watch.on_log(LogLine("workerpool0-0", text, "INFO", "2026-01-01T00:00:00Z"))
     assert (tmp_path / "log").read_text() == "workerpool0-0: Epoch 0: training from step 0 to 2.\nworkerpool0-0: done\n"
-    assert watch.problem == "the log cannot be read: 403, not you"
     assert [event["note"] for event in events] == ["waiting for its machine", "running", "running"]
     assert events[-1] == {"stage": "job", "step": 0, "of": 2, "note": "running"}
+
+
+def test_what_could_not_be_read_of_a_job_is_said() -> None:
+    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"), notes=("the log cannot be read: 403, not you",))
+    found = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))
+    assert found[Stage.TRAIN].not_checked == ("the log cannot be read: 403, not you",)
 
 
 def settings(service: str = "emulated") -> PromotionSettings:

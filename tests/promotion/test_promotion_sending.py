@@ -49,7 +49,7 @@ def send(jobs: Jobs, job: ContainerJob, **staged: bytes) -> Any:
 
 
 def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: Jobs) -> None:
-    first = send(jobs, SLEEP)
+    first = send(jobs, SLEEP).submitted
     with pytest.raises(JobRefused) as caught:
         send(jobs, dataclasses.replace(SLEEP, name="sleep-2"))
     assert str(caught.value) == (
@@ -59,9 +59,9 @@ def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: Jobs) -> None:
 
 
 def test_what_has_not_ended_with_the_session_is_cancelled(jobs: Jobs, vertex: FakeVertex, tmp_path: Path) -> None:
-    first, short = send(jobs, SLEEP), send(jobs, SHORT)
+    first, short = send(jobs, SLEEP).submitted, send(jobs, SHORT)
     assert not jobs.has_room
-    ended = jobs.follow(short, 600, tmp_path / "log", None)
+    ended = jobs.follow(short, tmp_path / "log", None)
     assert ended.outcome == JobOutcome("JOB_STATE_SUCCEEDED")
     assert "workerpool0-0: done\n" in (tmp_path / "log").read_text()
     assert jobs.has_room
@@ -72,9 +72,9 @@ def test_what_has_not_ended_with_the_session_is_cancelled(jobs: Jobs, vertex: Fa
 
 def test_a_job_that_somebody_cancels_is_followed_to_its_end(jobs: Jobs, vertex: FakeVertex, tmp_path: Path) -> None:
     job = send(jobs, SLEEP)
-    vertex.wait(job.id, {"JOB_STATE_RUNNING"})
+    vertex.wait(job.submitted.id, {"JOB_STATE_RUNNING"})
     job.cancel()
-    ended = jobs.follow(job, 600, tmp_path / "log", None)
+    ended = jobs.follow(job, tmp_path / "log", None)
     assert ended.outcome is not None
     assert ended.outcome.state == "JOB_STATE_CANCELLED"
 
