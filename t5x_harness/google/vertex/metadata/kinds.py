@@ -56,7 +56,7 @@ def get_node(api: Api, name: str, kind: NodeKind) -> Any:
     Raises:
       ApiError: NOT_FOUND in this service's words; INVALID_ARGUMENT if the name is of something else.
     """
-    if name.count("/") != 7 or collection_of(name) != kind.collection:
+    if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
         shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
         raise ApiError(Code.INVALID_ARGUMENT, f"{name!r} is not the name of a {kind.noun}: {shape}")
     found = api.resources.find(name, kind.message)

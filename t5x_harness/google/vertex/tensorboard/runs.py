@@ -52,7 +52,7 @@ def create_time_series(call: Call) -> Message:
     given = call.request.tensorboard_time_series
     given.ClearField("metadata")
     found = []
-    if given.value_type == _ValueType.VALUE_TYPE_UNSPECIFIED:
+    if given.value_type not in (_ValueType.SCALAR, _ValueType.TENSOR, _ValueType.BLOB_SEQUENCE):
         found.append(Violation("tensorboard_time_series.value_type", "it has to be SCALAR, TENSOR or BLOB_SEQUENCE"))
     if len(given.plugin_data) > _LARGEST_PLUGIN_DATA:
         message = f"it has {len(given.plugin_data)} bytes; at most 65 KB are allowed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.api.errors import ApiError, Violation, not_found
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.names import parent_of
 from t5x_harness.google.vertex.api.service import Api
@@ -23,6 +24,7 @@ __all__ = ["handlers"]
 _ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
 _FIELDS = {_ValueType.SCALAR: "scalar", _ValueType.TENSOR: "tensor", _ValueType.BLOB_SEQUENCE: "blobs"}
 _MOST_POINTS = 5000
+_ID = re.compile(r"[a-z0-9-]+")
 
 
 def handlers(points: Points) -> Handlers:
@@ -69,6 +71,8 @@ def _checked(api: Api, request: Any) -> Iterator[tuple[str, Any]]:
         raise ApiError.of_violations([Violation("time_series_data", message)])
     for number, data in enumerate(request.time_series_data):
         name = f"{request.tensorboard_run}/timeSeries/{data.tensorboard_time_series_id}"
+        if not _ID.fullmatch(data.tensorboard_time_series_id):
+            raise not_found(name)
         series: Any = api.resources.get(name, TensorboardTimeSeries)
         found = list(_violations(series, data, f"time_series_data[{number}]"))
         if found:
@@ -79,7 +83,7 @@ def _checked(api: Api, request: Any) -> Iterator[tuple[str, Any]]:
 def _violations(series: Any, data: Any, where: str) -> Iterator[Violation]:
     wanted = _ValueType(series.value_type).name
     if data.value_type != series.value_type:
-        given = _ValueType(data.value_type).name
+        given = _ValueType(data.value_type).name if data.value_type in _FIELDS else "of no type"
         yield Violation(f"{where}.value_type", f"it is {given}; {series.display_name} is a time series of {wanted}")
         return
     for number, point in enumerate(data.values):
@@ -118,4 +122,4 @@ def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> None:
         return result
 
     if api.state.update(series, changed) is None:
-        raise ApiError(Code.NOT_FOUND, f"{series} was deleted while its data was written")
+        raise not_found(series)  # it was deleted meanwhile

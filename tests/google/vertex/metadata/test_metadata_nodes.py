@@ -49,9 +49,10 @@ def test_a_name_of_something_else_is_told_from_one_that_is_not_there(
     create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
 ) -> None:
     create("Artifact", "first")
-    code, message = refused("MetadataService.GetContext", name=f"{STORE}/artifacts/first")
-    assert code == "INVALID_ARGUMENT"
-    assert "is not the name of a Context: projects/*/locations/*/metadataStores/*/contexts/*" in message
+    for name in ("artifacts/first", "contexts/first#members", "contexts/first/contexts/second"):
+        code, message = refused("MetadataService.GetContext", name=f"{STORE}/{name}")
+        assert code == "INVALID_ARGUMENT"
+        assert "contexts/*" in message
 
 
 def test_the_default_store_is_made_by_its_first_use_and_no_other_is(

@@ -60,9 +60,15 @@ def test_nothing_is_written_if_something_cannot_be(
         code, message = refused("TensorboardService.WriteTensorboardRunData", **ask)
         assert code == "INVALID_ARGUMENT"
         assert told in message
-    gone = {**good, "tensorboard_time_series_id": "gone"}
-    ask = {"tensorboard_run": run.name, "time_series_data": [good, gone]}
-    assert refused("TensorboardService.WriteTensorboardRunData", **ask)[0] == "NOT_FOUND"
+    for gone in ("gone", "", f"{good['tensorboard_time_series_id']}#points", "../../runs"):
+        other = {**good, "tensorboard_time_series_id": gone}
+        ask = {"tensorboard_run": run.name, "time_series_data": [good, other]}
+        assert refused("TensorboardService.WriteTensorboardRunData", **ask)[0] == "NOT_FOUND"
+    ask = {"tensorboard_run": run.name, "time_series_data": [{**good, "value_type": 99}]}
+    assert (
+        "it is of no type; loss is a time series of SCALAR"
+        in refused("TensorboardService.WriteTensorboardRunData", **ask)[1]
+    )
     assert read(loss) == {}
 
 
