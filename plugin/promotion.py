@@ -53,7 +53,7 @@ class Promotion:
     """
 
     def __init__(self, config: pytest.Config, session: HarnessSession) -> None:
-        self._config = config
+        self.config = config
         self._session = session
         self.active = marks.promotes_tpu(config.option.markexpr or "")
         self.shown: list[str] = []  # jobs that are only printed
@@ -69,7 +69,7 @@ class Promotion:
         Raises:
           pytest.UsageError: a value is none of those that there are.
         """
-        return read_settings(self._config, self._session.project.tpu)
+        return read_settings(self.config, self._session.project.tpu)
 
     @functools.cached_property
     def target(self) -> VertexTarget:
@@ -78,7 +78,7 @@ class Promotion:
         Raises:
           pytest.UsageError: values are missing, or one is wrong.
         """
-        return read_target(self._config, self.settings, self._session.project.vertex)
+        return read_target(self.config, self.settings, self._session.project.vertex)
 
     @property
     def names_resources(self) -> bool:
@@ -117,12 +117,12 @@ class Promotion:
         if any(not self._has_own_target(item) for item in promoted):
             _ = self.target
         needed = promoted and self.settings.emulated and not self.settings.dry_run
-        if needed and not self._config.option.collectonly:
+        if needed and not self.config.option.collectonly:
             self._emulate()
 
     def header(self) -> list[str]:
         """What ``-m`` means for tests marked ``tpu``, where it names them."""
-        expression = self._config.option.markexpr or ""
+        expression = self.config.option.markexpr or ""
         if not self.active:
             if marks.selects_only(expression, TPU):
                 return [
@@ -214,6 +214,15 @@ class Promotion:
         """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""
         if self._jobs is not None:
             self.left += self._jobs.close()
+
+    def to_json(self) -> dict[str, list[str]]:
+        """What another process needs to tell of this session's jobs."""
+        return {"shown": self.shown, "left": self.left}
+
+    def add_json(self, value: Mapping[str, list[str]]) -> None:
+        """Adds what :meth:`to_json` gave in another process."""
+        self.shown += value["shown"]
+        self.left += value["left"]
 
     def end(self) -> None:
         """Ends the emulated Vertex AI."""

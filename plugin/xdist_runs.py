@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
+from .promotion import PROMOTION
 from .session import SESSION
 
 _RESULTS = "t5x_harness"
+_JOBS = "t5x_harness_jobs"
 
 
 class RunScheduling(LoadGroupScheduling):
@@ -34,6 +36,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output[_RESULTS] = json.dumps(session.config.stash[SESSION].to_json())
+        output[_JOBS] = json.dumps(session.config.stash[PROMOTION].to_json())
 
 
 def pytest_testnodedown(node: Any, error: Any) -> None:
@@ -41,3 +44,4 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
         node.config.stash[SESSION].add_json(json.loads(output[_RESULTS]))
+        node.config.stash[PROMOTION].add_json(json.loads(output[_JOBS]))

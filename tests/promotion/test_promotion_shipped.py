@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.vertex_admin import FakeVertex
 
 Run = Callable[..., pytest.RunResult]
@@ -172,8 +173,29 @@ def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex:
     assert vertex.jobs() == [job]
 
 
-def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex) -> None:
-    result = run("def test_it():\n    pass\n", "--tpu-dry-run", "-rs")
+def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fake_gcs: FakeGcs) -> None:
+    """What is real here is the user's word for it: the clients find the same private Google."""
+    target = [
+        "--vertex=real",
+        "--vertex-project=mine",
+        "--vertex-location=us-central1",
+        "--vertex-bucket=no-such-bucket",
+    ]
+    result = run("def test_it():\n    pass\n", *target, "--vertex-image=repo/t5x:1")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "t5x-harness: -m 'tpu' promotes * to jobs on Vertex AI (project mine, us-central1, image repo/t5x:1)",
+            "test_it was not sent as a job: gs://no-such-bucket/t5x-harness/shipped/*/test.tar.gz: 404, *",
+        ]
+    )
+    assert fake_gcs.buckets() == []
+    assert vertex.jobs() == []
+
+
+@pytest.mark.parametrize("distributed", [[], ["-n", "1"]], ids=["alone", "distributed"])
+def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex, distributed: list[str]) -> None:
+    result = run("def test_it():\n    pass\n", "--tpu-dry-run", "-rs", *distributed)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
         [
