@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import queue
@@ -144,7 +145,8 @@ class Driver:
                         taken.set()
         except Exception as error:
             traceback.print_exc()  # for whoever runs the server; clients are told as much as helps them
-            self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
+            with contextlib.suppress(Exception):  # where the state itself is gone, nobody can be told
+                self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:
             self._over.set()
             self._watched.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -150,18 +151,20 @@ class Ownership:
         if self._beating is not None:
             self._beating.join()
             self._beating = None
-            self._state.delete(self._me.beat_key)
-            self._state.delete(self._me.cancel_key)
+            with contextlib.suppress(Exception):  # it may be gone already
+                self._state.delete(self._me.beat_key)
+                self._state.delete(self._me.cancel_key)
 
     def _beat(self) -> None:
         self._state.put(self._me.beat_key, f"{time.time()}".encode())
 
     def _keep_beating(self) -> None:
         while not self._closed.wait(_BEAT_SECONDS):
-            self._beat()
-            for name in self._state.members(self._me.cancel_key):
-                self._state.discard(self._me.cancel_key, name)
-                self.cancels[collection_of(name)](name)
+            with contextlib.suppress(Exception):  # a state that cannot be reached now may be the next time
+                self._beat()
+                for name in self._state.members(self._me.cancel_key):
+                    self._state.discard(self._me.cancel_key, name)
+                    self.cancels[collection_of(name)](name)
 
 
 def _started(pid: int) -> str:

@@ -115,3 +115,15 @@ def test_the_jobs_of_a_dead_server_are_failed_by_whoever_looks_next(
     assert seen.error.message.startswith(f"t5x-harness: the server that ran this job, process {server.pid} on ")
     assert seen.error.message.endswith(" has ended, and the job's processes with it.")
     assert seen.HasField("end_time")
+
+
+def test_a_job_ends_with_a_state_that_is_gone(
+    make_service: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    server = open_store("fakeredis:")
+    service = make_service(open_store(server.url))
+    service.until_said(service.shell("echo ready; sleep 1; echo more; sleep 1000"), "ready")
+    server.close()
+    until(lambda: processes_of(tmp_path), lambda left: not left)
+    assert "Error" in capfd.readouterr().err, "whoever runs the server is told"
