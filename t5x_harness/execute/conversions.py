@@ -1,4 +1,4 @@
-"""AutoGraph's conversions of SeqIO's own functions, made once before any run.
+"""AutoGraph's conversions of SeqIO's own functions, and of the embedded T5X's, made once before any run.
 
 TensorFlow rewrites the source of every Python function that it traces for an input pipeline and keeps the result by
 the function's code. SeqIO's functions are the same in every run, and rewriting them takes seconds in each; a run that
@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["SEQIO_FUNCTIONS", "convert"]
+__all__ = ["SEQIO_FUNCTIONS", "T5X_FUNCTIONS", "convert"]
 
 SEQIO_FUNCTIONS = (
     "dataclasses:is_dataclass",
@@ -24,6 +24,8 @@ SEQIO_FUNCTIONS = (
     "seqio.feature_converters:_check_lengths.<locals>.<lambda>",
     "seqio.feature_converters:_check_lengths.<locals>._check_length",
     "seqio.feature_converters:non_padding_position",
+    "seqio.dataset_providers:TFExampleDataSource.__init__.<locals>.parse_fn",
+    "seqio.dataset_providers:TFExampleDataSource.__init__.<locals>.read_file_fn",
     "seqio.dataset_providers:TextLineDataSource.__init__.<locals>.read_file_fn",
     "seqio.preprocessors:_append_to_innermost_axis",
     "seqio.preprocessors:append_eos_after_trim_impl",
@@ -50,6 +52,9 @@ SEQIO_FUNCTIONS = (
     "tensorflow_text.python.ops.sentencepiece_tokenizer:SentencepieceTokenizer.tokenize",
 )
 """As ``module:qualified name``, what nearly every pipeline has converted; a SeqIO without one of them converts less."""
+
+T5X_FUNCTIONS = ("t5x._driver.chunks:TaskInference._infer.<locals>.<lambda>",)
+"""Likewise of the embedded T5X; an installed one has others."""
 
 
 def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:

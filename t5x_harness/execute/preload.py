@@ -41,7 +41,7 @@ import t5x_harness.execute.train
 import t5x_harness.plan.stage
 import t5x_harness.resolve.stage
 import t5x_harness.standins.run
-from t5x_harness.execute.conversions import convert
+from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert
 from t5x_harness.rule import all_rules
 from t5x_harness.spec import Stage
 
@@ -112,5 +112,5 @@ for _name in LATER:
 RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
 """The rules that runs apply; their modules are imported, too."""
 
-CONVERTED = convert()
+CONVERTED = convert((*SEQIO_FUNCTIONS, *T5X_FUNCTIONS))
 """How many functions runs need not convert."""
