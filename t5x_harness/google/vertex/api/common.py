@@ -7,14 +7,14 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.pages import PageToken, page_bounds
+from t5x_harness.google.vertex.api.pages import PageToken, page_bounds, page_size
 
 __all__ = ["HANDLERS"]
 
 HANDLERS = Handlers()
 
 _WAIT_SECONDS = 60.0
-_PAGE = 100
+_PAGE, _LARGEST_PAGE = 100, 1000
 
 
 @HANDLERS.on("Operations.GetOperation")
@@ -28,7 +28,7 @@ def _list(call: Call) -> Message:
     if request.filter:
         raise ApiError(Code.UNIMPLEMENTED, "t5x-harness lists operations without filters only")
     operations = call.api.operations.list(request.name.removesuffix("/operations"))
-    first, end = page_bounds([o.name for o in operations], request, request.page_size or _PAGE)
+    first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
     token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""
     return call.rpc.response(operations=operations[first:end], next_page_token=token)
 

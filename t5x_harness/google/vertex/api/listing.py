@@ -7,14 +7,13 @@ from typing import Any
 from google.protobuf import field_mask_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
 from t5x_harness.google.vertex.api.filters import parse_filter
 from t5x_harness.google.vertex.api.handlers import Call
 from t5x_harness.google.vertex.api.kinds import Kind, snake_case
 from t5x_harness.google.vertex.api.masks import check_paths
 from t5x_harness.google.vertex.api.matching import Matcher
 from t5x_harness.google.vertex.api.ordering import in_order
-from t5x_harness.google.vertex.api.pages import PageToken, page_bounds
+from t5x_harness.google.vertex.api.pages import PageToken, page_bounds, page_size
 
 __all__ = ["list_page"]
 
@@ -42,20 +41,14 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
         matches(blank)
         resources = [resource for resource in resources if matches(resource)]
     resources = in_order(resources, order_by, newest_first=kind.newest_first)
-    first, end = page_bounds([resource.name for resource in resources], request, _page_size(request, kind))
+    size = page_size(request, kind.page, kind.largest_page)
+    first, end = page_bounds([resource.name for resource in resources], request, size)
     paths = request.read_mask.paths if "read_mask" in request.DESCRIPTOR.fields_by_name else ()
     getattr(response, field).extend(_masked(resources[first:end], blank, list(paths)))
     if end < len(resources):
         response.next_page_token = PageToken(resources[end - 1].name, end).encode(request)
     answer: Message = response
     return answer
-
-
-def _page_size(request: Any, kind: Kind) -> int:
-    size: int = request.page_size
-    if size < 0:
-        raise ApiError.of_violations([Violation("page_size", f"{size} is negative")])
-    return min(size or kind.page, kind.largest_page)
 
 
 def _masked(page: list[Any], blank: Any, paths: list[str]) -> list[Any]:

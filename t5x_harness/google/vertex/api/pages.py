@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
 
-__all__ = ["PageToken", "page_bounds"]
+__all__ = ["PageToken", "page_bounds", "page_size"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,3 +84,20 @@ def page_bounds(names: list[str], request: Any, size: int) -> tuple[int, int]:
         token = PageToken.decode(request.page_token, request)
         first = names.index(token.last) + 1 if token.last in names else token.offset
     return first, first + size
+
+
+def page_size(request: Any, default: int, largest: int) -> int:
+    """How many a page has.
+
+    Args:
+      request: with ``page_size``; 0 for no wish.
+      default: how many it has then.
+      largest: how many it has at most.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: a negative number.
+    """
+    size: int = request.page_size
+    if size < 0:
+        raise ApiError.of_violations([Violation("page_size", f"{size} is negative")])
+    return min(size or default, largest)

@@ -73,6 +73,8 @@ def test_lists_of_operations_have_pages(api: Any, call: Ask) -> None:
     second = call("Operations.ListOperations", name=PARENT, page_size=2, page_token=first.next_page_token)
     assert {o.name for page in (first, second) for o in page.operations} == names
     assert (len(first.operations), second.next_page_token) == (2, "")
+    with pytest.raises(ApiError, match="Field: page_size; Message: -1 is negative"):
+        call("Operations.ListOperations", name=PARENT, page_size=-1)
     with pytest.raises(ApiError, match="lists operations without filters only"):
         call("Operations.ListOperations", name=PARENT, filter="done=true")
 
