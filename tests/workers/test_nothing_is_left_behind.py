@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +77,31 @@ def test_closing_the_zygote_ends_its_runs(tmp_path: Path, assert_gone: AssertGon
         below = processes.descendants(zygote.pid or 0)
         assert {*pids, *started} < set(below)
     assert_gone(*pids, *started, *below)
+
+
+def test_a_zygote_is_closed_while_another_thread_waits_for_its_imports(tmp_path: Path, assert_gone: AssertGone) -> None:
+    (tmp_path / "forever.py").write_text("import time\ntime.sleep(600)\n")
+    zygote = Zygote(preload=["forever"], python_path=[str(tmp_path)])
+    zygote.warm()
+    pid = zygote.pid
+    assert pid is not None
+    failed: list[Exception] = []
+
+    def start() -> None:
+        try:
+            zygote.start("run_objects:Anything", {}, log=tmp_path / "run.log")
+        except ZygoteFailed as error:
+            failed.append(error)
+
+    waiting = threading.Thread(target=start)
+    waiting.start()
+    while not zygote._lock.locked():
+        waiting.join(0.01)
+        assert waiting.is_alive()
+    zygote.close()
+    waiting.join(60)
+    assert "was killed by SIGKILL" in str(failed[0])
+    assert_gone(pid)
 
 
 def test_a_killed_guard_leaves_nothing_and_harms_no_other_run(start: Start, assert_gone: AssertGone) -> None:
