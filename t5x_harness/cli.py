@@ -292,7 +292,7 @@ def _lint(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from t5x_harness.pipeline import RunOptions, run_specs
+    from t5x_harness.runs import RunOptions, run_specs
     from t5x_harness.workers import ProgressPrinter
 
     specs = _checked_specs(arguments)

@@ -109,7 +109,7 @@ class _Submission:
 
 
 def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
-    from t5x_harness.pipeline import RunOptions, run_specs
+    from t5x_harness.runs import RunOptions, run_specs
 
     workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness import pipeline as pipelines
+from t5x_harness import runs
 from t5x_harness.cli import main
 
 GOOD = """\
@@ -123,7 +123,7 @@ def test_the_network_is_forbidden_unless_it_is_allowed(
     command: str, options: list[str], allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    monkeypatch.setattr(pipelines, "run_specs", lambda specs, made, **_: seen.append(made.network) or ())
+    monkeypatch.setattr(runs, "run_specs", lambda specs, made, **_: seen.append(made.network) or ())
     main([command, "run.gin", EMBEDDED, *options])
     assert seen == [allowed]
 
@@ -341,7 +341,7 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("t5x_harness.pipeline.worker_for", lambda runtime: Worker())
+    monkeypatch.setattr("t5x_harness.runs.worker_for", lambda runtime: Worker())
     monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (folder / "temporary").mkdir()

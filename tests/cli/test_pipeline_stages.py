@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from t5x_harness import pipeline as pipelines
-from t5x_harness.pipeline import Pipeline, RunOptions, run_specs, stages_of
+from t5x_harness import runs
+from t5x_harness.pipeline import Pipeline, stages_of
+from t5x_harness.runs import RunOptions, run_specs
 from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.workers.errors import RunDied
 
-EMBEDDED = Path(pipelines.__file__).parent / "embedded"
+EMBEDDED = Path(runs.__file__).parent / "embedded"
 RUN = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
 include 't5x/configs/runs/pretrain.gin'
@@ -170,7 +171,7 @@ def test_a_pipeline_without_a_worker_can_lint_only(tmp_path: Path) -> None:
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     made = Worker()
-    monkeypatch.setattr(pipelines, "worker_for", lambda runtime: made)
+    monkeypatch.setattr(runs, "worker_for", lambda runtime: made)
     return made
 
 

@@ -1,0 +1,160 @@
+"""Runs of several configs, as a command makes them: with one worker and one private Google for all that share it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from t5x_harness.model_dirs import claim_model_dir, ensure_model_dirs
+from t5x_harness.pipeline import NO_STORE, OnProgress, Pipeline, google_for, worker_for
+from t5x_harness.spec import RunResult, RunSpec, Stage
+
+if TYPE_CHECKING:
+    from t5x_harness.ahead import Ahead, OpenPipeline
+    from t5x_harness.google.of_runs import GoogleOfRuns
+    from t5x_harness.workers import InProcess, Zygote
+
+__all__ = ["RunOptions", "run_specs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """How runs are made.
+
+    Attributes:
+      workspace: a folder for the runs' own files; each run gets a folder in it.
+      until: the last stage to run; None for all.
+      timeout: seconds that one stage may take.
+      in_process: run in this process, for a debugger.
+      network: let runs reach beyond this machine; ``gs://`` is then the real one.
+      ahead: how many runs may work beside the one whose result comes next; None for as many as there are cores for.
+    """
+
+    workspace: Path
+    until: Stage | None = None
+    timeout: float | None = None
+    in_process: bool = False
+    network: bool = False
+    ahead: int | None = None
+
+
+def run_specs(
+    specs: Sequence[RunSpec],
+    options: RunOptions,
+    *,
+    on_progress: Callable[[RunSpec], OnProgress] | None = None,
+) -> Iterator[RunResult]:
+    """Runs configs, as many at once as the options say, and yields their results in order.
+
+    The worker imports while the first config is linted; no process is left behind, however the caller ends.
+
+    Args:
+      specs: what to run.
+      options: how.
+      on_progress: makes the receiver of a run's progress events.
+
+    Raises:
+      ModelDirError: a run cannot have its folder; it was not started, and if that could be seen before, none was.
+      RuntimeError: a run asks for an installed T5X and there is none.
+    """
+    ensure_model_dirs(specs)
+    from t5x_harness.ahead import runs_at_once
+
+    shared = _Shared(options)
+    at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
+    receiver = on_progress or (lambda spec: lambda event: None)
+    try:
+        yield from (shared.one_by_one(specs, receiver) if at_once < 2 else shared.at_once(specs, at_once, receiver))
+    finally:
+        shared.close()
+
+
+class _Shared:
+    """What the runs of one call share, and the two ways to make them."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._workers: dict[str, Zygote | InProcess] = {}
+        self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
+        self._ahead: Ahead | None = None
+
+    def one_by_one(self, specs: Sequence[RunSpec], on_progress: Callable[[RunSpec], OnProgress]) -> Iterator[RunResult]:
+        """Makes a run when the one before it is done, in this thread."""
+        for number, spec in enumerate(specs, start=1):
+            with claim_model_dir(spec), self._pipeline(number, spec, on_progress(spec)) as pipeline:
+                for stage in self._wanted(pipeline):
+                    pipeline.stage(stage)
+                yield pipeline.result()
+
+    def at_once(
+        self, specs: Sequence[RunSpec], number_of_runs: int, on_progress: Callable[[RunSpec], OnProgress]
+    ) -> Iterator[RunResult]:
+        """Makes several at the same time. At most twice as many are begun: the next ones while one takes long."""
+        from t5x_harness.ahead import Ahead, RunAhead
+
+        def taken(run: RunAhead) -> RunResult:
+            for stage in run.stages:
+                run.stage(stage)
+            return run.result()
+
+        self._ahead = ahead = Ahead(number_of_runs)
+        begun: deque[RunAhead] = deque()
+        for number, spec in enumerate(specs, start=1):
+            if len(begun) == 2 * number_of_runs:
+                yield taken(begun.popleft())
+            with self._pipeline(number, spec, None) as pipeline:
+                begun.append(ahead.begin(spec, self._wanted(pipeline), self._opener(number, spec), on_progress))
+        while begun:
+            yield taken(begun.popleft())
+
+    def close(self) -> None:
+        """Ends what was started."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+        for started in (*self._workers.values(), *self._googles.values()):
+            started.close()
+        if self._ahead is not None:
+            self._ahead.join()
+
+    def _opener(self, number: int, spec: RunSpec) -> OpenPipeline:
+        @contextlib.contextmanager
+        def opened(on_progress: OnProgress) -> Iterator[Pipeline]:
+            with claim_model_dir(spec), self._pipeline(number, spec, on_progress) as pipeline:
+                yield pipeline
+
+        return opened
+
+    def _wanted(self, pipeline: Pipeline) -> Sequence[Stage]:
+        until = self._options.until
+        stages = pipeline.stages
+        return stages[: stages.index(until) + 1] if until in stages else stages
+
+    def _pipeline(self, number: int, spec: RunSpec, on_progress: OnProgress | None) -> Pipeline:
+        from t5x_harness.network import run_environment
+        from t5x_harness.t5x_runtime import find_runtime
+        from t5x_harness.workers import InProcess
+
+        runtime = find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
+        if spec.runtime not in self._workers:
+            self._workers[spec.runtime] = worker = InProcess() if self._options.in_process else worker_for(runtime)
+            if not isinstance(worker, InProcess):
+                worker.warm()
+        google = None if self._options.network else google_for(spec, self._googles)
+        if google is not None:
+            google.warm()
+        workspace = self._options.workspace / f"{number:02d}-{spec.name}"
+        workspace.mkdir(parents=True, exist_ok=True)
+        return Pipeline(
+            spec,
+            zygote=self._workers[spec.runtime],
+            workspace=workspace,
+            timeout=self._options.timeout,
+            on_progress=on_progress,
+            t5x_parent=runtime.location,
+            env={**run_environment(allowed=self._options.network), **NO_STORE},
+            google=google,
+        )
