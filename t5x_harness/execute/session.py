@@ -13,13 +13,14 @@ from typing import Any
 
 from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
-from t5x_harness.execute.compile_options import compile_cheaply, take_graphs_as_they_are
+from t5x_harness.execute.input_graphs import take_graphs_as_they_are
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Stage
 from t5x_harness.t5x_runtime import Runtime, activate, find_runtime
+from t5x_harness.workers.compile_options import compile_cheaply
 
 __all__ = ["Session", "open_session"]
 

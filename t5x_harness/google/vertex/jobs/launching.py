@@ -36,6 +36,7 @@ from t5x_harness.pod import Pod
 from t5x_harness.slices import Slice, get_slice
 from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
+from t5x_harness.workers.compile_options import compile_cheaply
 
 __all__ = ["Attempt", "CannotLaunch", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 
@@ -222,6 +223,8 @@ class Attempt:
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
         preference = environment.get(RUNTIME_VARIABLE, "auto")
         seen = exec_environment(pool.slice, find_runtime(), preference, environment, pod)
+        if image.is_t5x:
+            compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
         return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
     def _with_gcs(self, words: list[str], environment: dict[str, str], folder: Path) -> Task:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import MutableMapping
 
-__all__ = ["compile_cheaply", "take_graphs_as_they_are"]
+__all__ = ["compile_cheaply"]
 
 _OPTIONS = (
     "--xla_backend_optimization_level=0",
@@ -29,16 +29,6 @@ def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
     known = _OPTIONS + (_SINCE_0_10 if _jaxlib_version() >= (0, 10) else ())
     added = [option for option in known if option.split("=")[0] not in flags]
     environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *added]))
-
-
-def take_graphs_as_they_are() -> None:
-    """Has TensorFlow run the functions of input pipelines in this process without optimising their graphs first.
-
-    Grappler takes half of what an iterator costs to make, for pipelines that here give some tens of examples.
-    """
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def _jaxlib_version() -> tuple[int, int]:
