@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ hypothesis.settings.load_profile("unhurried")
 @pytest.fixture(scope="session", autouse=True)
 def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Caches and homes are folders of the test session, so nothing is left behind and nothing is found."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell in the background; tests' processes inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     patch = pytest.MonkeyPatch()
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base  # xdist's workers share one compile cache
