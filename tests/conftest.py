@@ -23,8 +23,10 @@ hypothesis.settings.load_profile("unhurried")
 @pytest.fixture(scope="session", autouse=True)
 def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Caches and homes are folders of the test session, so nothing is left behind and nothing is found."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell in the background; tests' processes inherit it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What tests start shall hear what they send it, also where this session was started in the background.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     patch = pytest.MonkeyPatch()
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base  # xdist's workers share one compile cache
