@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.promotion.interrupts import interrupts_held
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
 from t5x_harness.vertex.chip_hours import ChipHoursError
@@ -105,8 +106,9 @@ class Jobs:
             Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
         for folder, files in staged.items():
             Folder(folder, job.target.project).put(files)
-        launched = LaunchedJob(send(message, job.target))
-        self._in_flight.append(launched.submitted)
+        with interrupts_held():
+            launched = LaunchedJob(send(message, job.target))
+            self._in_flight.append(launched.submitted)
         if run is not None and job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
