@@ -68,3 +68,30 @@ def sdk(request: pytest.FixtureRequest, sdk_process: SdkClient) -> Callable[...,
     """
     sdk_process.run("begin(transport)", transport=getattr(request, "param", "grpc"))
     return functools.partial(sdk_process.run, name=f"n{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(params=["memory:", "fakeredis:"])
+def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Callable[..., Any]]]:
+    """Calls to two APIs with one state; they have the part that the test's module names as PART."""
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    if request.param == "fakeredis:":
+        pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    from t5x_harness.google.vertex.api.rpc_table import rpc_table
+    from t5x_harness.google.vertex.api.service import Api
+    from t5x_harness.google.vertex.settings import VertexSettings
+    from t5x_harness.google.vertex.state import open_store
+
+    state = open_store(request.param)
+    settings = VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs")
+    apis = [Api(settings, state=state, parts=[request.module.PART]) for _ in range(2)]
+
+    def calling(api: Any) -> Callable[..., Any]:
+        def ask(method: str, **fields: Any) -> Any:
+            rpc: Any = rpc_table().named(method)
+            data = rpc.request(**fields).SerializeToString()
+            return rpc.response.FromString(api.call(rpc.path, data, api.authority.token))
+
+        return ask
+
+    yield [calling(api) for api in apis]
+    state.close()

@@ -35,7 +35,7 @@ def test_a_preempted_process_is_warned(service: Any) -> None:
 
 
 def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
-    after_the_other = "while [ ! -e ../../workerpool0-0/work/ran ]; do sleep 0.02; done"
+    after_the_other = "while [ ! -e ../../workerpool0-0/*/ran ]; do sleep 0.02; done"
     service.api.faults.arm(VertexFault("preempt", output="last", replica="workerpool1-0"))
     job = service.ended(
         service.create(

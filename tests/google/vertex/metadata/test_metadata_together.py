@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import pytest
 from metadata_names import STORE
 
 Call = Callable[..., Any]
 
 
-@pytest.fixture(params=["memory:", "fakeredis:"])
-def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Call]]:
-    """Calls to two APIs with one state."""
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-    if request.param == "fakeredis:":
-        pytest.importorskip("fakeredis", reason="needs the extra vertex")
-    from t5x_harness.google.vertex.api.rpc_table import rpc_table
-    from t5x_harness.google.vertex.api.service import Api
-    from t5x_harness.google.vertex.settings import VertexSettings
-    from t5x_harness.google.vertex.state import open_store
-
-    state = open_store(request.param)
-    settings = VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs")
-    apis = [Api(settings, state=state, parts=["t5x_harness.google.vertex.metadata"]) for _ in range(2)]
-
-    def calling(api: Any) -> Call:
-        def ask(method: str, **fields: Any) -> Any:
-            rpc: Any = rpc_table().named(method)
-            data = rpc.request(**fields).SerializeToString()
-            return rpc.response.FromString(api.call(rpc.path, data, api.authority.token))
-
-        return ask
-
-    yield [calling(api) for api in apis]
-    state.close()
+PART = "t5x_harness.google.vertex.metadata"
 
 
 def outcomes(call_each: Callable[[int], Any], count: int) -> list[str]:
