@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
-from t5x_harness.google.vertex.jobs.launching import job_folder, notes_on, policy_of
+from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
+from t5x_harness.google.vertex.jobs.methods import JobMethods
 from t5x_harness.google.vertex.jobs.ownership import Ownership
-from t5x_harness.google.vertex.jobs.states import State
 
-__all__ = ["CustomJobs", "refuse_to_delete"]
+__all__ = ["CustomJobs"]
 
 
 class CustomJobs:
@@ -39,18 +36,10 @@ class CustomJobs:
         self._graces = graces
         self._lock = threading.Lock()
         self._running: dict[str, Driver] = {}
-        self._kind = api.message("CustomJob")
-        ownership.cancels["customJobs"] = self.cancel
 
     def handlers(self) -> Handlers:
         """Of the methods, by name."""
-        handlers = Handlers()
-        handlers.on("JobService.CreateCustomJob")(self._create)
-        handlers.on("JobService.GetCustomJob")(self._get)
-        handlers.on("JobService.ListCustomJobs")(self._list)
-        handlers.on("JobService.CancelCustomJob")(self._cancel)
-        handlers.on("JobService.DeleteCustomJob")(self._delete)
-        return handlers
+        return JobMethods(self._api, self._ownership, "CustomJob", create=self._create, cancel=self.cancel).handlers()
 
     def create(self, parent: str, job: Any) -> Any:
         """Keeps a new job under a name of its own; for one that no client has asked for.
@@ -118,30 +107,6 @@ class CustomJobs:
         self.run(made, notes=warnings)
         return made
 
-    def _get(self, call: Call) -> Message:
-        self._ownership.look_after(call.request.name, self._kind)
-        return call.standard()
-
-    def _list(self, call: Call) -> Message:
-        for name in self._api.resources.names(call.request.parent, "customJobs"):
-            self._ownership.look_after(name, self._kind)
-        return call.standard()
-
-    def _cancel(self, call: Call) -> Message:
-        name = call.request.name
-        self._api.resources.get(name, self._kind)  # refuses one that is not there
-        if not self._ownership.pass_on_cancel(name):
-            self.cancel(name)
-        return empty_pb2.Empty()
-
-    def _delete(self, call: Call) -> Message:
-        name = call.request.name
-        self._ownership.look_after(name, self._kind)
-        refuse_to_delete(self._api.resources.get(name, self._kind))
-        answer = call.standard()
-        shutil.rmtree(job_folder(self._api.settings, name), ignore_errors=True)
-        return answer
-
     def _driver(self, name: str) -> Driver | None:
         with self._lock:
             return self._running.get(name)
@@ -149,18 +114,3 @@ class CustomJobs:
     def _drivers(self) -> list[Driver]:
         with self._lock:
             return list(self._running.values())
-
-
-def refuse_to_delete(job: Any) -> None:
-    """Refuses to delete a job that has not ended.
-
-    Raises:
-      ApiError: FAILED_PRECONDITION.
-    """
-    state = State(job.state)
-    if not state.is_final:
-        kind = job.DESCRIPTOR.name
-        raise ApiError(
-            Code.FAILED_PRECONDITION,
-            f"The {kind} {job.name} is in the state JOB_STATE_{state.name} and cannot be deleted: cancel it first",
-        )
