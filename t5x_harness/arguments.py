@@ -13,7 +13,15 @@ from t5x_harness.silencing import not_codes
 from t5x_harness.spec import GCS, Mode, RunSpec
 from t5x_harness.standins.policy import Policy
 
-__all__ = ["DEFAULT_SLICE", "FORMATS", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
+__all__ = [
+    "DEFAULT_SLICE",
+    "FORMATS",
+    "UsageError",
+    "add_run_arguments",
+    "add_runtime_argument",
+    "rewrite_gin",
+    "specs_of",
+]
 
 DEFAULT_SLICE = "v3-8"
 FORMATS = ("text", "json", "sarif", "github")
@@ -64,13 +72,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, job: bool = False) -> 
     )
     how = parser.add_argument_group("how to run it")
     how.add_argument("--slice", metavar="NAME", help=f"TPU slice, as v3-8, v4-32 or v3:4x4 (default: {DEFAULT_SLICE})")
-    how.add_argument(
-        "--t5x-runtime",
-        choices=("auto", "installed", "embedded"),
-        default="auto",
-        help="which T5X: the installed one, the embedded one, or auto: the installed one if there is any "
-        "(default: auto)",
-    )
+    add_runtime_argument(how)
     how.add_argument("--tfds_data_dir", metavar="DIR", help="where TFDS data lies, as for T5X")
     how.add_argument(
         "--standins",
@@ -172,6 +174,17 @@ def rewrite_gin(arguments: Sequence[str]) -> list[str]:
         else:
             rewritten.append(argument)
     return rewritten
+
+
+def add_runtime_argument(parser: argparse._ActionsContainer) -> None:
+    """Adds ``--t5x-runtime`` to a parser or to a group of its arguments."""
+    parser.add_argument(
+        "--t5x-runtime",
+        choices=("auto", "installed", "embedded"),
+        default="auto",
+        help="which T5X: the installed one, the embedded one, or auto: the installed one if there is any "
+        "(default: auto)",
+    )
 
 
 def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:

@@ -28,6 +28,7 @@ _MODULES: Mapping[str, str] = {
     "submit": "t5x_harness.submit_command",
     "exec": "t5x_harness.exec_command",
     "serve": "t5x_harness.serve_command",
+    "warm": "t5x_harness.warm_command",
     "doctor": "t5x_harness.doctor",
     "explain": "t5x_harness.explain",
 }
@@ -38,6 +39,7 @@ _SUMMARIES: Mapping[str, str] = {
     "submit": "run configs as Vertex AI jobs, once they were checked, and follow them",
     "exec": "run any command with t5x importable and a slice's devices",
     "serve": "serve a private Google (gs://, tokens, a proxy) to this machine's shells until ended",
+    "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
     "doctor": "check this Python environment for clashes, each with its mend",
     "explain": "say what the code of a finding means, with a bad and a good example",
 }
@@ -117,6 +119,18 @@ Clients need no change: TensorFlow, tensorstore, orbax, gcsfs, google-cloud-stor
 variables. The proxy answers for Google's hosts itself and refuses every other one; what it refuses is printed here.
 
 exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, 2 wrong usage
+""",
+    "warm": """\
+examples:
+  t5x-harness warm --env-file=warm.env &
+  . ./warm.env                                    once the file is there
+  pytest -m smoke configs/finetune.gin            does not wait for imports any more; nor does t5x-harness run
+
+Runs are forked from it only where its imports are what theirs would have been: the same Python, T5X and
+t5x-harness, the same variables that libraries read, and no imported file changed. Else they import by themselves,
+and say why. Your own tasks and modules are never kept: each run imports them anew.
+
+exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, or died, 2 wrong usage
 """,
     "doctor": "",
     "explain": """\

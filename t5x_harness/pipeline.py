@@ -239,11 +239,18 @@ class Pipeline:
         return self._program
 
 
-def worker_for(runtime: Runtime) -> Zygote:
-    """A zygote whose runs import this T5X; it starts with the first run, or with ``warm()``."""
-    from t5x_harness.import_hooks import RUNTIME_VARIABLE
-    from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
+def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
+    """A zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
 
+    Args:
+      runtime: the T5X.
+      door: makes it one that is kept for other sessions, which find it there. Another one turns to the one that is kept
+        for this shell, if there is any.
+    """
+    from t5x_harness.import_hooks import RUNTIME_VARIABLE
+    from t5x_harness.workers import KEPT_VARIABLE, Zygote, compile_cache_environment, default_cache_folder
+
+    kept = os.environ.get(KEPT_VARIABLE) if door is None else None
     bootstrap = str(Path(__file__).parent / "bootstrap")
     paths = [bootstrap, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != bootstrap)]
     return Zygote(
@@ -254,6 +261,8 @@ def worker_for(runtime: Runtime) -> Zygote:
             **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },
+        door=door,
+        kept=Path(kept) if kept else None,
     )
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.arguments import UsageError
-from t5x_harness.google.environment import export_lines, google_environment
+from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.launch import require_extra
 from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.shell_lines import add_env_file_argument, announce, env_file_of, export_lines
 from t5x_harness.vertex_arguments import add_vertex_arguments, options_of
 
 __all__ = ["add_arguments", "run"]
@@ -30,11 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder that keeps the buckets, made if it is not there: gs://bucket/name is DIR/buckets/bucket/name "
         "(default: a temporary one, removed at the end)",
     )
-    parser.add_argument(
-        "--env-file",
-        metavar="FILE",
-        help="write the export lines to FILE instead, at once when everything is ready; removed at the end",
-    )
+    add_env_file_argument(parser)
     parser.add_argument(
         "--port", type=_port, default=0, metavar="PORT", help="port of Cloud Storage over HTTP (default: any free one)"
     )
@@ -56,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
     root = Path(args.root).absolute() if args.root else None
     if root is not None and root.exists() and not root.is_dir():
         raise UsageError(f"--root {args.root} is no folder")
-    env_file = Path(args.env_file).absolute() if args.env_file else None
-    if env_file is not None and not env_file.parent.is_dir():
-        raise UsageError(f"--env-file {args.env_file}: there is no folder {env_file.parent}")
+    env_file = env_file_of(args)
     try:
         require_extra()
         from t5x_harness.google.serving.server import serve
@@ -80,29 +73,11 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
     lines = export_lines(google_environment(endpoints))
     where = root or f"{endpoints.root}, which is removed at the end (keep it with --root DIR)"
     print(f"serving gs:// from {where}; Ctrl-C ends it", file=sys.stderr, flush=True)
-    if env_file is None:
-        print(lines, end="", flush=True)
-    else:
-        stack.enter_context(_written(env_file, lines))
-        print(f"in another shell: . {env_file}", file=sys.stderr, flush=True)
+    stack.enter_context(announce(lines, env_file))
     if endpoints.state != "memory:":
         print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
     # A shell that runs cannot be given a mount, a command that begins can.
     print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _written(path: Path, text: str) -> Iterator[None]:
-    """A file that is there as a whole or not at all, while the block lasts."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # somebody else's by now, or gone
-            if path.read_text(encoding="utf-8") == text:
-                path.unlink()
 
 
 def _port(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.folder import PROJECT, TOKEN, SessionFolder
 from t5x_harness.google.serving.hosts import would_bypass
 
-__all__ = ["export_lines", "google_environment"]
+__all__ = ["google_environment"]
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -65,11 +64,6 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             "BOTO_CONFIG": str(folder.boto),
         }
     )
-
-
-def export_lines(variables: Mapping[str, str]) -> str:
-    """``export NAME=value`` lines for a shell, sorted by name."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
 
 
 def _trust(folder: SessionFolder) -> dict[str, str]:

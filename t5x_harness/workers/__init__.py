@@ -7,9 +7,10 @@ from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerEr
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import ProgressPrinter
 from t5x_harness.workers.run import Run
-from t5x_harness.workers.zygote import Zygote
+from t5x_harness.workers.zygote import KEPT_VARIABLE, Zygote
 
 __all__ = [
+    "KEPT_VARIABLE",
     "InProcess",
     "ProgressPrinter",
     "Run",

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_harness.workers import framing, processes, run_process
@@ -27,7 +27,13 @@ CLEARING_SECONDS = 8.0
 
 
 def guard(
-    order: socket.socket, link: socket.socket, *, log: int, parent: int | None, imported: Mapping[str, str]
+    order: socket.socket,
+    link: socket.socket,
+    *,
+    log: int,
+    parent: int | None,
+    imported: Mapping[str, str],
+    path: Sequence[str] | None,
 ) -> None:
     """Runs one guard, in a process just forked from the zygote. Never returns.
 
@@ -37,6 +43,7 @@ def guard(
       log: descriptor of the run's log.
       parent: a pidfd of the parent, readable when the parent has ended; None where the kernel has none.
       imported: see :func:`run_process.run`.
+      path: likewise.
     """
     status = 1
     try:
@@ -55,7 +62,7 @@ def guard(
             for descriptor in (awake, waker, *(() if parent is None else (parent,))):
                 os.close(descriptor)
             order.close()
-            run_process.run(link, log=log, guard=me, imported=imported)
+            run_process.run(link, log=log, guard=me, imported=imported, path=path)
         link.close()
         os.close(log)
         _Watch(order, child, awake, parent).until_the_end()

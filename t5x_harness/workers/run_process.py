@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.workers import framing, processes
@@ -31,7 +31,7 @@ COLLECTED_AFTER = 50_000
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
-def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str]) -> None:
+def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str], path: Sequence[str] | None) -> None:
     """Serves one run, in a process just forked. Never returns.
 
     Args:
@@ -39,11 +39,12 @@ def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str
       log: descriptor that takes the place of stdout and stderr.
       guard: pid of the process that forked this one, without which it must not live.
       imported: environment variables that the preloaded modules set while they were imported.
+      path: the folders of the session's ``PYTHONPATH``, if they need not be those that the zygote began with.
     """
     status = 1
     try:
         _detach(log, guard)
-        status = _serve(framing.Channel(link), imported)
+        status = _serve(framing.Channel(link), imported, path)
     except (EOFError, ConnectionError):
         pass  # the parent is gone, and nobody is left to tell
     except BaseException:
@@ -72,12 +73,12 @@ def _detach(log: int, guard: int) -> None:
     gc.enable()
 
 
-def _serve(channel: framing.Channel, imported: Mapping[str, str]) -> int:
+def _serve(channel: framing.Channel, imported: Mapping[str, str], path: Sequence[str] | None) -> int:
     start = channel.receive()
     target: Any = None
     failure: dict[str, Any] | None = None
     try:
-        _enter(start, imported)
+        _enter(start, imported, path)
         target = load_factory(start["factory"])(start["argument"], lambda event: channel.send({"progress": event}))
     except BaseException as error:
         failure = describe(error, start["factory"])
@@ -119,7 +120,7 @@ def check_reply(value: Any, method: str) -> dict[str, Any]:
     return {"value": value}
 
 
-def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
+def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence[str] | None) -> None:
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update({**imported, **start["env"]})
@@ -127,6 +128,8 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
     tempfile.tempdir = None  # so that TMPDIR is read again
     _confine()
     os.chdir(start["cwd"])
+    if path is not None:
+        _follow_python_variables(before, path)
     sys.path[:0] = start["python_path"]
     sys.argv = ["t5x-run"]
     importlib.invalidate_caches()
@@ -134,6 +137,13 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str]) -> None:
     # Python's own generator is seeded anew in every fork; numpy's global one is not.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+
+
+def _follow_python_variables(before: Mapping[str, str], path: Sequence[str]) -> None:
+    """Makes of this interpreter what the session's variables would have made of one that begins."""
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    gone = {os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in gone)]
 
 
 def _confine() -> None:

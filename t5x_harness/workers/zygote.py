@@ -4,45 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
-import t5x_harness
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection
-from t5x_harness.workers.diagnosis import describe_status, read_tail
 from t5x_harness.workers.errors import ZygoteFailed
+from t5x_harness.workers.hosts import Host, KeptHost, OwnHost
+from t5x_harness.workers.likeness import facts
 from t5x_harness.workers.run import ForkedRun, Run
 
-__all__ = ["Environment", "Zygote", "environment", "start_message"]
+__all__ = ["KEPT_VARIABLE", "Environment", "Zygote", "environment", "start_message"]
 
 # Variables to add to the environment; None takes one out of it.
 Environment = Mapping[str, str | None]
 
+KEPT_VARIABLE = "T5X_HARNESS_WORKER"
+"""Environment variable with the path of a kept worker's socket: see ``t5x-harness warm``."""
+
 # How long a fork may take, on a machine that swaps.
 FORK_SECONDS = 60.0
-# A little more than the zygote waits for its guards.
-END_SECONDS = 12.0
-
-# The zygote must run the same code as its parent, which may use a source tree that only it has on its path.
-BOOT = """\
-import importlib.util, os, sys
-found = importlib.util.find_spec("t5x_harness")
-if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
-    sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
-from t5x_harness.workers.zygote_process import main
-main({control}, {lifeline}, {parent})
-"""
+# A kept worker that is ready answers at once; another one still imports, as an own one would.
+_ANSWER_SECONDS = 2.0
 
 
 class Zygote:
@@ -59,6 +48,8 @@ class Zygote:
         env: Environment | None = None,
         python_path: Sequence[str] = (),
         start_timeout: float = 300.0,
+        door: Path | None = None,
+        kept: Path | None = None,
     ) -> None:
         """Takes the settings; starts nothing.
 
@@ -67,6 +58,8 @@ class Zygote:
           env: variables that every run gets, in addition to the environment of this process; None takes one out.
           python_path: folders to put in front of ``sys.path``, relative to the current folder.
           start_timeout: how many seconds the imports may take.
+          door: the path of a socket to be made, where other sessions find this zygote; None to keep it to oneself.
+          kept: the path of such a socket. That zygote is used if this one's imports would have brought the same.
         """
         self._preload = tuple(preload)
         self._env = dict(env or {})
@@ -75,7 +68,10 @@ class Zygote:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._door = door
+        self._kept = kept
+        self._refusal = ""
+        self._host: Host | None = None
         self._failure: tuple[str, str | None, str] | None = None
         self._closed = False
         self._ready = False
@@ -89,12 +85,36 @@ class Zygote:
     @property
     def pid(self) -> int | None:
         """The zygote's pid; None when it was not started."""
-        return self._process.pid if self._process else None
+        return self._host.pid if self._host else None
+
+    @property
+    def refusal(self) -> str:
+        """Why the kept zygote is not used; empty if it is, and if there is none."""
+        return self._refusal
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether runs are forked from a kept zygote."""
+        return isinstance(self._host, KeptHost)
 
     def warm(self) -> None:
         """Starts the imports in the background and returns at once."""
         with self._lock:
             self._warm()
+
+    def await_ready(self) -> None:
+        """Waits until runs can be forked at once.
+
+        Raises:
+          ZygoteFailed: they cannot be.
+        """
+        with self._lock:
+            self._await_ready()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a zygote that was ready is gone."""
+        return self._host is None or self._host.has_ended
 
     def start(
         self,
@@ -131,6 +151,7 @@ class Zygote:
         log.parent.mkdir(parents=True, exist_ok=True)
         with self._lock, contextlib.ExitStack() as undo:
             self._await_ready()
+            assert self._host
             log_file = undo.enter_context(log.open("ab"))
             log_start = os.fstat(log_file.fileno()).st_size
             pairs = [socket.socketpair() for _ in ("child", "guard")]
@@ -140,7 +161,7 @@ class Zygote:
             on_failure.callback(connection.close)
             descriptors = [end.fileno() for end in theirs] + [log_file.fileno()]
             with contextlib.suppress(ConnectionError):  # the zygote is gone, which the closed sockets tell below
-                socket.send_fds(self._control, [b"s"], descriptors)
+                socket.send_fds(self._host.control, [b"s"], descriptors)
             for end in theirs:
                 end.close()
             pid = self._await_fork(connection)
@@ -156,7 +177,9 @@ class Zygote:
             return  # in a fork of the parent: nothing here is ours to end
         self._closed = True
         if not self._lock.acquire(blocking=False):
-            self._kill()  # another thread waits for its imports, or for a fork, and now learns that there will be none
+            # Another thread waits for its imports, or for a fork, and now learns that there will be none.
+            if (host := self._host) is not None:
+                host.kill()
             self._lock.acquire()
         try:
             for run in list(self._runs):
@@ -168,60 +191,85 @@ class Zygote:
     def _warm(self) -> None:
         if self._closed or os.getpid() != self._owner:
             raise RuntimeError("this zygote was closed" if self._closed else "a zygote cannot be used in a fork")
-        if self._process and self._ready and self._process.poll() is not None:
+        if self._host and self._ready and self._host.has_ended:
             self._stop()
-        if self._process or self._failure:
+        if self._host or self._failure:
             return
-        self._control, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
-        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        boot = BOOT.format(
-            origin=str(Path(t5x_harness.__file__).resolve()),
-            control=theirs.fileno(),
-            lifeline=lifeline,
-            parent=os.getpid(),
-        )
+        if self._kept is None or not self._begin_kept(self._kept):
+            self._begin(OwnHost(environment(self._env), self._door))
+
+    def _begin_kept(self, door: Path) -> bool:
+        """Turns to the kept zygote; False if that is known to be of no use."""
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", boot],  # -P: the current folder is no place to import from
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                env=environment(self._env),
-                pass_fds=(theirs.fileno(), lifeline),
-                start_new_session=True,  # Ctrl-C is for the parent, which then ends this one
-            )
-        finally:
-            theirs.close()
-            os.close(lifeline)
+            self._begin(KeptHost(door))
+        except OSError as error:
+            self._refuse(f"it cannot be reached at {door}: {error.strerror or error}")
+            return False
+        self._listen(_ANSWER_SECONDS)
+        return self._host is not None
+
+    def _begin(self, host: Host) -> None:
+        self._host = host
         self._reader = framing.FrameReader()
         self._importing: str | None = None
         self._deadline = time.monotonic() + self._start_timeout
-        self._control.sendall(framing.encode({"preload": self._preload, "python_path": self._python_path}))
+        settings = {"preload": self._preload, "python_path": self._python_path, "facts": facts(environment(self._env))}
+        with contextlib.suppress(ConnectionError):  # it has gone, which is seen where its answer is
+            host.control.sendall(framing.encode(settings))
 
     def _await_ready(self) -> None:
         self._warm()
         while not self._ready and not self._failure:
-            self._control.settimeout(max(0.001, self._deadline - time.monotonic()))
-            try:
-                data = self._control.recv(1 << 16)
-            except TimeoutError:
+            if not self._listen(max(0.001, self._deadline - time.monotonic())):
                 where = f"importing {self._importing}" if self._importing else "starting Python"
                 self._fail(f"The worker process was still {where} after {self._start_timeout:g} s")
-                break
-            except ConnectionError:
-                data = b""
-            if not data:
-                self._fail_as_ended()
-            for message in self._reader.feed(data):
-                self._importing = message.get("importing", self._importing)
-                self._ready = self._ready or "ready" in message
-                if "failed" in message:
-                    self._fail(f"Importing {message['failed']} in the worker process failed:\n{message['error']}")
+            elif self._host is None and not self._failure:
+                self._warm()  # the kept one would not have it: another begins
         if self._failure:
             message, module, tail = self._failure
             raise ZygoteFailed(message, module=module, log_tail=tail)
-        self._control.settimeout(None)
+
+    def _listen(self, seconds: float) -> bool:
+        """Takes what the zygote says next; False if it says nothing for so long."""
+        host = self._host
+        assert host
+        host.control.settimeout(seconds)
+        try:
+            data = host.control.recv(1 << 16)
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._take_end(host)
+            return True
+        for message in self._reader.feed(data):
+            self._importing = message.get("importing", self._importing)
+            self._ready = self._ready or "ready" in message
+            host.pid = message.get("pid", host.pid)
+            if "failed" in message:
+                self._fail(f"Importing {message['failed']} in the worker process failed:\n{message['error']}")
+            if "refused" in message:
+                self._refuse(message["refused"])
+        if self._ready:
+            host.control.settimeout(None)
+        return True
+
+    def _take_end(self, host: Host) -> None:
+        """The zygote ended before it was ready."""
+        how = host.how_it_ended()
+        if isinstance(host, KeptHost):
+            self._refuse(f"it {how}")
+            return
+        where = f"while it imported {self._importing}" if self._importing else "before it could import anything"
+        self._fail(f"The worker process {how} {where}")
+
+    def _refuse(self, reason: str) -> None:
+        """The kept zygote is of no use."""
+        self._refusal, self._kept = reason, None
+        self._stop()
+        if self._closed:
+            self._failure = ("The worker process was ended while a run waited for it", None, "")
 
     def _await_fork(self, connection: Connection) -> int:
         deadline = time.monotonic() + FORK_SECONDS
@@ -234,48 +282,18 @@ class Zygote:
                     return int(event.message["pid"])
         raise ZygoteFailed(f"The worker process did not fork within {FORK_SECONDS:g} s", log_tail=self._tail())
 
-    def _fail_as_ended(self) -> None:
-        assert self._process
-        try:
-            code = self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            code = 0
-        how = describe_status(-code if code < 0 else code << 8)
-        where = f"while it imported {self._importing}" if self._importing else "before it could import anything"
-        self._fail(f"The worker process {how} {where}")
-
     def _fail(self, message: str) -> None:
         self._failure = (message, self._importing, self._tail())
         self._stop()
 
     def _tail(self) -> str:
-        return read_tail(Path(f"/proc/self/fd/{self._output.fileno()}"))
+        return self._host.log_tail() if self._host else ""
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)
-        self._control.close()
-        os.close(self._lifeline)
-        try:
-            # One that is ready ends by itself; one that still imports may be stuck in it, with processes of its own.
-            process.wait(END_SECONDS if self._ready else 0)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            process.wait()
-        self._output.close()
+        host, self._host = self._host, None
+        if host is not None:
+            host.stop(patient=self._ready)
         self._ready = False
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            _kill(self._process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def environment(env: Environment) -> dict[str, str]:

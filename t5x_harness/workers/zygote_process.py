@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t5x_harness.workers import framing, guard_process, processes, run_process
+from t5x_harness.workers.door import Client, Door
 
 __all__ = ["main"]
 
 ERROR_LINES = 6
 
 
-def main(control: int, lifeline: int, parent: int) -> None:
+def main(control: int, lifeline: int, parent: int, door: int | None = None) -> None:
     """Runs the zygote. Never returns.
 
     Args:
@@ -33,10 +34,12 @@ def main(control: int, lifeline: int, parent: int) -> None:
         descriptors for each run to start; its end means that the zygote must end.
       lifeline: read end of a pipe that the parent holds open and never writes to.
       parent: pid of the parent.
+      door: descriptor of a socket that listens for other sessions, which speak as the parent does; None for none.
     """
     status = 1
     try:
-        status = _Zygote(socket.socket(fileno=control), parent).main(lifeline)
+        listener = None if door is None else socket.socket(fileno=door)
+        status = _Zygote(Client(socket.socket(fileno=control), parent), listener).main(lifeline, parent)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -45,25 +48,24 @@ def main(control: int, lifeline: int, parent: int) -> None:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, parent: int) -> None:
-        self._control = control
-        self._parent = parent
-        self._watch: int | None = None
-        self._guards: set[int] = set()
+    def __init__(self, owner: Client, listener: socket.socket | None) -> None:
+        self._owner = owner
+        self._listener = listener
+        self._door: Door | None = None
+        self._clients = [owner]
+        self._guards: dict[int, Client] = {}
         self._awake = self._waker = -1
 
-    def main(self, lifeline: int) -> int:
+    def main(self, lifeline: int, parent: int) -> int:
         processes.reset_signals()
         processes.name_process("t5x-zygote")
         # From now on, and in the midst of any import, the parent's end is this process' end.
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-        with contextlib.suppress(OSError):  # an old kernel: then the closed connection alone tells
-            self._watch = os.pidfd_open(self._parent)
-        if os.getppid() != self._parent:
+        if os.getppid() != parent:
             return 1
         processes.adopt_orphans()
-        settings = framing.Channel(self._control).receive()
+        settings = framing.Channel(self._owner.control).receive()
         sys.path[:0] = settings["python_path"]
         sys.argv = ["t5x-zygote"]
         gc.disable()  # no collection may touch, and so copy, the pages that the forks share
@@ -74,6 +76,8 @@ class _Zygote:
                 self._send({"failed": name, "error": failure})
                 return 1
         imported = {k: v for k, v in os.environ.items() if before.get(k) != v}
+        if self._listener is not None:
+            self._door = Door(self._listener, settings, before)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) & ~os.O_ASYNC)
         gc.collect()
         gc.freeze()
@@ -81,7 +85,7 @@ class _Zygote:
         return 0
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        self._control.sendall(framing.encode(message))
+        self._owner.control.sendall(framing.encode(message))
 
     def _await_orders(self, lifeline: int, imported: Mapping[str, str]) -> None:
         self._awake, self._waker = os.pipe()
@@ -89,20 +93,41 @@ class _Zygote:
         os.set_blocking(self._waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        poll = select.poll()
-        for descriptor in (self._control.fileno(), lifeline, self._awake, *_some(self._watch)):
-            poll.register(descriptor, select.POLLIN)
         self._send({"ready": True})
-        while True:
-            ready = [descriptor for descriptor, _ in poll.poll()]
+        while self._owner in self._clients:
+            ready = self._wait(lifeline)
             if self._awake in ready:
                 self._wake()
                 self._reap()
-            if lifeline in ready or self._watch in ready:
+            if lifeline in ready:
                 break
-            if self._control.fileno() in ready and not self._start(lifeline, imported):
-                break
-        # The guards clear up by themselves now; this process goes last, so that even zombies are gone with it.
+            if self._door is not None and self._door.listener.fileno() in ready:
+                self._admit(self._door)
+            for client in [client for client in self._clients if ready.intersection(client.descriptors)]:
+                if client.watch in ready or not self._start(client, lifeline, imported):
+                    self._clients.remove(client)
+                    client.close()
+        self._end()
+
+    def _wait(self, lifeline: int) -> set[int]:
+        """The descriptors on which something has come."""
+        poll = select.poll()
+        listening = () if self._door is None else (self._door.listener.fileno(),)
+        each = (descriptor for client in self._clients for descriptor in client.descriptors)
+        for descriptor in (lifeline, self._awake, *listening, *each):
+            poll.register(descriptor, select.POLLIN)
+        return {descriptor for descriptor, _ in poll.poll()}
+
+    def _admit(self, door: Door) -> None:
+        if client := door.admit():
+            self._clients.append(client)
+
+    def _end(self) -> None:
+        # The parent's guards clear up by themselves now; this process goes last, so that even zombies are gone with it.
+        # Those of other sessions would go on.
+        for guard, client in self._guards.items():
+            if client is not self._owner:
+                processes.kill_quietly(guard, signal.SIGKILL)
         deadline = time.monotonic() + guard_process.CLEARING_SECONDS + 1
         while self._reap() and time.monotonic() < deadline:
             select.select([self._awake], [], [], 0.1)
@@ -110,9 +135,12 @@ class _Zygote:
         self._guards.clear()
         self._kill_strays()
 
-    def _start(self, lifeline: int, imported: Mapping[str, str]) -> bool:
-        """Forks a guard, which forks the run; False when the parent wants no more."""
-        order, descriptors, _, _ = socket.recv_fds(self._control, 1, 3, socket.MSG_CMSG_CLOEXEC)
+    def _start(self, client: Client, lifeline: int, imported: Mapping[str, str]) -> bool:
+        """Forks a guard, which forks the run; False when the session wants no more."""
+        try:
+            order, descriptors, _, _ = socket.recv_fds(client.control, 1, 3, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            return False
         if not order:
             return False
         link, guard, log = descriptors
@@ -125,17 +153,22 @@ class _Zygote:
             pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
+            watch, client.watch = client.watch, None
             for descriptor in (lifeline, self._awake, self._waker):
                 os.close(descriptor)
-            self._control.close()
+            for other in self._clients:
+                other.close()
+            if self._listener is not None:
+                self._listener.close()
             guard_process.guard(
                 socket.socket(fileno=guard),
                 socket.socket(fileno=link),
                 log=log,
-                parent=self._watch,
+                parent=watch,
                 imported=imported,
+                path=client.path,
             )
-        self._guards.add(pid)
+        self._guards[pid] = client
         for descriptor in descriptors:
             os.close(descriptor)
         return True
@@ -155,8 +188,7 @@ class _Zygote:
             if pid == 0:
                 break
             # A guard that ended by itself left nothing; one that was killed left its run's processes to this one.
-            strays |= pid not in self._guards or status != 0
-            self._guards.discard(pid)
+            strays |= self._guards.pop(pid, None) is None or status != 0
         if strays:
             self._kill_strays()
         return True
@@ -167,10 +199,6 @@ class _Zygote:
         for pid in below:
             if pid not in guarded:
                 processes.kill_quietly(pid, signal.SIGKILL)
-
-
-def _some(descriptor: int | None) -> tuple[int, ...]:
-    return () if descriptor is None else (descriptor,)
 
 
 def _preload(name: str) -> str | None:

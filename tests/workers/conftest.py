@@ -13,11 +13,22 @@ from t5x_harness.workers import Run, Zygote
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    # Without PYTHONUNBUFFERED, which some CI sets, native output is buffered, which is what has to be coped with.
-    with Zygote(env={"PYTHONUNBUFFERED": None}) as shared:
-        yield shared
+# Without PYTHONUNBUFFERED, which some CI sets, native output is buffered, which is what has to be coped with.
+ENV = {"PYTHONUNBUFFERED": None}
+
+
+@pytest.fixture(scope="session", params=["own", "kept"])
+def zygote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """A zygote of the session's own, and one that another one keeps for it: what holds of one holds of both."""
+    if request.param == "own":
+        with Zygote(env=ENV) as own:
+            yield own
+        return
+    door = tmp_path_factory.mktemp("kept") / "door"
+    with Zygote(env=ENV, door=door) as keeper:
+        keeper.warm()
+        with Zygote(env=ENV, kept=door) as kept:
+            yield kept
 
 
 @pytest.fixture

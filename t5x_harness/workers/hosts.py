@@ -1,0 +1,201 @@
+"""Where a zygote is: a process of this session's own, or one that is kept for many sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Protocol
+
+import t5x_harness
+from t5x_harness.workers.diagnosis import describe_status, read_tail
+from t5x_harness.workers.door import peer_of
+
+__all__ = ["END_SECONDS", "Host", "KeptHost", "OwnHost"]
+
+# A little more than the zygote waits for its guards.
+END_SECONDS = 12.0
+
+# The zygote must run the same code as its parent, which may use a source tree that only it has on its path.
+BOOT = """\
+import importlib.util, os, sys
+found = importlib.util.find_spec("t5x_harness")
+if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
+    sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
+from t5x_harness.workers.zygote_process import main
+main({control}, {lifeline}, {parent}, {door})
+"""
+
+
+class Host(Protocol):
+    """A zygote as a session holds it.
+
+    Attributes:
+      control: the connection to it.
+      pid: its pid.
+    """
+
+    control: socket.socket
+    pid: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone."""
+
+    def how_it_ended(self) -> str:
+        """In words; waits for the end."""
+
+    def log_tail(self) -> str:
+        """The end of what it has printed."""
+
+    def stop(self, *, patient: bool) -> None:
+        """Gives it up.
+
+        Args:
+          patient: whether it may take its time to clear up.
+        """
+
+    def kill(self) -> None:
+        """Ends what it does for this session, at once, from any thread."""
+
+
+class OwnHost:
+    """A process of this session's own, which ends with it; starts at once.
+
+    Args:
+      environment: all of the process's.
+      door: the path of a socket on which it shall serve other sessions, too; None for none.
+    """
+
+    def __init__(self, environment: Mapping[str, str], door: Path | None) -> None:
+        self.control, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._door = door
+        listener = None if door is None else _listen(door)
+        descriptors = [theirs.fileno(), lifeline, *([] if listener is None else [listener.fileno()])]
+        boot = BOOT.format(
+            origin=str(Path(t5x_harness.__file__).resolve()),
+            control=theirs.fileno(),
+            lifeline=lifeline,
+            parent=os.getpid(),
+            door=None if listener is None else listener.fileno(),
+        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", boot],  # -P: the current folder is no place to import from
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env=environment,
+                pass_fds=descriptors,
+                start_new_session=True,  # Ctrl-C is for the parent, which then ends this one
+            )
+        finally:
+            theirs.close()
+            os.close(lifeline)
+            if listener is not None:
+                listener.close()
+        self.pid = self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def how_it_ended(self) -> str:
+        """In words; waits for the end."""
+        try:
+            code = self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = 0
+        return describe_status(-code if code < 0 else code << 8)
+
+    def log_tail(self) -> str:
+        """The end of what it has printed."""
+        return read_tail(Path(f"/proc/self/fd/{self._output.fileno()}"))
+
+    def stop(self, *, patient: bool) -> None:
+        """Ends the process.
+
+        Args:
+          patient: whether it ends by itself; one that still imports may be stuck in it, with processes of its own.
+        """
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)
+        self.control.close()
+        os.close(self._lifeline)
+        if self._door is not None:
+            self._door.unlink(missing_ok=True)
+        try:
+            self._process.wait(END_SECONDS if patient else 0)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+        self._output.close()
+
+    def kill(self) -> None:
+        """Ends the process and what is in its group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+class KeptHost:
+    """A process that another one keeps.
+
+    Args:
+      door: the path of its socket.
+
+    Raises:
+      OSError: nobody is there.
+    """
+
+    def __init__(self, door: Path) -> None:
+        self.control = socket.socket(socket.AF_UNIX)
+        try:
+            self.control.connect(str(door))
+            self.pid, user = peer_of(self.control)  # the keeper's, until the zygote itself has answered
+            if user != os.getuid():
+                raise PermissionError(f"the process at {door} is another user's")
+        except BaseException:
+            self.control.close()
+            raise
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has closed the connection; between two runs it says nothing else."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def how_it_ended(self) -> str:
+        """In words."""
+        return "was ended by whoever kept it"
+
+    def log_tail(self) -> str:
+        """Nothing: what it prints is the keeper's."""
+        return ""
+
+    def stop(self, *, patient: bool) -> None:
+        """Takes leave; it goes on for others."""
+        self.control.close()
+
+    def kill(self) -> None:
+        """Ends a wait for it in another thread."""
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)
+
+
+def _listen(door: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    door.unlink(missing_ok=True)  # of a process that has died
+    listener.bind(str(door))
+    listener.listen()
+    return listener

@@ -1,0 +1,127 @@
+"""Whether what one process has imported is what another one's imports would have brought.
+
+A worker that is kept (``t5x-harness warm``) forks runs for sessions that it knows nothing of. It may do so only where
+nothing could tell its imports from theirs.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import t5x_harness
+from t5x_harness.import_hooks import RUNTIME_VARIABLE
+
+__all__ = ["changed_file", "difference", "facts", "file_times"]
+
+# Libraries of the stack read these while they are imported. Those of JAX are set anew in each run.
+_READ_BY_IMPORTS = (
+    "ABSL_", "CUDA_", "HF_", "KERAS_", "LC_", "LD_", "LIBTPU_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_",
+    "PROTOCOL_BUFFERS_", "PYTHON", "TFDS_", "TF_", "TPU_", "XLA_",
+)  # fmt: skip
+_READ_BY_NAME = frozenset({"HOME", "LANG", "TZ", RUNTIME_VARIABLE})
+
+# Those that each run follows by itself.
+_FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
+
+_SUFFIXES = tuple(importlib.machinery.all_suffixes())
+
+
+def facts(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a process's imports depend on, as JSON.
+
+    Args:
+      environment: that it imports under.
+    """
+    return {
+        "interpreter": [sys.executable, sys.prefix, sys.version],
+        "harness": str(Path(t5x_harness.__file__).resolve()),
+        "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],
+        "jax": sorted(name for name in environment if name.startswith("JAX_")),
+        "variables": {name: text for name, text in sorted(environment.items()) if _is_read_by_imports(name)},
+    }
+
+
+def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iterable[str]) -> str:
+    """Why a process's imports are of no use to another one; empty if they are.
+
+    Args:
+      kept: :func:`facts` of the process that has imported.
+      wanted: those of the one that would.
+      modules: the names of what was imported.
+    """
+    for name, what in (("interpreter", "another Python"), ("harness", "another copy of t5x-harness")):
+        if kept[name] != wanted[name]:
+            return f"it runs {what}: {_first_difference(kept[name], wanted[name])}"
+    ours, theirs = kept["variables"], wanted["variables"]
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            return f"{name} is {_shown(theirs.get(name))} here and was {_shown(ours.get(name))} when it imported"
+    for name in kept["jax"]:
+        if name not in wanted["jax"]:
+            return f"{name} is not set here and was set when it imported"
+    for entry in kept["path"]:
+        if entry not in wanted["path"]:
+            return f"PYTHONPATH had {entry} when it imported, and has not here"
+    added = [entry for entry in wanted["path"] if entry not in kept["path"]]
+    return _shadowing(added, {name.partition(".")[0] for name in modules})
+
+
+def file_times(modules: Mapping[str, ModuleType]) -> dict[str, int]:
+    """When the files of modules were last written.
+
+    Args:
+      modules: by name, as ``sys.modules`` has them.
+
+    Returns:
+      Nanoseconds by file.
+    """
+    files = {getattr(module, "__file__", None) for module in list(modules.values())}
+    return {file: time for file in files if file and (time := _time(file))}
+
+
+def changed_file(times: Mapping[str, int]) -> str:
+    """One of the files that is not as it was at :func:`file_times`; empty if all are."""
+    return next((file for file, time in times.items() if _time(file) != time), "")
+
+
+def _time(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_read_by_imports(name: str) -> bool:
+    return name not in _FOLLOWED and (name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS))
+
+
+def _first_difference(ours: Any, theirs: Any) -> str:
+    if isinstance(ours, str):
+        return f"{ours}, not {theirs}"
+    return next(f"{a}, not {b}" for a, b in zip(ours, theirs, strict=True) if a != b)
+
+
+def _shown(text: str | None) -> str:
+    return "unset" if text is None else repr(text)
+
+
+def _shadowing(folders: Sequence[str], imported: set[str]) -> str:
+    """Why imports would have found something else, had these folders come first."""
+    for folder in folders:
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue  # no folder: nothing is imported from it, or it is an archive
+        for name in names:
+            path = os.path.join(folder, name)
+            module = next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
+            is_package = os.path.isfile(os.path.join(path, "__init__.py"))
+            if module in imported and (module != name or is_package):
+                return f"{path} would be imported here in place of the {module} that it has"
+    return ""

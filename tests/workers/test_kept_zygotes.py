@@ -1,0 +1,265 @@
+"""A zygote that is kept forks runs for other sessions, where its imports are what theirs would have been."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.workers import RunDied, Zygote
+
+HERE = str(Path(__file__).parent)
+AssertGone = Callable[..., None]
+Session = Callable[..., Zygote]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a module to import."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "heavy_module.py").write_text("VALUE = 1\n")
+    return tmp_path / "modules"
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Path:
+    return tmp_path / "door"
+
+
+@pytest.fixture
+def keeper(door: Path, folder: Path) -> Iterator[Zygote]:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as zygote:
+        zygote.await_ready()
+        yield zygote
+
+
+@pytest.fixture
+def session(door: Path, folder: Path) -> Iterator[Session]:
+    """Makes the zygotes of other sessions."""
+    made = []
+
+    def make(**changes: object) -> Zygote:
+        settings = {"preload": ["json", "heavy_module"], "python_path": [str(folder)], "kept": door, **changes}
+        made.append(Zygote(**settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for zygote in made:
+        zygote.close()
+
+
+def call(zygote: Zygote, method: str, log: Path, **kwargs: object) -> object:
+    with zygote.start("run_objects:Calculator", {}, log=log / "log", python_path=[HERE]) as run:
+        return run.call(method, **kwargs)
+
+
+def test_one_process_imports_for_all_sessions(keeper: Zygote, session: Session, tmp_path: Path) -> None:
+    for zygote in (session(), session()):
+        assert call(zygote, "echo", tmp_path, value=3) == 3
+        assert zygote.pid == keeper.pid
+        assert zygote.is_kept
+        assert zygote.refusal == ""
+    assert call(keeper, "echo", tmp_path, value=3) == 3
+
+
+def test_a_session_waits_for_one_that_still_imports(door: Path, folder: Path, session: Session, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (folder / "heavy_module.py").write_text(f"open({str(gate)!r}).read()\n")
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+        keeper.warm()
+        zygote = session()
+        zygote.warm()
+        gate.write_text("")
+        assert call(zygote, "echo", tmp_path, value=3) == 3
+        assert zygote.pid == keeper.pid
+
+
+def test_each_run_has_its_session_s_surroundings(
+    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "only_here.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("OF_THE_SESSION", "yes")
+    zygote = session()
+    with zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", cwd=own, python_path=[HERE]) as run:
+        found = run.call("surroundings")
+        paths = run.call("look_up", name="sys.path")
+        assert run.call("look_up", name="sys.dont_write_bytecode") is True
+    assert zygote.is_kept
+    assert found["cwd"] == str(own)
+    assert found["env"]["OF_THE_SESSION"] == "yes"
+    assert paths[:2] == [HERE, str(own)]
+
+
+def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
+    door: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+        keeper.await_ready()
+        monkeypatch.delenv("PYTHONPATH")
+        zygote = session()
+        call(zygote, "echo", tmp_path)
+    assert not zygote.is_kept
+    assert zygote.refusal == f"PYTHONPATH had {tmp_path} when it imported, and has not here"
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "wanted", "refusal"),
+    [
+        ("TF_ENABLE_ONEDNN_OPTS", None, "1", "TF_ENABLE_ONEDNN_OPTS is '1' here and was unset when it imported"),
+        ("HOME", "/one", "/other", "HOME is '/other' here and was '/one' when it imported"),
+        ("JAX_ENABLE_X64", "1", None, "JAX_ENABLE_X64 is not set here and was set when it imported"),
+    ],
+)
+def test_another_environment_is_refused(
+    door: Path, folder: Path, session: Session, tmp_path: Path, name: str, kept: str | None, wanted: str, refusal: str
+) -> None:
+    keeper = Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door, env={name: kept})
+    with keeper:
+        keeper.await_ready()
+        zygote = session(env={name: wanted})
+        assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own
+        assert zygote.refusal == refusal
+        assert zygote.pid != keeper.pid
+
+
+def test_a_file_that_has_changed_is_imported_anew(
+    keeper: Zygote, session: Session, folder: Path, tmp_path: Path
+) -> None:
+    file = folder / "heavy_module.py"
+    file.write_text("VALUE = 2\n")
+    os.utime(file, ns=(1, 1))
+    zygote = session()
+    assert call(zygote, "look_up", tmp_path, name="heavy_module.VALUE") == 2
+    assert zygote.refusal == f"{file} has changed since it was imported"
+
+
+def test_a_module_that_hides_an_imported_one_is_found(
+    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    (own / "heavy_module").mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    assert call(session(), "echo", tmp_path) is None
+    (own / "heavy_module" / "__init__.py").write_text("VALUE = 3\n")
+    (own / "json.txt").write_text("")  # no module
+    zygote = session()
+    call(zygote, "echo", tmp_path)
+    assert zygote.refusal == (f"{own / 'heavy_module'} would be imported here in place of the heavy_module that it has")
+
+
+def test_other_imports_are_refused(keeper: Zygote, session: Session, tmp_path: Path) -> None:
+    zygote = session(preload=["json"])
+    call(zygote, "echo", tmp_path)
+    assert zygote.refusal == "it has imported ['json', 'heavy_module'], not ['json']"
+
+
+def test_without_a_keeper_a_session_imports_by_itself(session: Session, door: Path, tmp_path: Path) -> None:
+    zygote = session()
+    assert call(zygote, "echo", tmp_path, value=3) == 3
+    assert zygote.refusal == f"it cannot be reached at {door}: No such file or directory"
+
+
+def test_a_keeper_that_dies_while_it_imports_is_replaced(
+    door: Path, folder: Path, session: Session, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (folder / "heavy_module.py").write_text(f"import os\nif not os.environ.get('HERE'): open({str(gate)!r}).read()\n")
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+        keeper.warm()
+        zygote = session(env={"HERE": "1"})
+        zygote.warm()
+        os.kill(keeper.pid or 0, signal.SIGKILL)
+        assert call(zygote, "echo", tmp_path, value=3) == 3
+        assert zygote.refusal == "it was ended by whoever kept it"
+
+
+def test_the_end_of_a_session_is_the_end_of_its_runs_alone(
+    keeper: Zygote, session: Session, tmp_path: Path, assert_gone: AssertGone
+) -> None:
+    one, other = session(), session()
+    runs = [z.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE]) for z in (one, other)]
+    started = [run.call("start_daemon") for run in runs]
+    one.close()
+    assert_gone(runs[0].pid, started[0])
+    assert runs[1].call("echo", value=1) == 1
+    assert Path(f"/proc/{started[1]}").exists()
+
+
+SESSION = """
+import sys, time
+from pathlib import Path
+from t5x_harness.workers import Zygote
+zygote = Zygote(preload=["json", "heavy_module"], python_path=[{folder!r}], kept=Path({door!r}))
+run = zygote.start("run_objects:Calculator", {{}}, log=Path({log!r}), python_path=[{here!r}])
+print(zygote.pid, run.pid, run.call("start_daemon"), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_session_leaves_nothing(
+    keeper: Zygote, door: Path, folder: Path, tmp_path: Path, assert_gone: AssertGone
+) -> None:
+    script = SESSION.format(folder=str(folder), door=str(door), log=str(tmp_path / "log"), here=HERE)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        zygote, *started = map(int, process.stdout.readline().split())
+    assert zygote == keeper.pid
+    process.kill()
+    process.wait()
+    assert_gone(*started)
+    assert call(keeper, "echo", tmp_path, value=1) == 1
+
+
+def test_the_end_of_the_keeper_is_the_end_of_every_run(
+    keeper: Zygote, session: Session, tmp_path: Path, assert_gone: AssertGone
+) -> None:
+    zygote = session()
+    run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+    started = run.call("start_daemon")
+    keeper.close()
+    assert_gone(run.pid, started)
+    with pytest.raises(RunDied, match="guard process was killed"):
+        run.call("hang")
+    assert call(zygote, "echo", tmp_path, value=2) == 2  # of its own
+    assert zygote.refusal.startswith("it cannot be reached at")
+
+
+def test_the_door_is_gone_with_the_keeper(keeper: Zygote, door: Path) -> None:
+    assert door.is_socket()
+    keeper.close()
+    assert not door.exists()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x04null"])
+def test_whoever_is_no_session_is_turned_away(keeper: Zygote, door: Path, tmp_path: Path, said: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(door))
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        assert stranger.recv(100) == b""
+    assert call(keeper, "echo", tmp_path, value=3) == 3
+
+
+def test_nobody_speaks_to_another_user_s_process(
+    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygote = session()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getuid", lambda: 12345)
+        zygote.warm()
+    assert "is another user's" in zygote.refusal
+    assert call(zygote, "echo", tmp_path, value=3) == 3
