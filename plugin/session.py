@@ -58,6 +58,7 @@ class HarnessSession:
         self._runtime: Runtime | None = None
         self._folder: Path | None = None
         self._kept: list[Path] = []
+        self._refusals: list[str] = []
         self._ahead: set[RunSpec] = set()
 
     def check(self) -> None:
@@ -317,19 +318,30 @@ class HarnessSession:
         """The folders with logs and outputs of runs that failed."""
         return self._kept
 
+    @property
+    def refusals(self) -> Sequence[str]:
+        """Why runs did not begin in the worker that is kept for this shell, though there is one."""
+        own = getattr(self._workers, "refusal", "")
+        return list(dict.fromkeys([*self._refusals, *([own] if own else [])]))
+
     def to_json(self) -> dict[str, Any]:
         """What another process needs to report this session's runs: no metrics, predictions, configs or bindings."""
         results = [
             dataclasses.replace(result, metrics={}, predictions=(), operative_config="", bindings=())
             for result in self.results.values()
         ]
-        return {"results": [result.to_json() for result in results], "kept": [str(path) for path in self._kept]}
+        return {
+            "results": [result.to_json() for result in results],
+            "kept": [str(path) for path in self._kept],
+            "refusals": self.refusals,
+        }
 
     def add_json(self, value: Mapping[str, Any]) -> None:
         """Adds what :meth:`to_json` gave in another process."""
         for result in map(RunResult.from_json, value["results"]):
             self.results[result.spec] = result
         self._kept += map(Path, value["kept"])
+        self._refusals += value["refusals"]
 
     @property
     def expects_runs(self) -> bool:

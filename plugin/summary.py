@@ -45,11 +45,14 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
         return
     from t5x_harness.report import Report
     from t5x_harness.report.step_summary import append_step_summary
+    from t5x_harness.workers import NOT_KEPT
 
     report = Report(results)
     if reporter.verbosity >= -1:
         _write_table(reporter, report)
         _write_kept(reporter, session)
+        for refusal in session.refusals:
+            reporter.write_line(f"{NOT_KEPT}: {refusal}", yellow=True)
     if session.options.annotate(os.environ):
         from t5x_harness.report.github import annotation_commands
 

@@ -324,7 +324,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     keep = False
     try:
-        for result in run_specs(specs, options, on_progress=progress):
+        for result in run_specs(specs, options, on_progress=progress, on_note=_note):
             printers[-1].close()
             results.append(result)
         report = Report(tuple(results))
@@ -344,6 +344,10 @@ def _write(report: Report, arguments: argparse.Namespace) -> int:
 
     write_report(report, arguments, facts=arguments.command == "plan")
     return FINE if report.passed else FOUND
+
+
+def _note(message: str) -> None:
+    print(f"t5x-harness: {message}", file=sys.stderr)
 
 
 def _usage(message: str) -> int:

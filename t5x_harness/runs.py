@@ -47,6 +47,7 @@ def run_specs(
     options: RunOptions,
     *,
     on_progress: Callable[[RunSpec], OnProgress] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Iterator[RunResult]:
     """Runs configs, as many at once as the options say, and yields their results in order.
 
@@ -56,6 +57,7 @@ def run_specs(
       specs: what to run.
       options: how.
       on_progress: makes the receiver of a run's progress events.
+      on_note: called at the end with what is to be said of the call as a whole.
 
     Raises:
       ModelDirError: a run cannot have its folder; it was not started, and if that could be seen before, none was.
@@ -63,6 +65,7 @@ def run_specs(
     """
     ensure_model_dirs(specs)
     from t5x_harness.ahead import runs_at_once
+    from t5x_harness.workers import NOT_KEPT
 
     shared = _Shared(options)
     at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
@@ -71,6 +74,9 @@ def run_specs(
         yield from (shared.one_by_one(specs, receiver) if at_once < 2 else shared.at_once(specs, at_once, receiver))
     finally:
         shared.close()
+        if on_note is not None:
+            for refusal in shared.refusals:
+                on_note(f"{NOT_KEPT}: {refusal}")
 
 
 class _Shared:
@@ -110,6 +116,11 @@ class _Shared:
                 begun.append(ahead.begin(spec, self._wanted(pipeline), self._opener(number, spec), on_progress))
         while begun:
             yield taken(begun.popleft())
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why runs did not begin in the worker that is kept for this shell, though there is one."""
+        return [text for worker in self._workers.values() if (text := getattr(worker, "refusal", ""))]
 
     def close(self) -> None:
         """Ends what was started."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from t5x_harness.pipeline import worker_for
 from t5x_harness.t5x_runtime import find_runtime
-from t5x_harness.workers import Zygote
+from t5x_harness.workers import KEPT_VARIABLE, Zygote
 
 pytest_plugins = ["pytester"]
 
@@ -21,8 +22,12 @@ hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Caches and homes are folders of the test session, so nothing is left behind and nothing is found."""
+def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Caches and homes are folders of the test session, so nothing is left behind and nothing is found.
+
+    Yields:
+      The home folder.
+    """
     # What tests start shall hear what they send it, also where this session was started in the background.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -35,16 +40,32 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch.delenv("PYTHONPATH", raising=False)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
         patch.delenv(name, raising=False)
-    yield
+    yield base
     patch.undo()
 
 
 @pytest.fixture(scope="session")
-def zygote(hermetic: None) -> Iterator[Zygote]:
+def door(hermetic: Path) -> Iterator[Path]:
+    """Where other sessions find :func:`zygote`; a socket's path has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="t5x-tests-") as folder:
+        yield Path(folder) / "door"
+
+
+@pytest.fixture(scope="session")
+def zygote(door: Path) -> Iterator[Zygote]:
     """A process that has imported the embedded T5X, which runs are forked from: one for all tests, as it takes 10 s."""
-    with worker_for(find_runtime("embedded")) as worker:
+    with worker_for(find_runtime("embedded"), door=door) as worker:
         worker.warm()
         yield worker
+
+
+@pytest.fixture
+def imported(
+    zygote: Zygote, door: Path, hermetic: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sessions that the test starts find T5X imported, as in a shell of ``t5x-harness warm``."""
+    monkeypatch.setenv(KEPT_VARIABLE, str(door))
+    monkeypatch.setenv("HOME", str(hermetic))  # imports depend on it, and pytester has one for each test
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,11 @@ from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerEr
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import ProgressPrinter
 from t5x_harness.workers.run import Run
-from t5x_harness.workers.zygote import KEPT_VARIABLE, Zygote
+from t5x_harness.workers.zygote import KEPT_VARIABLE, NOT_KEPT, Zygote
 
 __all__ = [
     "KEPT_VARIABLE",
+    "NOT_KEPT",
     "InProcess",
     "ProgressPrinter",
     "Run",

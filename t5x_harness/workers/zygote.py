@@ -20,13 +20,16 @@ from t5x_harness.workers.hosts import Host, KeptHost, OwnHost
 from t5x_harness.workers.likeness import facts
 from t5x_harness.workers.run import ForkedRun, Run
 
-__all__ = ["KEPT_VARIABLE", "Environment", "Zygote", "environment", "start_message"]
+__all__ = ["KEPT_VARIABLE", "NOT_KEPT", "Environment", "Zygote", "environment", "start_message"]
 
 # Variables to add to the environment; None takes one out of it.
 Environment = Mapping[str, str | None]
 
 KEPT_VARIABLE = "T5X_HARNESS_WORKER"
 """Environment variable with the path of a kept worker's socket: see ``t5x-harness warm``."""
+
+NOT_KEPT = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
+"""What a session tells its user, with :attr:`Zygote.refusal`."""
 
 # How long a fork may take, on a machine that swaps.
 FORK_SECONDS = 60.0

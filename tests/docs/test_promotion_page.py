@@ -24,7 +24,7 @@ def _blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester) -> None:
+def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester, imported: None) -> None:
     (source,) = _blocks(page, "python")
     (table,) = _blocks(page, "toml")
     pytester.makepyfile(test_page=source)

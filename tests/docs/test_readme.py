@@ -31,7 +31,7 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(part) for line in words for part in shlex.join(line).split(" '&&' ")]
 
 
-def test_the_own_test_passes(readme: str, pytester: pytest.Pytester) -> None:
+def test_the_own_test_passes(readme: str, pytester: pytest.Pytester, imported: None) -> None:
     (block,) = blocks(readme, "python")
     name = block.splitlines()[0].removeprefix("# ")
     assert sum(bool(line.strip()) for line in block.splitlines()[1:]) <= 20

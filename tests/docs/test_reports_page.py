@@ -82,7 +82,7 @@ def test_the_summary_shown_is_what_is_added(page: str, folder: Path, monkeypatch
     assert timeless((folder / "summary.md").read_text()).rstrip() == timeless(shown).rstrip()
 
 
-def test_the_junit_file_has_what_is_shown(page: str, folder: Path, pytester: pytest.Pytester) -> None:
+def test_the_junit_file_has_what_is_shown(page: str, folder: Path, pytester: pytest.Pytester, imported: None) -> None:
     (pytester.path / SUBJECT).write_text((folder / SUBJECT).read_text())
     (command,) = [block for block in blocks(page, "console") if block.startswith("$ pytest ")]
     pytester.runpytest_subprocess(EMBEDDED, *shlex.split(command)[2:]).assert_outcomes(failed=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.sample_tasks import CONFIGS
+from t5x_harness.workers import NOT_KEPT
 
 Run = Callable[..., pytest.RunResult]
 
@@ -24,7 +25,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, folder: Path) -> Run:
+def run(pytester: pytest.Pytester, folder: Path, imported: None) -> Run:
     """Runs pytest there; whatever comes of it, no traceback of ours may be shown."""
 
     def call(*arguments: str) -> pytest.RunResult:
@@ -32,6 +33,7 @@ def run(pytester: pytest.Pytester, folder: Path) -> Run:
         for text in (result.stdout, result.stderr):
             text.no_fnmatch_line("*Traceback*")
             text.no_fnmatch_line("*INTERNALERROR*")
+            text.no_fnmatch_line(f"{NOT_KEPT}*")
         return result
 
     return call

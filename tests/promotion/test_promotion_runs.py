@@ -38,7 +38,7 @@ def test_there():
 
 
 @pytest.fixture
-def run(vertex: FakeVertex, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest on a project with configs and tests, which uses the test's own Vertex AI."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shutil.copytree(CONFIGS / "models", pytester.path / "models")

@@ -18,7 +18,7 @@ def test_it(t5x_run):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest on one promotable test; whatever comes of it, no traceback of ours may be shown."""
     for name in ("", "_PROJECT", "_LOCATION", "_BUCKET", "_IMAGE"):
         monkeypatch.delenv(f"T5X_HARNESS_VERTEX{name}", raising=False)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, shi
 
 
 @pytest.fixture
-def run(vertex: FakeVertex, pytester: pytest.Pytester) -> Run:
+def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None) -> Run:
     """Runs pytest, which uses the test's own Vertex AI; whatever comes of it, no traceback of ours may be shown."""
     pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef greeting():\n    return 'hi'\n")
 
