@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,10 +44,9 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def door(hermetic: Path) -> Iterator[Path]:
-    """Where other sessions find :func:`zygote`; a socket's path has 107 bytes at most."""
-    with tempfile.TemporaryDirectory(prefix="t5x-tests-") as folder:
-        yield Path(folder) / "door"
+def door(hermetic: Path) -> Path:
+    """Where other sessions find :func:`zygote`."""
+    return hermetic / "zygote"
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -160,7 +160,8 @@ class KeptHost:
     def __init__(self, door: Path) -> None:
         self.control = socket.socket(socket.AF_UNIX)
         try:
-            self.control.connect(str(door))
+            with _short(door) as path:
+                self.control.connect(path)
             self.pid, user = peer_of(self.control)  # the keeper's, until the zygote itself has answered
             if user != os.getuid():
                 raise PermissionError(f"the process at {door} is another user's")
@@ -196,6 +197,17 @@ class KeptHost:
 def _listen(door: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     door.unlink(missing_ok=True)  # of a process that has died
-    listener.bind(str(door))
+    with _short(door) as path:
+        listener.bind(path)
     listener.listen()
     return listener
+
+
+@contextlib.contextmanager
+def _short(door: Path) -> Iterator[str]:
+    """Another path of the same file: those of sockets have 107 bytes at most, and folders may be deep."""
+    folder = os.open(door.parent, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{folder}/{door.name}"
+    finally:
+        os.close(folder)

@@ -12,6 +12,7 @@ import pytest
 
 from t5x_harness import runs
 from t5x_harness.cli import main
+from t5x_harness.workers import NOT_KEPT
 
 GOOD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
@@ -337,6 +338,8 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Worker:
+        refusal = "why it is not"
+
         def warm(self) -> None: ...
 
         def close(self) -> None: ...
@@ -349,4 +352,5 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
     out, err = capsys.readouterr()
     assert " resolve, plan, train, eval, infer: not run, because lint failed\n" in out
     assert "kept in" not in err
+    assert f"t5x-harness: {NOT_KEPT}: why it is not\n" in err
     assert list((folder / "temporary").iterdir()) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness import __version__
+from t5x_harness.workers import KEPT_VARIABLE, NOT_KEPT
 
 Run = Callable[..., pytest.RunResult]
 
@@ -146,3 +147,12 @@ def test_a_failed_stage_keeps_quiet_about_notes_too(run: Run, noted: Path) -> No
     failed.stdout.no_fnmatch_line(NOTE)
     failed = run("noted.gin::lint", "-v", "-r", "N")  # once where it failed, once in the table's details
     assert sum("note GIN06" in line for line in failed.outlines) == 2
+
+
+def test_a_kept_worker_that_is_of_no_use_is_told(
+    pytester: pytest.Pytester, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEPT_VARIABLE, str(folder / "door"))
+    result = pytester.runpytest_subprocess("infer.gin::lint", "--t5x-runtime=embedded")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"{NOT_KEPT}: it cannot be reached at {folder}/door: No such file or directory"])

@@ -29,7 +29,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def door(tmp_path: Path) -> Path:
-    return tmp_path / "door"
+    folder = tmp_path / ("deep" * 20) / ("deeper" * 20)  # paths of sockets have 107 bytes at most
+    folder.mkdir(parents=True)
+    return folder / "door"
 
 
 @pytest.fixture
@@ -245,9 +247,12 @@ def test_the_door_is_gone_with_the_keeper(keeper: Zygote, door: Path) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x04null"])
-def test_whoever_is_no_session_is_turned_away(keeper: Zygote, door: Path, tmp_path: Path, said: bytes) -> None:
+def test_whoever_is_no_session_is_turned_away(
+    keeper: Zygote, door: Path, tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(door.parent)
     with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(str(door))
+        stranger.connect(door.name)
         stranger.sendall(said)
         stranger.shutdown(socket.SHUT_WR)
         assert stranger.recv(100) == b""
