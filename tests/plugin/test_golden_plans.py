@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Run
+
+Run = Callable[..., pytest.RunResult]
 
 PLAN = "train.gin::plan"
 
