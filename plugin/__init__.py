@@ -80,11 +80,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends every process that the session started, also after Ctrl-C."""
-    if session := config.stash.get(SESSION, None):
-        session.close()
-    if promoted := config.stash.get(promotion.PROMOTION, None):
-        promoted.end()
+    """Ends every process that the session started, also after Ctrl-C, and jobs if a second Ctrl-C kept them."""
+    try:
+        if session := config.stash.get(SESSION, None):
+            session.close()
+    finally:
+        if promoted := config.stash.get(promotion.PROMOTION, None):
+            promoted.end()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -116,9 +118,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """The reports of a shipped test are those that pytest made in its job."""
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """The reports of a shipped test are those that pytest made in its job; here at the latest Ctrl-C is heard."""
     report = yield
+    item.config.stash[promotion.PROMOTION].heed_interrupts(call.excinfo.value if call.excinfo else None)
     return shipped_items.report_of(item, report)
 
 

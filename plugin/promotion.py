@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,6 +211,18 @@ class Promotion:
         facts = [fact for stage in result.stages for fact in stage.facts if fact[0] in ("job", "job_url", "state")]
         item.user_properties.extend((f"t5x.{name}", value) for name, value in facts)
 
+    def heed_interrupts(self, heard: BaseException | None) -> None:
+        """Ends the session if Ctrl-C was to end it and came to nothing, while there may be jobs.
+
+        Args:
+          heard: what a phase of a test raised; a Ctrl-C that a debugger was entered for is over.
+
+        Raises:
+          KeyboardInterrupt: it was dropped.
+        """
+        if self._jobs is not None:
+            self._jobs.heed_interrupts(heard)
+
     def close(self) -> None:
         """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""
         if self._jobs is not None:
@@ -225,7 +238,11 @@ class Promotion:
         self.left += value["left"]
 
     def end(self) -> None:
-        """Ends the emulated Vertex AI."""
+        """Ends the emulated Vertex AI; says what becomes of jobs that are there yet, as the report is over."""
+        told = len(self.left)
+        self.close()
+        for line in self.left[told:]:
+            print(line, file=sys.stderr)
         self._emulated.close()
 
     def _emulate(self) -> None:

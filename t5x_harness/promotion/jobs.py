@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.promotion.interrupts import interrupts_held
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError, StagedFile
+from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError, T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
@@ -20,7 +20,6 @@ from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
-from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import JobOutcome, Patience, WaitError
 
@@ -64,6 +63,8 @@ class Ended:
 class Jobs:
     """Sends jobs, no more at once than are allowed.
 
+    From the first :meth:`send` to :meth:`close` no Ctrl-C is lost, as a session that goes on has jobs that cost money.
+
     Args:
       settings: of the session.
       show: takes the text of a job that is only to be printed.
@@ -74,6 +75,7 @@ class Jobs:
         self._show = show
         self._in_flight: list[SubmittedJob] = []
         self._found_again: dict[str, LaunchedJob] | None = None
+        self._interrupts = Interrupts()
 
     @property
     def has_room(self) -> bool:
@@ -98,6 +100,7 @@ class Jobs:
         if self._settings.dry_run:
             self._show(_printed(job, message, staged))
             raise JobNotSent(NOT_SENT)
+        self._interrupts.begin()
         if self._settings.reuse:
             return self._sent_before(job)
         self._check(job, message)
@@ -106,7 +109,7 @@ class Jobs:
             Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
         for folder, files in staged.items():
             Folder(folder, job.target.project).put(files)
-        with interrupts_held():
+        with self._interrupts.held():
             launched = LaunchedJob(send(message, job.target))
             self._in_flight.append(launched.submitted)
         if run is not None and job.target.experiment is not None:
@@ -126,16 +129,37 @@ class Jobs:
         """
         watch = JobWatch(log, on_progress)
         try:
-            end = job.follow(on_state=watch.on_state, on_log=watch.on_log)
+            patience = Patience.usual(heed=self._interrupts.heed)
+            end = job.follow(on_state=watch.on_state, on_log=watch.on_log, patience=patience)
         except (VertexError, WaitError) as error:
             return Ended(None, str(error))
         self._in_flight = [other for other in self._in_flight if other is not job.submitted]
         return Ended(end.outcome, "", end.notes)
 
+    def heed_interrupts(self, heard: BaseException | None) -> None:
+        """To be called now and then: raises a Ctrl-C that came to nothing.
+
+        Args:
+          heard: what was raised since the last call, if anything was: a Ctrl-C that somebody has seen is none of these.
+
+        Raises:
+          KeyboardInterrupt: it was dropped, see :class:`~t5x_harness.vertex.interrupts.Interrupts`.
+        """
+        if isinstance(heard, KeyboardInterrupt):
+            self._interrupts.forget()
+        self._interrupts.heed()
+
     def close(self) -> list[str]:
-        """Cancels what has not ended; returns a line for each, also for one that could not be cancelled."""
+        """Cancels what has not ended; returns a line for each, also for one that could not be cancelled.
+
+        Ctrl-C meanwhile leaves what is not cancelled yet as it is, and the lines say so. May be called again.
+        """
         left, self._in_flight = self._in_flight, []
-        return [line for job in left if (line := _cancelled(job))]
+        self._interrupts.forget()
+        try:
+            return [line for job in left if (line := self._closed(job))]
+        finally:
+            self._interrupts.end()
 
     def _check(self, job: ContainerJob, message: Any) -> None:
         from t5x_harness.google.vertex.validation import judge
@@ -151,10 +175,17 @@ class Jobs:
             )
 
     def _make_room(self) -> None:
-        patience = Patience()
+        patience = Patience(heed=self._interrupts.heed)
         while not self.has_room:
             patience.wait(float("inf"))
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
+
+    def _closed(self, job: SubmittedJob) -> str:
+        try:
+            self._interrupts.heed()
+            return _cancelled(job)
+        except KeyboardInterrupt:
+            return f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
         """The job of ``--tpu-reuse`` that does what this one would."""
@@ -185,9 +216,9 @@ def _cancelled(job: SubmittedJob) -> str:
             return ""
         job.cancel()
     except VertexError as error:
-        return f"{error}. It goes on and is paid for: {_by_hand(job.target, job.id)}"
+        return f"{error}. It goes on and is paid for: {_by_hand(job)}"
     return f"cancelled the job {job.name}, which had not ended: {job.url}"
 
 
-def _by_hand(target: VertexTarget, job_id: str) -> str:
-    return f"gcloud ai custom-jobs cancel {job_id} --project={target.project} --region={target.location}"
+def _by_hand(job: SubmittedJob) -> str:
+    return f"gcloud ai custom-jobs cancel {job.id} --project={job.target.project} --region={job.target.location}"

@@ -63,17 +63,22 @@ class Patience:
     Args:
       longest: seconds between two looks at most.
       first: seconds until the next look where something happened.
+      heed: called before each wait; raises what is to end the waiting.
     """
 
-    def __init__(self, longest: float = _LONGEST_PAUSE, first: float = _FIRST_PAUSE) -> None:
+    def __init__(
+        self, longest: float = _LONGEST_PAUSE, first: float = _FIRST_PAUSE, heed: Callable[[], None] | None = None
+    ) -> None:
         self._longest = longest
         self._first = first
+        self._heed = heed
         self._pause = first
 
     @classmethod
-    def usual(cls) -> Patience:
+    def usual(cls, heed: Callable[[], None] | None = None) -> Patience:
         """What suits the Vertex AI that this process is led to: Google's counts who asks how often."""
-        return cls(longest=1.0) if is_led_to_private_google(os.environ) else cls(first=2.0)
+        is_private = is_led_to_private_google(os.environ)
+        return cls(longest=1.0, heed=heed) if is_private else cls(first=2.0, heed=heed)
 
     def renew(self) -> None:
         """Something happened."""
@@ -81,6 +86,8 @@ class Patience:
 
     def wait(self, most: float) -> None:
         """Waits, for ``most`` seconds at most."""
+        if self._heed is not None:
+            self._heed()
         time.sleep(max(0.0, min(self._pause, most)))
         self._pause = min(self._pause * _GROWTH, self._longest)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -213,45 +214,108 @@ def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex
     assert vertex.jobs() == []
 
 
-def test_ctrl_c_cancels_the_jobs_that_are_there(run: Run, vertex: FakeVertex, pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        test_long=HEAD + "def test_one():\n    time.sleep(300)\n\ndef test_two():\n    time.sleep(300)\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-m", "tpu", "--vertex=emulated", "test_long.py"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
-    try:
-        _wait_for_jobs(vertex, 2, process)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    for job in vertex.jobs():
-        assert vertex.wait(job.name).state == "JOB_STATE_CANCELLED"
+LONG = HEAD + "def test_one():\n    time.sleep(300)\n\ndef test_two():\n    time.sleep(300)\n"
+
+
+def test_ctrl_c_cancels_the_jobs_that_are_there(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_long=LONG)
+    output = _interrupted(vertex, pytester, 2)
+    assert {vertex.wait(job.name).state for job in vertex.jobs()} == {"JOB_STATE_CANCELLED"}
     assert output.count("cancelled the job projects/") == 2
     assert "INTERNALERROR" not in output
 
 
-def test_ctrl_c_says_which_jobs_it_could_not_cancel(run: Run, vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+DROPS = """
+import signal
+from t5x_harness.vertex.submitted import SubmittedJob
+
+class Interrupting:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+look, looks = SubmittedJob.look, []
+
+def interrupted(job):
+    looks.append(job)
+    if len(looks) == 1:
+        Interrupting()
+    return look(job)
+
+SubmittedJob.look = interrupted
+"""
+
+
+def test_ctrl_c_that_a_destructor_drops_is_heard(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(DROPS)
+    pytester.makepyfile(test_long=LONG)
+    output = _ended(_started(pytester))
+    assert {vertex.wait(job.name).state for job in vertex.jobs()} == {"JOB_STATE_CANCELLED"}
+    assert output.count("cancelled the job projects/") == 2
+    assert "! KeyboardInterrupt !" in output
+
+
+def test_ctrl_c_says_which_jobs_it_could_not_cancel(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_long=HEAD + "def test_one():\n    time.sleep(300)\n")
     vertex.fail("JobService.CancelCustomJob", "PERMISSION_DENIED", message="not you", times=1)
-    command = [sys.executable, "-m", "pytest", "-m", "tpu", "--vertex=emulated", "test_long.py"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
-    try:
-        _wait_for_jobs(vertex, 1, process)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
+    output = _interrupted(vertex, pytester, 1)
     assert "cannot be cancelled: 403" in output
     assert "It goes on and is paid for: gcloud ai custom-jobs cancel " in output
 
 
-def _wait_for_jobs(vertex: FakeVertex, number: int, process: subprocess.Popen[str]) -> None:
-    """Waits until so many jobs run."""
+TWICE = """
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    raise KeyboardInterrupt
+"""
+
+
+def test_ctrl_c_while_pytest_ends_leaves_no_job(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(TWICE)
+    pytester.makepyfile(test_long=LONG)
+    output = _interrupted(vertex, pytester, 2)
+    assert {vertex.wait(job.name).state for job in vertex.jobs()} == {"JOB_STATE_CANCELLED"}
+    assert output.count("cancelled the job projects/") == 2
+
+
+# Its standard error is not that of the tests, which pytest captures.
+TELLS_STACKS = """
+import faulthandler, os, signal, sys, pytest
+faulthandler.register(signal.SIGUSR1, os.dup(2))
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def _interrupted(vertex: FakeVertex, pytester: pytest.Pytester, number: int) -> str:
+    """What pytest says that hears Ctrl-C when so many jobs run."""
+    process = _started(pytester)
     while len(vertex.jobs()) < number:
         assert process.poll() is None, process.communicate()[0]
     for job in vertex.jobs():
         vertex.wait(job.name, {"JOB_STATE_RUNNING"})
+    process.send_signal(signal.SIGINT)
+    return _ended(process)
+
+
+def _started(pytester: pytest.Pytester) -> subprocess.Popen[str]:
+    """Pytest with the long tests; asked by SIGUSR1, it says where it is."""
+    command = [sys.executable, "-c", TELLS_STACKS, "-m", "tpu", "--vertex=emulated", "test_long.py"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
+
+
+def _ended(process: subprocess.Popen[str]) -> str:
+    """What a process says that is about to end; one that does not is killed, and where it was is said."""
+    try:
+        return process.communicate(timeout=120)[0]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGUSR1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=5)  # what the handler writes
+        process.kill()
+        pytest.fail(f"pytest did not end. What it said, and where it was:\n{process.communicate()[0]}")
+    finally:
+        process.kill()
 
 
 def test_a_promoted_test_with_nothing_to_send_is_no_green(run: Run) -> None:
