@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attached(args: argparse.Namespace, target: VertexTarget, emulated: bool, output: SubmitOutput) -> int:
-    with _google(args, emulated):
-        flight = Flight(output, waits=args.wait)
+    with _google(args, emulated), Flight(output, waits=args.wait) as flight:
         flight.attach(args.attach, target)
         return flight.finish()
 
@@ -89,10 +88,10 @@ class _Submission:
         with _google(self._args, self._emulated):
             if self._emulated:
                 _make_bucket(self._jobs[0].target)
-            flight = Flight(self._output, waits=self._args.wait)
-            for job in self._jobs:
-                flight.launch(job, duplicate=self._args.duplicate)
-            return flight.finish()
+            with Flight(self._output, waits=self._args.wait) as flight:
+                for job in self._jobs:
+                    flight.launch(job, duplicate=self._args.duplicate)
+                return flight.finish()
 
     def _passes_checks(self) -> bool:
         """Lint and plan; whether they found no error."""

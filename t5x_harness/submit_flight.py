@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Self
+
 from t5x_harness.submit_output import SubmitOutput
 from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import DuplicateError, LaunchedJob
 from t5x_harness.vertex.storage import StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
-from t5x_harness.vertex.waiting import WaitError
+from t5x_harness.vertex.waiting import Patience, WaitError
 
 __all__ = ["Flight"]
 
 
 class Flight:
     """Jobs on their way; what goes wrong with one is said, and leaves the others alone.
+
+    Ctrl-C inside its ``with`` block cancels them all.
 
     Args:
       output: takes what is to be said.
@@ -28,6 +34,20 @@ class Flight:
         self._launched: list[LaunchedJob] = []
         self._sent: list[SubmittedJob] = []
         self._all_well = True
+        self._interrupts = Interrupts()
+
+    def __enter__(self) -> Self:
+        self._interrupts.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                self._interrupts.forget()
+                for job in self._sent:
+                    self._cancel(job)
+        finally:
+            self._interrupts.end()
 
     def launch(self, job: T5XJob, *, duplicate: bool) -> None:
         """Sends a job.
@@ -37,12 +57,11 @@ class Flight:
           duplicate: send it although another one does the same.
         """
         try:
-            self._launched.append(LaunchedJob.launch(job, duplicate=duplicate, on_sent=self._on_sent))
+            self._launched.append(
+                LaunchedJob.launch(job, duplicate=duplicate, on_sent=self._on_sent, interrupts=self._interrupts)
+            )
         except (DuplicateError, StorageError, VertexError) as error:
             self._fail(str(error))
-        except KeyboardInterrupt:
-            self._cancel_all()
-            raise
 
     def attach(self, name: str, target: VertexTarget) -> None:
         """Takes up a job that was sent before.
@@ -56,15 +75,11 @@ class Flight:
 
     def finish(self) -> int:
         """Follows the jobs to their ends, if that is wanted; returns 0 if all were sent and none failed, else 1."""
-        try:
-            for launched in self._launched:
-                if self._waits:
-                    self._follow(launched)
-                else:
-                    self._output.left(launched)
-        except KeyboardInterrupt:
-            self._cancel_all()
-            raise
+        for launched in self._launched:
+            if self._waits:
+                self._follow(launched)
+            else:
+                self._output.left(launched)
         return 0 if self._all_well else 1
 
     def _follow(self, launched: LaunchedJob) -> None:
@@ -73,6 +88,7 @@ class Flight:
             end = launched.follow(
                 on_state=lambda state: self._output.say(f"{name}: {state}"),
                 on_log=lambda line: self._output.say(str(line)),
+                patience=Patience.usual(heed=self._interrupts.heed),
             )
         except (VertexError, WaitError) as error:
             self._fail(str(error))
@@ -89,11 +105,13 @@ class Flight:
         self._all_well = False
         self._output.note(reason)
 
-    def _cancel_all(self) -> None:
-        for job in self._sent:
-            try:
-                if not job.has_ended:
-                    job.cancel()
-                    self._output.note(f"cancelled: {job.name}")
-            except VertexError as error:
-                self._output.note(f"NOT cancelled, and it may go on at cost: {error}. See {job.url}")
+    def _cancel(self, job: SubmittedJob) -> None:
+        try:
+            self._interrupts.heed()
+            if not job.has_ended:
+                job.cancel()
+                self._output.note(f"cancelled: {job.name}")
+        except VertexError as error:
+            self._output.note(f"NOT cancelled, and it may go on at cost: {error}. See {job.url}")
+        except KeyboardInterrupt:
+            self._output.note(f"Ctrl-C cut short the cancelling of {job.name}. It may go on at cost: see {job.url}")

@@ -11,6 +11,7 @@ from typing import Self
 
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
@@ -72,7 +73,12 @@ class LaunchedJob:
 
     @classmethod
     def launch(
-        cls, job: T5XJob, *, duplicate: bool = False, on_sent: Callable[[SubmittedJob], None] | None = None
+        cls,
+        job: T5XJob,
+        *,
+        duplicate: bool = False,
+        on_sent: Callable[[SubmittedJob], None] | None = None,
+        interrupts: Interrupts | None = None,
     ) -> Self:
         """Stages a job's files and sends it.
 
@@ -80,6 +86,7 @@ class LaunchedJob:
           job: the job; with an experiment in its target, it is tracked there.
           duplicate: send it although another one does the same.
           on_sent: called when Vertex AI has the job, before anything else is done about it.
+          interrupts: hold Ctrl-C from when the job is sent until ``on_sent`` has been told of it.
 
         Raises:
           DuplicateError: another one does the same.
@@ -92,9 +99,11 @@ class LaunchedJob:
                 f"--attach={same[0].id}, or start another with --duplicate"
             )
         Folder(job.stage, job.target.project).put(job.staged_files)
-        launched = cls(send(job.to_pb(), job.target))
-        if on_sent is not None:
-            on_sent(launched.submitted)
+        message = job.to_pb()
+        with interrupts.held() if interrupts is not None else contextlib.nullcontext():
+            launched = cls(send(message, job.target))
+            if on_sent is not None:
+                on_sent(launched.submitted)
         if job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(job, launched.submitted, job.target.experiment)

@@ -141,6 +141,73 @@ def test_ctrl_c_cancels_the_job_that_is_followed(
     )
 
 
+INTERRUPTED = """
+import signal, sys
+from t5x_harness.cli import main
+from t5x_harness.vertex import launching
+from t5x_harness.vertex.submitted import SubmittedJob
+
+class Interrupting:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def once(function, interrupt):
+    left = [interrupt]
+    def interrupted(*args):
+        result = function(*args)
+        if left:
+            left.pop()()
+        return result
+    return interrupted
+
+raised = lambda: signal.raise_signal(signal.SIGINT)
+dropped = lambda: Interrupting() and None
+signal.signal(signal.SIGINT, signal.default_int_handler)
+{patch}
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "launching.send = once(launching.send, raised)",
+        "launching.send = once(launching.send, dropped)",
+        "SubmittedJob.look = once(SubmittedJob.look, dropped)",
+    ],
+    ids=["while it is sent", "dropped while it is sent", "dropped while it is followed"],
+)
+def test_no_ctrl_c_leaves_a_job_behind(environment: Mapping[str, str], project: Path, patch: str) -> None:
+    arguments = _command("run.gin", "--gin.STAND_IN_SECONDS=601", "--name=interrupted")[3:]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *arguments],
+        cwd=project,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "cancelled: projects/" in done.stderr
+    assert "NOT cancelled" not in done.stderr
+
+
+def test_a_second_ctrl_c_says_which_job_may_go_on(environment: Mapping[str, str], project: Path) -> None:
+    patch = "launching.send = once(launching.send, raised); SubmittedJob.cancel = lambda job: raised()"
+    arguments = _command("run.gin", "--gin.STAND_IN_SECONDS=602", "--name=twice")[3:]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *arguments],
+        cwd=project,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Ctrl-C cut short the cancelling of projects/" in done.stderr
+    assert "It may go on at cost: see https://console.cloud.google.com/" in done.stderr
+
+
 def test_a_job_that_was_left_alone_is_found_again(submit: Submit) -> None:
     sent = submit("run.gin", "--no-wait", "--json", "--gin.TRAIN_STEPS=6")
     assert sent.returncode == 0, sent.stderr
