@@ -154,12 +154,15 @@ class Jobs:
 
         Ctrl-C meanwhile leaves what is not cancelled yet as it is, and the lines say so. May be called again.
         """
-        left, self._in_flight = self._in_flight, []
+        lines = []
         self._interrupts.forget()
         try:
-            return [line for job in left if (line := self._closed(job))]
+            while self._in_flight:
+                lines.append(self._closed(self._in_flight[0]))
+                del self._in_flight[0]
         finally:
             self._interrupts.end()
+        return [line for line in lines if line]
 
     def _check(self, job: ContainerJob, message: Any) -> None:
         from t5x_harness.google.vertex.validation import judge
