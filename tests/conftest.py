@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 
 
+# Folders whose tests neither import JAX nor start a server: they tell first what is wrong with most changes.
+FAST = ("packaging", "doctor", "cli", "lint", "report", "backends")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first."""
+    items.sort(key=lambda item: item.path.relative_to(Path(__file__).parent).parts[0] not in FAST)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Caches and homes are folders of the test session, so nothing is left behind and nothing is found.
@@ -34,7 +44,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch = pytest.MonkeyPatch()
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base  # xdist's workers share one compile cache
-    patch.setenv("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache"))
+    # A cache that the caller names, as tox does, is one for all sessions, which then compile less.
+    patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
     patch.setenv("HOME", str(base))
     patch.delenv("PYTHONPATH", raising=False)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
