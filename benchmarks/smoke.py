@@ -7,6 +7,7 @@ Each round measures, one after the other, so that a machine whose speed drifts i
 cold      `pytest -m smoke` on one config, with an empty compile cache
 further   what each config after the first adds to such a call: the difference between a call on several and on one
 warm      the cold call again, with the compile cache it filled
+kept      the same in a shell of `t5x-harness warm`, which has imported T5X before
 processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,
           started through `t5x-harness exec` for the mesh and the T5X in use
 plugin    what loading the plugin adds to `pytest --version`'s interpreter: `python -X importtime`'s figure
@@ -16,13 +17,14 @@ Figures are medians over the rounds; ratios are made inside each round first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reporting import report
@@ -38,9 +40,9 @@ MESH = ("--gin.partitioning.PjitPartitioner.num_partitions=2",)
 EXAMPLES = 8
 
 
-def call(command: Sequence[str], cache: Path, folder: Path) -> float:
+def call(command: Sequence[str], cache: Path, folder: Path, variables: Mapping[str, str] | None = None) -> float:
     """Wall seconds of a command, which must succeed."""
-    env = dict(os.environ, T5X_HARNESS_CACHE_DIR=str(cache), TF_CPP_MIN_LOG_LEVEL="3")
+    env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3", **(variables or {})}
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
@@ -49,10 +51,30 @@ def call(command: Sequence[str], cache: Path, folder: Path) -> float:
     return seconds
 
 
-def smoke(names: Iterable[str], cache: Path) -> float:
+def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None = None) -> float:
     """Seconds of one call of pytest on these configs."""
     files = [str(CONFIGS / name) for name in names]
-    return call([sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *files], cache, ROOT)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *files]
+    return call(command, cache, ROOT, variables)
+
+
+@contextlib.contextmanager
+def kept_worker(cache: Path, folder: Path) -> Iterator[Mapping[str, str]]:
+    """A shell of ``t5x-harness warm``: its variables, once it has imported T5X."""
+    lines = folder / "warm.env"
+    command = [str(Path(sys.executable).with_name("t5x-harness")), "warm", f"--env-file={lines}"]
+    env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
+        try:
+            while not lines.exists():
+                if process.poll() is not None:
+                    sys.exit(f"{' '.join(command)} failed")
+                time.sleep(0.1)
+            name, _, value = lines.read_text().strip().removeprefix("export ").partition("=")
+            yield {name: value}
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def processes(folder: Path) -> float:
@@ -116,11 +138,14 @@ def measure() -> dict[str, float]:
         one = smoke([FIRST], folder / "cache-one")
         many = smoke([FIRST, *FURTHER], folder / "cache-many")
         warm = smoke([FIRST], folder / "cache-one")
+        with kept_worker(folder / "cache-one", folder) as variables:
+            kept = smoke([FIRST], folder / "cache-one", variables)
         three = processes(folder / "work")
     return {
         "cold": one,
         "further": (many - one) / len(FURTHER),
         "warm": warm,
+        "kept": kept,
         "processes": three,
         "cold / processes": one / three,
         "further / processes": (many - one) / len(FURTHER) / three,
