@@ -8,35 +8,17 @@ from __future__ import annotations
 import base64
 import contextlib
 import importlib.util
-import json
 import os
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from client_process import ClientProcess
 
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.session import GoogleSession
-
-# Runs what it is sent line by line: all of it sees the same names, and the value of `result` goes back.
-_LOOP = """
-import json, sys, traceback
-asked, told = open(int(sys.argv[1])), open(int(sys.argv[2]), "w")
-names = {}
-for line in asked:
-    code, given = json.loads(line)
-    names |= {**given, "result": None}
-    try:
-        exec(compile(code, "<client>", "exec"), names)
-        answer = {"result": names["result"]}
-    except BaseException:
-        answer = {"error": traceback.format_exc()}
-    print(json.dumps(answer), file=told, flush=True)
-"""
 
 _TENSORS = """
 import base64, numpy as np, tensorflow as tf, tensorstore as ts
@@ -54,50 +36,7 @@ os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 _NEEDED = ("tensorflow", "tensorstore", "orbax.checkpoint", "etils.epath", "gcsfs", "fsspec", "google.cloud.storage")
 
 Reader = Callable[[str, str], bytes]
-
-
-class ClientError(Exception):
-    """What a client raised; the text is its traceback."""
-
-
-class Client:
-    """A Python process with the environment of a session, which runs code and keeps what it has imported."""
-
-    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
-        reading, to_it = os.pipe()
-        from_it, writing = os.pipe()
-        self._log = log
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _LOOP, str(reading), str(writing)],
-                env=dict(environment),
-                pass_fds=(reading, writing),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        os.close(reading)
-        os.close(writing)
-        self._asked, self._told = os.fdopen(to_it, "w"), os.fdopen(from_it)
-
-    def __call__(self, code: str, **given: Any) -> Any:
-        """Runs code that sees ``given`` by name; returns what it leaves in ``result``.
-
-        Raises:
-          ClientError: it raised something.
-        """
-        print(json.dumps([textwrap.dedent(code), given]), file=self._asked, flush=True)
-        line = self._told.readline()
-        assert line, f"the client has ended: {self._log.read_text(errors='replace')[-3000:]}"
-        answer = json.loads(line)
-        if "error" in answer:
-            raise ClientError(answer["error"])
-        return answer["result"]
-
-    def close(self) -> None:
-        self._asked.close()
-        self._told.close()
-        self._process.wait(60)
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -140,21 +79,21 @@ def run_command(client_environment: Mapping[str, str], tmp_path: Path) -> Callab
 @pytest.fixture(scope="session")
 def _tensors(
     _installed: None, client_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Client]:
-    client = Client(client_environment, tmp_path_factory.mktemp("client") / "log")
+) -> Iterator[ClientProcess]:
+    client = ClientProcess(client_environment, tmp_path_factory.mktemp("client") / "log")
     with contextlib.closing(client):
-        client(_TENSORS)
+        client.run(_TENSORS)
         yield client
 
 
 @pytest.fixture
-def tensors(_tensors: Client, fake_gcs: FakeGcs) -> Client:
+def tensors(_tensors: ClientProcess, fake_gcs: FakeGcs) -> Run:
     """A process with TensorFlow as ``tf``, tensorstore as ``ts`` and NumPy as ``np``; ``fake_gcs`` is its cloud."""
-    return _tensors
+    return _tensors.run
 
 
 @pytest.fixture
-def readers(tensors: Client) -> Mapping[str, Reader]:
+def readers(tensors: Run) -> Mapping[str, Reader]:
     """Clients that read an object, by their names."""
     import gcsfs
     from google.cloud import storage

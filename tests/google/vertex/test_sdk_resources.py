@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sdk_client import SdkError
+from client_process import ClientError
 
 from t5x_harness.google.session import GoogleSession
 
@@ -191,7 +191,9 @@ def test_the_library_tries_an_update_that_was_aborted_again(sdk: Sdk) -> None:
 
 @pytest.mark.parametrize("sdk", ["rest"], indirect=True)
 def test_over_rest_it_does_not_know_that_it_was_aborted(sdk: Sdk) -> None:
-    with pytest.raises(SdkError, match=r"Specified Context `etag`: `[0-9]+` does not match server `etag`: ") as caught:
+    with pytest.raises(
+        ClientError, match=r"Specified Context `etag`: `[0-9]+` does not match server `etag`: "
+    ) as caught:
         sdk(STALE)
     assert caught.value.kind == "Conflict"
 
@@ -204,6 +206,6 @@ def test_a_stranger_is_told_what_to_do(sdk: Sdk, credentials: str) -> None:
         init(credentials={credentials})
         ai.Tensorboard.list()
     """
-    with pytest.raises(SdkError, match="t5x-harness takes only those of its own session") as caught:
+    with pytest.raises(ClientError, match="t5x-harness takes only those of its own session") as caught:
         sdk(code)
     assert caught.value.kind == "Unauthenticated"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sdk_client import SdkError
+from client_process import ClientError
 
 Sdk = Callable[..., Any]
 
@@ -110,7 +110,7 @@ def test_a_run_is_resumed_and_its_state_follows(sdk: Sdk) -> None:
     ("sdk", "kind"), [("grpc", "AlreadyExists"), ("rest", "Conflict")], indirect=["sdk"], ids=["grpc", "rest"]
 )
 def test_a_run_that_is_there_is_not_begun_again(sdk: Sdk, kind: str) -> None:
-    with pytest.raises(SdkError, match=r"Context with name projects/100000000000/\S+-run already exists") as caught:
+    with pytest.raises(ClientError, match=r"Context with name projects/100000000000/\S+-run already exists") as caught:
         sdk(TWICE)
     assert caught.value.kind == kind
 
@@ -233,7 +233,7 @@ def test_two_handles_of_a_run_write_it_in_turn(sdk: Sdk) -> None:
 
 @pytest.mark.parametrize("sdk", ["rest"], indirect=True)
 def test_over_rest_the_sdk_does_not_try_again_with_a_new_etag(sdk: Sdk) -> None:
-    with pytest.raises(SdkError, match=r"Specified Context `etag`: `\d+` does not match server `etag`: `") as caught:
+    with pytest.raises(ClientError, match=r"Specified Context `etag`: `\d+` does not match server `etag`: `") as caught:
         sdk(IN_TURN)
     assert caught.value.kind == "Conflict"
 

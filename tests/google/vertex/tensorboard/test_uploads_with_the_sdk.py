@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sdk_client import SdkClient, SdkError
+from client_process import ClientError
+from sdk_client import SdkClient
 
 Sdk = Callable[..., Any]
 
@@ -21,7 +22,7 @@ def uploader(sdk: Sdk, sdk_process: SdkClient) -> Sdk:
     """``sdk`` that knows the functions of event_files.py, and ``board``, a fresh Tensorboard."""
     try:
         sdk("import tensorflow, tensorboard, clu")
-    except SdkError as error:
+    except ClientError as error:
         if error.kind != "ModuleNotFoundError":
             raise
         pytest.skip(str(error).strip().rpartition("\n")[2])
