@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from t5x_harness.positive_number import positive_number
 from t5x_harness.spec import GCS
 
 _WHEN = ("auto", "always", "never")
@@ -233,10 +234,7 @@ def positive_seconds(text: str) -> float:
     Raises:
       pytest.UsageError: it is not a positive number.
     """
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
+    seconds = positive_number(text)
+    if seconds is None:
         raise pytest.UsageError(f"--t5x-timeout must be a positive number of seconds, not {text!r}")
     return seconds

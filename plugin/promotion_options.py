@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from t5x_harness.positive_number import positive_number
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL, SERVICES, PromotionSettings, target_of
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
@@ -125,11 +126,8 @@ def _resources(lines: list[str]) -> Mapping[str, Any]:
 
 
 def _positive_number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not number > 0:
+    number = positive_number(text)
+    if number is None:
         raise pytest.UsageError(f"--tpu-max-chip-hours must be a positive number, not {text!r}")
     return number
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from t5x_harness import __version__
 from t5x_harness.arguments import UsageError, add_run_arguments, rewrite_gin, specs_of
 from t5x_harness.model_dirs import ModelDirError
+from t5x_harness.positive_number import positive_number
 from t5x_harness.project import ProjectError
 from t5x_harness.report.report import Report
 from t5x_harness.spec import RunResult, RunSpec, Stage
@@ -252,11 +253,8 @@ def _add_golden_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
+    seconds = positive_number(text)
+    if seconds is None:
         raise argparse.ArgumentTypeError(f"a time limit is a positive number of seconds, not {text}")
     return seconds
 

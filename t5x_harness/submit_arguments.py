@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.positive_number import positive_number
 from t5x_harness.project import find_project
 from t5x_harness.promotion.duration import seconds_of
 from t5x_harness.spec import RunSpec
@@ -236,10 +237,7 @@ def _duration(text: str) -> int:
 
 
 def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not number > 0:
+    number = positive_number(text)
+    if number is None:
         raise argparse.ArgumentTypeError(f"give a number of chip-hours above zero, not {text!r}")
     return number
