@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Sends the first jobs that can be known before any test runs."""
-    promoted_items.send_ahead(session)
+    shipped_items.send_ahead(session)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -145,7 +145,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends a run's process as soon as no further stage of it follows."""
     item.config.stash[SESSION].leave(item, nextitem)
-    promoted_items.send_ahead(item.session)
+    shipped_items.send_ahead(item.session)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

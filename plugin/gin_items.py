@@ -11,6 +11,7 @@ import pytest
 
 from t5x_harness.promotion.expression import TPU
 from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
 from .promotion import BEFORE, PROMOTION, promotion_of
@@ -107,12 +108,18 @@ class StageItem(pytest.Item):
     spec: RunSpec
     stage: Stage
     start: Location | None
+    _target: VertexTarget
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_marker(marks.SMOKE)
         if self.config.stash[PROMOTION].names_resources:
             self.add_marker(TPU)
+
+    def setup(self) -> None:
+        """Finds where its run's job goes, if it is promoted: a conftest's fixture may say."""
+        if promotion := promotion_of(self):
+            self._target = promotion.target_of(self)
 
     @property
     def needs_worker(self) -> bool:
@@ -135,7 +142,7 @@ class StageItem(pytest.Item):
             self.spec,
             self.stage,
             network=marks.network_allowed(self),
-            promote=promotion.for_run(self, self.spec) if promotion else None,
+            promote=promotion.for_run(self, self.spec, self._target) if promotion else None,
         )
         if promotion and promotion.sends_ahead(self):
             session.send_ahead(self.spec)

@@ -15,7 +15,7 @@ from .gin_items import StageItem
 from .promotion import BEFORE, PROMOTION, Promotion, promotion_of
 from .shipped_items import ShippedItem, replaced
 
-__all__ = ["arrange", "check_promotable", "check_sent", "network_guarded", "send_ahead"]
+__all__ = ["arrange", "check_promotable", "check_sent", "network_guarded"]
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -39,18 +39,8 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
                 item.spec = promotion.planned(item, item.spec)
             except ResourcesError as error:
                 raise pytest.UsageError(f"[tool.t5x_harness.tpu] and t5x_tpu: {error}") from None
-    if not _is_distributed(config):
+    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist take a part of the tests
         _jobs_after_plans(items, promotion)
-
-
-def send_ahead(session: pytest.Session) -> None:
-    """Sends jobs of shipped tests that follow, as many as may be there at once."""
-    promotion = session.config.stash[PROMOTION]
-    if not promotion.active or session.config.option.collectonly or _is_distributed(session.config):
-        return
-    for item in session.items:
-        if isinstance(item, ShippedItem) and item.waits and promotion.jobs.has_room:
-            item.send()
 
 
 def check_promotable(item: pytest.Item) -> None:
@@ -114,8 +104,3 @@ def _last_before(group: Sequence[Sequence[StageItem]]) -> Iterator[StageItem]:
         before = [item for item in run if item.stage in BEFORE]
         if len(group) > 1 and before and len(before) < len(run):
             yield before[-1]
-
-
-def _is_distributed(config: pytest.Config) -> bool:
-    """Whether this is a process of pytest-xdist, in which other workers take a part of the tests."""
-    return hasattr(config, "workerinput")

@@ -22,6 +22,7 @@ from t5x_harness.vertex.target import VertexTarget
 from . import marks
 from .promotion_options import read_settings, read_target
 from .session import HarnessSession, Promote
+from .targets import TargetsOfConftests
 
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
@@ -35,8 +36,6 @@ PROMOTION = pytest.StashKey["Promotion"]()
 
 BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
 """The stages of a promoted run that are done here."""
-
-_TARGET_FIXTURE = "vertex_target"
 
 
 def promotion_of(item: pytest.Item) -> Promotion | None:
@@ -62,6 +61,7 @@ class Promotion:
         self._jobs: Jobs | None = None
         self._emulated = contextlib.ExitStack()
         self._ahead: set[pytest.Item] = set()
+        self._targets = TargetsOfConftests()
 
     @functools.cached_property
     def settings(self) -> PromotionSettings:
@@ -74,7 +74,7 @@ class Promotion:
 
     @functools.cached_property
     def target(self) -> VertexTarget:
-        """Where the jobs go of tests that no fixture says more for.
+        """Where the jobs go of items that no conftest's fixture says more for.
 
         Raises:
           pytest.UsageError: values are missing, or one is wrong.
@@ -115,7 +115,7 @@ class Promotion:
           pytest.UsageError: values are missing, all of which the message names.
         """
         promoted = [item for item in items if self.promotes(item)]
-        if any(not self._has_own_target(item) for item in promoted):
+        if any(not self._targets.overrides(item) for item in promoted):
             _ = self.target
         needed = promoted and self.settings.emulated and not self.settings.dry_run
         if needed and not self.config.option.collectonly:
@@ -147,13 +147,27 @@ class Promotion:
         """
         return marks.tpu_resources(item, self.settings.defaults)
 
-    def order(self, item: pytest.Item, slice_name: str, target: VertexTarget | None = None) -> JobOrder:
+    def target_of(self, item: pytest.Item) -> VertexTarget:
+        """Where the job goes of an item without fixtures: a gin config, or a shipped test.
+
+        Fails the item, without a traceback, if a conftest's fixture gives no target.
+
+        Args:
+          item: one that is being set up, or runs, if :meth:`knows_target` is false of it.
+        """
+        return self._targets.of(item) if self._targets.overrides(item) else self.target
+
+    def knows_target(self, item: pytest.Item) -> bool:
+        """Whether :meth:`target_of` answers before an item is set up."""
+        return not self._targets.overrides(item) or self._targets.known(item)
+
+    def order(self, item: pytest.Item, slice_name: str, target: VertexTarget) -> JobOrder:
         """A test's order for a job.
 
         Args:
           item: the test.
           slice_name: the slice that smoke emulates for it.
-          target: where jobs go; None for :attr:`target`.
+          target: where the job goes.
 
         Raises:
           ResourcesError: nothing, or only a half of it, says what to run on.
@@ -161,26 +175,28 @@ class Promotion:
         from t5x_harness.promotion.order import order_of
 
         name = item.name if not hasattr(item, "spec") else item.spec.name
-        return order_of(name, self.resources(item), self.settings, target or self.target, slice_name)
+        return order_of(name, self.resources(item), self.settings, target, slice_name)
 
-    def planned(self, item: pytest.Item, spec: RunSpec, target: VertexTarget | None = None) -> RunSpec:
+    def planned(self, item: pytest.Item, spec: RunSpec) -> RunSpec:
         """A run as it is planned for its job: on the slice that the job has.
 
         Raises:
           ResourcesError: see :meth:`order`.
         """
-        slice_name = self.order(item, spec.slice, target).slice_name
-        if slice_name is None or slice_name == spec.slice:
-            return spec
-        return dataclasses.replace(spec, slice=slice_name, golden=None)  # which is of the other slice
+        from t5x_harness.promotion.order import machine_of
 
-    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget | None = None) -> Promote:
+        found = machine_of(self.resources(item), spec.slice).slice
+        if found is None or found.name == spec.slice:
+            return spec
+        return dataclasses.replace(spec, slice=found.name, golden=None)  # which is of the other slice
+
+    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> Promote:
         """What makes the backend of a promoted run.
 
         Args:
           item: the test that the run is for.
           spec: of :meth:`planned`.
-          target: where jobs go; None for :attr:`target`.
+          target: where the job goes.
         """
         order = self.order(item, spec.slice, target)
         if spec.full_size:
@@ -260,9 +276,3 @@ class Promotion:
         except ServerError as error:
             raise pytest.UsageError(f"--vertex=emulated: {error}") from None
         self._session.take_surroundings()
-
-    def _has_own_target(self, item: pytest.Item) -> bool:
-        """Whether a conftest's fixture says where a test's job goes."""
-        # pytest offers no public way to ask which fixture a test would get.
-        found = item.session._fixturemanager.getfixturedefs(_TARGET_FIXTURE, item)
-        return "t5x_run" in getattr(item, "fixturenames", ()) and len(found or ()) > 1

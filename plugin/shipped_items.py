@@ -11,7 +11,7 @@ import pytest
 
 from t5x_harness.promotion.resources import ResourcesError
 
-from .promotion import NOT_SENT, Promotion
+from .promotion import NOT_SENT, PROMOTION, Promotion
 from .session import SESSION
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from t5x_harness.promotion.shipped import ShippedOutcome
     from t5x_harness.vertex.launching import LaunchedJob
 
-__all__ = ["ShippedItem", "replaced", "report_of"]
+__all__ = ["ShippedItem", "replaced", "report_of", "send_ahead"]
 
 _DECIDED_THERE = frozenset({"skip", "skipif", "xfail"})
 
@@ -93,6 +93,7 @@ class ShippedItem(pytest.Item):
         from t5x_harness.promotion.jobs import JobNotSent
 
         self.send()
+        send_ahead(self.session)  # those that go where this one goes, which may be known only now
         if isinstance(self._problem, JobNotSent):
             raise pytest.skip.Exception(NOT_SENT, _use_item_location=True)
         try:
@@ -137,7 +138,8 @@ class ShippedItem(pytest.Item):
         yield [folder.relative_to(root).as_posix() for folder in folders if folder.is_relative_to(root)]
 
     def _order(self) -> JobOrder:
-        return self.promotion.order(self, self.config.stash[SESSION].slice_name)
+        target = self.promotion.target_of(self)
+        return self.promotion.order(self, self.config.stash[SESSION].slice_name, target)
 
     def _followed(self, launched: LaunchedJob) -> ShippedOutcome:
         """The outcome that the job left; the job is told of in the test's properties and sections."""
@@ -166,6 +168,19 @@ class ShippedItem(pytest.Item):
         if outcome.problem:
             raise ShipFailed(f"{self.name}: it did not run in the job {job.display_name}:\n{outcome.problem}")
         return outcome
+
+
+def send_ahead(session: pytest.Session) -> None:
+    """Sends jobs of shipped tests that follow, as many as may be there at once, and of which is known where they go.
+
+    Not in a process of pytest-xdist, in which other workers take a part of the tests.
+    """
+    promotion = session.config.stash[PROMOTION]
+    if not promotion.active or session.config.option.collectonly or hasattr(session.config, "workerinput"):
+        return
+    for item in session.items:
+        if isinstance(item, ShippedItem) and item.waits and promotion.knows_target(item) and promotion.jobs.has_room:
+            item.send()
 
 
 def replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:

@@ -122,13 +122,14 @@ class LocalBackend:
     def send_ahead(self) -> None:
         """Nothing here takes long elsewhere."""
 
-    def job(self, *, shrink: bool, steps: int | None) -> Mapping[str, Any]:
+    def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
         """What a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
 
         Raises:
           WorkerError: the run's process is gone.
         """
-        found: Mapping[str, Any] = self._open().call("job", timeout=self._timeout, shrink=shrink, steps=steps)
+        run = self._open()
+        found: Mapping[str, Any] = run.call("job", timeout=self._timeout, shrink=shrink, steps=steps, standins=standins)
         return found
 
     def result(self) -> RunResult:

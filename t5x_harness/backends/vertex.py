@@ -167,7 +167,8 @@ class VertexBackend:
         return ""
 
     def _send(self) -> _Sent:
-        prepared = self._local.job(shrink=self._order.shrink, steps=self._order.steps)
+        order = self._order
+        prepared = self._local.job(shrink=order.shrink, steps=order.steps, standins=order.standins)
         result = StageResult.from_json(prepared["prepared"])
         if result.outcome is not Outcome.PASSED:
             raise _Unprepared(result)

@@ -98,7 +98,14 @@ class Prepared:
 
 
 def prepare(
-    full: Resolved, plan: Planned, spec: RunSpec, workspace: Path, report: StageReport, *, in_bucket: bool = True
+    full: Resolved,
+    plan: Planned,
+    spec: RunSpec,
+    workspace: Path,
+    report: StageReport,
+    *,
+    in_bucket: bool = True,
+    steps: int | None = None,
 ) -> Prepared:
     """Shrinks a config and makes its starting checkpoint.
 
@@ -110,6 +117,7 @@ def prepare(
       report: of the first stage that executes; gets the changes.
       in_bucket: whether a stand-in for a checkpoint lies in this run's buckets at the path that the config names; else
         it lies in the run's folder, and the path is bound anew.
+      steps: train steps of a shrunken run; None for few.
 
     Raises:
       Exception: the shrunken model cannot be built.
@@ -118,7 +126,7 @@ def prepare(
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"])
     start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
     first = _first_step(config, start)
-    shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model))
+    shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model), steps)
     if not spec.full_size:
         shrinker.shrink()
         shrinker.fix_seed()
@@ -139,8 +147,8 @@ def prepare(
         report.changes.append(Change("examples of each task that eval and infer read", "all", str(examples), "shrink"))
     total = config.value(config.owner_of("total_steps")) if training else 0
     relative = config.value(config.owner_of("relative_steps")) if training else 0
-    steps = relative or (total - first if isinstance(total, int) else 0)
-    return Prepared(config, model, partitioner, roles, full, shapes, first, steps, examples)
+    to_train = relative or (total - first if isinstance(total, int) else 0)
+    return Prepared(config, model, partitioner, roles, full, shapes, first, to_train, examples)
 
 
 def _first_step(config: GinConfig, start: StartPoint) -> int:

@@ -97,12 +97,14 @@ class Session:
         """Infers: an infer config by itself, with a train config's last checkpoint otherwise."""
         return self._stage(Stage.INFER, self._infer)
 
-    def job(self, shrink: bool, steps: int | None = None) -> dict[str, Any]:
+    def job(self, shrink: bool, steps: int | None = None, standins: bool = False) -> dict[str, Any]:
         """What a job that makes this run is to bind beside its config; see :mod:`t5x_harness.execute.for_job`.
 
         Args:
           shrink: whether the job runs at the sizes that the stages here have.
-          steps: train steps of the job; None for those of the config.
+          steps: train steps of the job; None for those of the config, or for few where it is shrunk.
+          standins: whether a checkpoint that cannot be read here is made up at the config's sizes, too; for a shrunken
+            run one is always.
 
         Returns:
           ``prepared``: a StageResult with the changes; ``output`` and ``first_step``: see that module.
@@ -110,11 +112,12 @@ class Session:
         from t5x_harness.execute import for_job
 
         def prepare(report: Any) -> None:
-            if shrink:
-                self._prepare(report, in_bucket=False)
+            if shrink or standins:
+                sized = dataclasses.replace(self._spec, full_size=not shrink)
+                self._prepare(report, sized, in_bucket=False, steps=steps)
             else:
                 self._need(self._resolved, self._resolve)
-            if steps is not None:
+            if steps is not None and not shrink:
                 report.changes += for_job.limit_steps(self._config, steps)
             report.exercised = 1
 
@@ -237,12 +240,16 @@ class Session:
         if found is None:
             stage(self._report(Stage.RESOLVE))
 
-    def _prepare(self, report: Any, *, in_bucket: bool = True) -> Any:
+    def _prepare(
+        self, report: Any, spec: RunSpec | None = None, *, in_bucket: bool = True, steps: int | None = None
+    ) -> Any:
         """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be.
 
         Args:
           report: of the stage.
+          spec: what to run, where it is not of the size of this session's.
           in_bucket: whether that checkpoint may lie at the very path in a bucket that the config names.
+          steps: train steps of a shrunken run; None for few.
         """
         from t5x_harness.execute.prepare import prepare
 
@@ -256,7 +263,10 @@ class Session:
             empty(self._written)
             if doubt := not_written_to(self._config, self._written):
                 report.not_checked.append(doubt)
-            self._small = prepare(self._resolved, self._plan, self._spec, self._workspace, report, in_bucket=in_bucket)
+            sized = spec or self._spec
+            self._small = prepare(
+                self._resolved, self._plan, sized, self._workspace, report, in_bucket=in_bucket, steps=steps
+            )
         return self._small
 
     def _train(self, report: Any) -> None:

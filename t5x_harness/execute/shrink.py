@@ -47,6 +47,7 @@ class Shrinker:
       axes: the mesh of the slice.
       first_step: the step of the checkpoint that the run starts from.
       vocabulary: ids that the run's vocabularies can produce; None if unknown.
+      steps: train steps that somebody asked for; None for the few that show something.
       changes: what was changed so far.
       reshapes_model: whether a change alters the shapes of the model's parameters.
     """
@@ -55,6 +56,7 @@ class Shrinker:
     axes: sizes.Axes
     first_step: int = 0
     vocabulary: int | None = None
+    steps: int | None = None
     changes: list[Change] = dataclasses.field(default_factory=list)
     reshapes_model: bool = False
 
@@ -155,13 +157,14 @@ class Shrinker:
         relative = BindingKey("", entry, "relative_steps")
         before = self.config.value(self.config.owner(total))
         wanted = self.config.value(self.config.owner(relative)) if self.config.is_bound(relative) else None
+        why = "steps" if self.steps else "shrink"
         if isinstance(wanted, int) and wanted:
-            steps = min(wanted, sizes.STEPS)
-            self.rebind(relative, steps)
+            steps = self.steps or min(wanted, sizes.STEPS)
+            self.rebind(relative, steps, why)
         elif isinstance(before, int):
-            steps = min(before - self.first_step, sizes.STEPS)
+            steps = self.steps or min(before - self.first_step, sizes.STEPS)
             macro = self.config.owner(total)
-            if self.rebind(total, self.first_step + steps):
+            if self.rebind(total, self.first_step + steps, why):
                 self._schedules(macro, before, self.first_step + steps)
         else:
             return

@@ -207,10 +207,11 @@ class Jobs:
 
 
 def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:
-    """A job for people: what it may cost, what is staged, its arguments on a line each, and the message."""
+    """A job for people: cost, place, what is staged, its arguments on a line each, and the message."""
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
-    return f"{job.name}: {job.chip_hours}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
+    where = f"project {job.target.project}, {job.target.location}"
+    return f"{job.name}: {job.chip_hours}\nwhere: {where}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
 
 
 def _cancelled(job: SubmittedJob) -> str:

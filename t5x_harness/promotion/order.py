@@ -12,7 +12,7 @@ from t5x_harness.vertex.job import FOUR_HOURS
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget
 
-__all__ = ["JobOrder", "order_of", "unique_stamp"]
+__all__ = ["JobOrder", "machine_of", "order_of", "unique_stamp"]
 
 _EMULATED_SECONDS = 900
 
@@ -27,7 +27,8 @@ class JobOrder:
       machine: what it runs on.
       timeout: seconds after which Vertex AI ends it.
       shrink: whether the config runs at the sizes that smoke has.
-      steps: train steps; None for those of the config.
+      steps: train steps; None for those of the config, or for as few as smoke has where it is shrunk.
+      standins: whether checkpoints that cannot be read here are made up also where the config is not shrunk.
     """
 
     name: str
@@ -36,12 +37,7 @@ class JobOrder:
     timeout: int
     shrink: bool = False
     steps: int | None = None
-
-    @property
-    def slice_name(self) -> str | None:
-        """The TPU slice that the machine makes up; None if it is none that is known here."""
-        found = self.machine.slice
-        return found.name if found is not None else None
+    standins: bool = False
 
 
 def order_of(
@@ -59,20 +55,28 @@ def order_of(
     Raises:
       ResourcesError: nothing says what to run on, or it is no machine.
     """
-    try:
-        machine = _machine(resources, slice_name)
-    except MachineError as error:
-        raise ResourcesError(str(error)) from None
-    shrink = settings.shrinks(resources)
     own = {"location": resources.region, "image": resources.image_uri}
     return JobOrder(
         name=name,
         target=dataclasses.replace(target, **{field: value for field, value in own.items() if value}),
-        machine=machine,
+        machine=machine_of(resources, slice_name),
         timeout=int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS)),
-        shrink=shrink,
-        steps=None if shrink and settings.emulated else resources.steps,  # which are meant for a TPU
+        shrink=settings.shrinks(resources),
+        steps=resources.steps,
+        standins=settings.emulated,
     )
+
+
+def machine_of(resources: TpuResources, slice_name: str) -> Machine:
+    """The machine that a test asks for; that of the slice where its marker names none.
+
+    Raises:
+      ResourcesError: the marker names only a half of one, or none that there is.
+    """
+    try:
+        return _machine(resources, slice_name)
+    except MachineError as error:
+        raise ResourcesError(str(error)) from None
 
 
 def unique_stamp() -> str:

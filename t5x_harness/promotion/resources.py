@@ -27,11 +27,13 @@ class TpuResources:
       tpu_topology: the slice's chips, such as ``2x4``, for newer TPUs.
       region: where the job runs, in place of the target's location.
       image_uri: the container image, in place of the target's.
-      steps: train steps of the job, in place of those that the config names.
+      steps: train steps of the job, counted from the checkpoint that training starts from, in place of those that the
+        config names and, where it is shrunken, of smoke's few.
       timeout: limit of the job's run time: seconds, or text such as ``30m`` or ``2h``.
       full_size: run at the sizes that the config names (True) or shrunken as smoke is (False); None for shrunken on the
         emulated Vertex AI and full size on the real one.
-      ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``.
+      ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with ``steps`` and
+        ``full_size``, as the sizes of what it runs are its own.
       files: globs, relative to pytest's root folder, of files that a shipped test needs beside its package.
 
     Raises:
@@ -64,6 +66,12 @@ class TpuResources:
                 f"accelerator_count={self.accelerator_count} and tpu_topology={self.tpu_topology!r} both say how many "
                 "chips: cloud-tpu machines take the first, newer ones (ct5lp-…) the second"
             )
+        for name in _SIZES:
+            if self.ship and getattr(self, name) is not None:
+                raise ResourcesError(
+                    f"{name}={getattr(self, name)!r} is for the config of a test that calls t5x_run; one with "
+                    "ship=True runs in the job as it is written, so its sizes are in its own code"
+                )
         if self.timeout is not None:
             try:
                 seconds_of(self.timeout)
@@ -108,17 +116,20 @@ SIGNATURE = ", ".join(f"{field.name}={field.default!r}" for field in dataclasses
 _KIND = frozenset({"accelerator_type", "machine_type", "tpu_topology"})
 _COUNTS = frozenset({"accelerator_count", "tpu_topology"})
 _MACHINE = _KIND | _COUNTS
+_SIZES = ("steps", "full_size")
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Named values of several places, the first of which count most.
 
     A machine is one value, however many names it has: a place that says what kind it is takes nothing of the machines
-    of later ones. One that only says how many takes their kind.
+    of later ones. One that only says how many takes their kind. And one that ships its test takes no sizes of later
+    ones, which are meant for configs.
     """
     found: dict[str, Any] = {}
     for layer in layers:
         decided = _MACHINE if _KIND & found.keys() else _COUNTS if "accelerator_count" in found else frozenset()
+        decided = decided.union(_SIZES if found.get("ship") else ())
         found.update({k: v for k, v in layer.items() if k not in found and k not in decided})
     return found
 

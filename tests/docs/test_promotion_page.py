@@ -25,9 +25,9 @@ def _blocks(text: str, language: str) -> list[str]:
 
 
 def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester, imported: None) -> None:
-    (source,) = _blocks(page, "python")
+    source, conftest = _blocks(page, "python")
     (table,) = _blocks(page, "toml")
-    pytester.makepyfile(test_page=source)
+    pytester.makepyfile(test_page=source, conftest=conftest)
     pytester.makepyprojecttoml(table)
     shutil.copytree(CONFIGS / "models", pytester.path / "models")
     shutil.copy(CONFIGS / "finetune_answer.gin", pytester.path / "finetune.gin")
@@ -39,6 +39,7 @@ def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester,
         [
             "t5x-harness: -m 'tpu' promotes * to jobs on Vertex AI (project my-project, us-central1, image *t5x:1); *",
             "test-on-the-machine-itself-*: v5e-4: 4 chips x at most 4 h = 16 chip-hours",
+            "where: project my-project, europe-west4",
             '      machine_type: "ct5lp-hightpu-4t"',
         ]
     )

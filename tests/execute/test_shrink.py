@@ -91,6 +91,24 @@ def test_a_schedule_shrinks_with_the_steps_it_reads_and_no_other_does(parse: Any
     assert "constant_schedule.warmup_steps" not in changes
 
 
+def test_steps_that_were_asked_for_take_the_place_of_the_few_with_every_period(parse: Any) -> None:
+    changes = shrunk(parse(CONFIG.replace("1_020_000", "20_000")), steps=200)
+    periods = ("train.eval_period", "SaveCheckpointConfig.period", "warmup_cosine.warmup_steps")
+    assert [changes[name] for name in ("TRAIN_STEPS", *periods)] == ["200", "100", "100", "10"]
+
+
+def test_steps_that_were_asked_for_may_be_more_than_the_configs(parse: Any) -> None:
+    shrinker = Shrinker(parse("train.total_steps = 10"), sizes.Axes(8, 1), first_step=7, steps=5)
+    shrinker.shrink()
+    assert next((c.binding, c.after, c.why) for c in shrinker.changes) == ("train.total_steps", "12", "steps")
+
+
+def test_steps_beyond_a_checkpoints_are_as_many_as_were_asked_for(parse: Any) -> None:
+    changes = shrunk(parse("train.total_steps = 10\ntrain.relative_steps = 8"), steps=6)
+    assert changes["train.relative_steps"] == "6"
+    assert "train.total_steps" not in changes
+
+
 def test_a_small_config_stays_as_it_is(parse: Any) -> None:
     small = """
     train.total_steps = 4

@@ -72,6 +72,8 @@ def test_these_do_not(expression: str) -> None:
             {"accelerator_count": 8, "tpu_topology": "2x4"},
             "accelerator_count=8 and tpu_topology='2x4' both say how many chips: cloud-tpu machines take the first",
         ),
+        ({"ship": True, "steps": 8}, "steps=8 is for the config of a test that calls t5x_run; one with ship=True runs"),
+        ({"ship": True, "full_size": False}, "full_size=False is for the config of a test that calls t5x_run; one "),
     ],
 )
 def test_an_argument_that_cannot_be_is_named(arguments: dict[str, Any], message: str) -> None:
@@ -106,6 +108,14 @@ def test_the_closest_place_says_most_and_machines_are_not_mixed(near: dict[str, 
     assert merged([near, far]) == {**machine, "steps": near.get("steps", 2), "region": "us-central1"}
 
 
+def test_a_shipped_test_takes_no_sizes_of_farther_places_and_refuses_those_of_closer_ones() -> None:
+    sizes = {"steps": 8, "full_size": True}
+    assert merged([{"ship": True}, sizes, {"region": "us-central1"}]) == {"ship": True, "region": "us-central1"}
+    assert merged([{"ship": False}, sizes]) == {"ship": False, **sizes}
+    with pytest.raises(ResourcesError, match="steps=8 is for the config of a test that calls t5x_run"):
+        TpuResources.of(merged([sizes, {"ship": True}]))
+
+
 def test_the_marker_is_documented_with_every_argument(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--markers")
     result.stdout.fnmatch_lines(
@@ -135,6 +145,7 @@ def test_it_is_inert_where_it_does_not_promote(pytester: pytest.Pytester, expres
     ("arguments", "message"),
     [
         ("acelerator_type='TPU_V3'", "@pytest.mark.tpu: no argument 'acelerator_type': did you mean accelerator_type?"),
+        ("ship=True, steps=8", "@pytest.mark.tpu: steps=8 is for the config of a test that calls t5x_run; one with *"),
         ("'TPU_V3'", "@pytest.mark.tpu: arguments are given by name, as accelerator_type='TPU_V3'; not 'TPU_V3'"),
     ],
 )

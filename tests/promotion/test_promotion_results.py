@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from t5x_harness.promotion.jobs import Ended
-from t5x_harness.promotion.order import order_of
+from t5x_harness.promotion.order import machine_of, order_of
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.results import JobResults, last_of_each
 from t5x_harness.promotion.settings import PromotionSettings
@@ -189,14 +189,13 @@ def settings(service: str = "emulated") -> PromotionSettings:
 )
 def test_only_what_is_emulated_or_asked_for_is_shrunk(service: str, full_size: bool | None, shrink: bool) -> None:
     order = order_of("it", TpuResources(full_size=full_size, steps=200), settings(service), TARGET, "v3-8")
-    assert order.shrink is shrink
-    assert order.steps == (None if shrink and service == "emulated" else 200)
+    assert (order.shrink, order.steps, order.standins) == (shrink, 200, service == "emulated")
 
 
 def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     order = order_of("it", TpuResources(region="europe-west4", image_uri="other:2"), settings(), TARGET, "v3-32")
     assert str(order.machine) == "cloud-tpu, 32 TPU_V3 cores"
-    assert (order.slice_name, order.target.location, order.target.image) == ("v3-32", "europe-west4", "other:2")
+    assert (order.target.location, order.target.image) == ("europe-west4", "other:2")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +206,9 @@ def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     ],
 )
 def test_a_job_is_planned_on_the_slice_that_it_gets(resources: TpuResources, slice_name: str) -> None:
-    assert order_of("it", resources, settings(), TARGET, "v2-8").slice_name == slice_name
+    slice_ = machine_of(resources, "v2-8").slice
+    assert slice_ is not None
+    assert slice_.name == slice_name
 
 
 @pytest.mark.parametrize(
