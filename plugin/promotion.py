@@ -7,14 +7,14 @@ import dataclasses
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.promotion.expression import TPU
-from t5x_harness.promotion.resources import TpuResources
+from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.vertex.target import VertexTarget
@@ -27,8 +27,10 @@ from .targets import TargetsOfConftests
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
     from t5x_harness.backends.vertex import VertexBackend
+    from t5x_harness.google.vertex.settings import ExpectedJobs
     from t5x_harness.promotion.jobs import Jobs
     from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.vertex.machine import Machine
 
 __all__ = ["BEFORE", "NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
 
@@ -119,7 +121,7 @@ class Promotion:
             _ = self.target
         needed = promoted and self.settings.emulated and not self.settings.dry_run
         if needed and not self.config.option.collectonly:
-            self._emulate()
+            self._emulate(promoted)
 
     def header(self) -> list[str]:
         """What ``-m`` means for tests marked ``tpu``, where it names them."""
@@ -261,7 +263,7 @@ class Promotion:
             print(line, file=sys.stderr)
         self._emulated.close()
 
-    def _emulate(self) -> None:
+    def _emulate(self, promoted: Sequence[pytest.Item]) -> None:
         from t5x_harness.google.session import ServerError
         from t5x_harness.vertex.emulated import private_google
 
@@ -272,7 +274,43 @@ class Promotion:
             )
         source = self._session.options.gcs_root or self._session.project.gcs_root
         try:
-            self._emulated.enter_context(private_google(source=source, warm=True))
+            expected = self._expected(promoted)
+            self._emulated.enter_context(private_google(source=source, warm=True, expected=expected))
         except ServerError as error:
             raise pytest.UsageError(f"--vertex=emulated: {error}") from None
         self._session.take_surroundings()
+
+    def _expected(self, promoted: Sequence[pytest.Item]) -> ExpectedJobs | None:
+        """The jobs of T5X that will come, as far as is known before the tests run: those on the first one's machine."""
+        from google.protobuf.json_format import MessageToDict
+
+        from t5x_harness.google.vertex.settings import ExpectedJobs
+
+        machines = [machine for each in _runs(promoted) if (machine := self._machine(each)) is not None]
+        if not machines:
+            return None
+        spec = MessageToDict(machines[0].to_pb()._pb)
+        return ExpectedJobs(self.target.image, spec, machines.count(machines[0]))
+
+    def _machine(self, item: pytest.Item) -> Machine | None:
+        """What the job of an item's run is to run on; None where it makes none, or that is said in another place."""
+        from t5x_harness.promotion.order import machine_of
+
+        try:
+            resources = self.resources(item)
+            own = item.spec.slice if hasattr(item, "spec") else marks.slice_name(item)
+            machine = machine_of(resources, own or self._session.slice_name)
+        except (ResourcesError, pytest.fail.Exception):
+            return None  # the item itself tells
+        return None if resources.ship and not hasattr(item, "spec") else machine
+
+
+def _runs(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """The tests with ``t5x_run``, and one item of each gin config of which a stage is selected that a job makes."""
+    seen: set[RunSpec] = set()
+    for item in items:
+        if "t5x_run" in getattr(item, "fixturenames", ()):
+            yield item
+        elif hasattr(item, "spec") and item.name not in BEFORE and item.spec not in seen:
+            seen.add(item.spec)
+            yield item

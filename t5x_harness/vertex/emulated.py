@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.google.here import ROOT_VARIABLE
+from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
 
 __all__ = ["is_led_to_private_google", "private_google"]
 
@@ -19,7 +20,9 @@ def is_led_to_private_google(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def private_google(root: str | None = None, source: str | None = None, *, warm: bool = False) -> Iterator[None]:
+def private_google(
+    root: str | None = None, source: str | None = None, *, warm: bool = False, expected: ExpectedJobs | None = None
+) -> Iterator[None]:
     """Leads this process's Google clients to a private Google.
 
     One that they are led to already is taken as it is. This has to begin before Google's libraries are first used, and
@@ -29,6 +32,7 @@ def private_google(root: str | None = None, source: str | None = None, *, warm: 
       root: folder that keeps the buckets; by default a temporary one, which goes with the block.
       source: folder with a folder for each bucket, which the buckets begin with; it is copied and never written to.
       warm: whether Vertex AI is made ready at once, and not with the first request for it.
+      expected: jobs that are about to be sent, so that what they import is imported before.
 
     Raises:
       ServerError: the private Google cannot start.
@@ -37,10 +41,9 @@ def private_google(root: str | None = None, source: str | None = None, *, warm: 
         yield
         return
     from t5x_harness.google.session import GoogleSession
-    from t5x_harness.google.vertex.settings import VertexOptions
 
     before = dict(os.environ)
-    with GoogleSession(root, vertex=VertexOptions(warm=warm)) as session:
+    with GoogleSession(root, vertex=VertexOptions(warm=warm, expected=expected)) as session:
         if source is not None:
             shutil.copytree(source, Path(session.endpoints.root) / "buckets", dirs_exist_ok=True)
         os.environ.update(session.environment())

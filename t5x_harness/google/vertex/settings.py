@@ -7,7 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["VertexOptions", "VertexSettings"]
+__all__ = ["ExpectedJobs", "VertexOptions", "VertexSettings"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedJobs:
+    """Jobs of T5X that whoever starts the server is about to send: their interpreters are made ready before.
+
+    Attributes:
+      image: URI of their image.
+      machine: their ``MachineSpec``, by the names of its JSON.
+      jobs: how many.
+    """
+
+    image: str
+    machine: Mapping[str, Any]
+    jobs: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +38,7 @@ class VertexOptions:
       pod_hosts: how many hosts a TPU slice may have to be as many processes, each with its host's devices; a larger one
         is one process with all devices.
       warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
+      expected: jobs that are about to come; None if nobody knows.
     """
 
     state: str = "memory:"
@@ -32,15 +48,19 @@ class VertexOptions:
     running_seconds: float = 0.0
     pod_hosts: int = 4
     warm: bool = False
+    expected: ExpectedJobs | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A value that JSON can hold."""
-        return {**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, "images": dict(self.images)}
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        expected = None if self.expected is None else vars(self.expected) | {"machine": dict(self.expected.machine)}
+        return {**values, "images": dict(self.images), "expected": expected}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Reads what :meth:`to_dict` made."""
-        return cls(**{**values, "images": dict(values["images"])})
+        expected = ExpectedJobs(**values["expected"]) if values["expected"] is not None else None
+        return cls(**{**values, "images": dict(values["images"]), "expected": expected})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.methods import JobMethods
 from t5x_harness.google.vertex.jobs.ownership import Ownership
@@ -28,12 +29,20 @@ class CustomJobs:
       api: keeps the jobs.
       ownership: knows who runs them.
       graces: for their processes.
+      start: starts one of them.
     """
 
-    def __init__(self, api: Api, ownership: Ownership, graces: Graces | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        ownership: Ownership,
+        graces: Graces | None = None,
+        start: Callable[[Task], Guarded] = Guarded,
+    ) -> None:
         self._api = api
         self._ownership = ownership
         self._graces = graces
+        self._start = start
         self._lock = threading.Lock()
         self._running: dict[str, Driver] = {}
 
@@ -76,7 +85,7 @@ class CustomJobs:
         self._ownership.take(job.name)
         notes = [*notes, *notes_on(job.job_spec, self._api.settings)]
         policy = policy_of(job.job_spec, self._api.settings)
-        driver = Driver(self._api, job, policy, end, trial=trial, notes=notes, graces=self._graces)
+        driver = Driver(self._api, job, policy, end, trial=trial, notes=notes, graces=self._graces, start=self._start)
         with self._lock:
             self._running[job.name] = driver
         driver.start()

@@ -16,7 +16,7 @@ from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import endings, machine
 from t5x_harness.google.vertex.jobs.deadlines import Deadlines
-from t5x_harness.google.vertex.jobs.guarded import Task
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
@@ -73,6 +73,7 @@ class Driver:
       trial: which it runs; None for a job of its own.
       notes: what there is to say about its spec; they begin its log.
       graces: for its processes.
+      start: starts one of them.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Driver:
         trial: Trial | None = None,
         notes: Sequence[str] = (),
         graces: Graces | None = None,
+        start: Callable[[Task], Guarded] = Guarded,
     ) -> None:
         self._api = api
         self._job = job
@@ -101,7 +103,7 @@ class Driver:
         self._deadlines: Deadlines[_Message] = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
         self._over = threading.Event()
-        self._watched = Watched()
+        self._watched = Watched(start)
         folder = Attempt(job.name, job.job_spec, api.settings).folder
         folder.mkdir(parents=True)
         self._log = JobLog(job.name, project_of(api, job.name), api.state, folder, trial)

@@ -43,6 +43,7 @@ class Guarded:
 
     Args:
       task: what to start.
+      inherits: descriptors that the process gets besides its output.
 
     Attributes:
       output: read end of a pipe that has what it writes to standard output; closed by :meth:`close`.
@@ -50,7 +51,7 @@ class Guarded:
       link: readable when :meth:`status` can be asked.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, inherits: tuple[int, ...] = ()) -> None:
         self.link, theirs = socket.socketpair()
         self.output, output = os.pipe()
         self.errors, errors = os.pipe()
@@ -64,7 +65,7 @@ class Guarded:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *inherits),
                 start_new_session=True,
                 cwd="/",
                 env={},

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from google.cloud.aiplatform_v1 import types
+from google.protobuf.json_format import ParseDict
+
 from t5x_harness.exec_command import exec_environment
 from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode, NamespaceRefused, launched
 from t5x_harness.google.here import Store
@@ -21,6 +24,7 @@ from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.ports import free_ports
 from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
+from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
     Trial,
@@ -38,7 +42,7 @@ from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.workers.compile_options import compile_cheaply
 
-__all__ = ["Attempt", "CannotLaunch", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
+__all__ = ["Attempt", "CannotLaunch", "announced", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 
 _METRIC_FILE = "hypertune/output.metrics"
 
@@ -48,7 +52,7 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", 
 _JOB_ID = re.compile(r"[0-9]+")
 
 
-class CannotLaunch(Exception):
+class CannotLaunch(ValueError):
     """A job cannot be run here; the message says why and what to do."""
 
 
@@ -233,6 +237,26 @@ class Attempt:
         seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
         words, seen = launched(words, seen, root, mode)
         return Task(tuple(words), seen, folder)
+
+
+def announced(settings: VertexSettings) -> Standbys:
+    """What stands by for the jobs that were announced to a server; nothing for none."""
+    expected = settings.options.expected
+
+    def task(number: int) -> Task:
+        assert expected is not None
+        pool = {
+            "machineSpec": dict(expected.machine),
+            "replicaCount": 1,
+            "containerSpec": {"imageUri": expected.image},
+        }
+        spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
+        # No job has such a number: theirs do not begin with a zero.
+        attempt = Attempt(f"projects/0/locations/none/customJobs/0{number}", spec, settings)
+        [unit] = attempt.units
+        return attempt.task(unit)
+
+    return Standbys(task, expected.jobs if expected is not None else 0)
 
 
 def _entries(environment: Mapping[str, str]) -> list[str]:

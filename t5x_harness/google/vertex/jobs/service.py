@@ -7,6 +7,7 @@ from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.entries_api import list_entries
+from t5x_harness.google.vertex.jobs.launching import announced
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.tuning.tuning_jobs import TuningJobs
 
@@ -21,7 +22,9 @@ def make_part(api: Api, graces: Graces | None = None) -> Part:
       graces: for processes that are told to end; by default those of the service.
     """
     ownership = Ownership(api)
-    custom_jobs = CustomJobs(api, ownership, graces)
+    standbys = announced(api.settings)
+    standbys.begin()
+    custom_jobs = CustomJobs(api, ownership, graces, standbys.start)
     tuning_jobs = TuningJobs(api, ownership, custom_jobs)
 
     api.faults.on_arm(custom_jobs.look_for_faults)
@@ -31,6 +34,7 @@ def make_part(api: Api, graces: Graces | None = None) -> Part:
         custom_jobs.close()
 
     def close() -> None:
+        standbys.close()
         reset()
         ownership.close()
 

@@ -8,7 +8,7 @@ import os
 import select
 import selectors
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.logs import Lines
@@ -43,9 +43,14 @@ class Ended:
 
 
 class Watched:
-    """The processes of one job. All but :meth:`wake` is for one thread."""
+    """The processes of one job. All but :meth:`wake` is for one thread.
 
-    def __init__(self) -> None:
+    Args:
+      start: starts a process.
+    """
+
+    def __init__(self, start: Callable[[Task], Guarded] = Guarded) -> None:
+        self._start = start
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._closed = False
@@ -58,7 +63,7 @@ class Watched:
 
     def start(self, unit: str, task: Task) -> None:
         """Starts a unit's process; the one before it, if there was any, has ended."""
-        guarded = Guarded(task)
+        guarded = self._start(task)
         self._units[unit] = guarded
         self._selector.register(guarded.link, selectors.EVENT_READ, (unit, "link"))
         for stream in _SEVERITIES:

@@ -1,0 +1,151 @@
+"""Interpreters that stand by for the T5X jobs that a session has announced, and import while it still plans them.
+
+Importing is most of what a small T5X job does. A job takes such an interpreter in the place of a new one if it would
+have imported the same: by the same command, under the same variables. It is the only one to take it, and whatever is
+different is as without: the interpreter starts below a guard of its own, with its output in the same pipes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
+from t5x_harness.google.vertex.jobs.standby_process import MODULE, PROGRAM
+
+__all__ = ["Standby", "Standbys"]
+
+_COMMAND = ("python", "-m", MODULE)
+
+# What each job has of its own, and nothing that is imported asks for: the folder of HOME is taken over with the rest.
+_OWN = frozenset({"HOME", "TMPDIR", "CLUSTER_SPEC", "TF_CONFIG"})
+_OWN_PREFIXES = ("AIP_", "CLOUD_ML_")
+
+
+class Standby:
+    """One interpreter; starts at once.
+
+    Args:
+      task: a job without arguments, as it would be started. Its HOME is a folder of its own.
+
+    Raises:
+      ValueError: it does not run T5X.
+    """
+
+    def __init__(self, task: Task) -> None:
+        if task.words[-len(_COMMAND) :] != _COMMAND:
+            raise ValueError(f"{' '.join(task.words[-3:])} is not {' '.join(_COMMAND)}")
+        self._task = task
+        self._orders, theirs = socket.socketpair()
+        prefix = task.words[: -len(_COMMAND)]
+        waiting = Task((*prefix, "python", "-c", PROGRAM, str(theirs.fileno())), task.environment, task.folder)
+        try:
+            self._guarded = Guarded(waiting, inherits=(theirs.fileno(),))
+        finally:
+            theirs.close()
+
+    def fits(self, task: Task) -> bool:
+        """Whether it has imported what the task's own process would."""
+        begin = len(self._task.words)
+        return (
+            task.words[:begin] == self._task.words
+            and _shared(task.environment) == _shared(self._task.environment)
+            and not select.select([self._guarded.link], [], [], 0)[0]  # it has ended
+            and not any(_home(task).iterdir())  # of an attempt before this one
+        )
+
+    def become(self, task: Task) -> Guarded:
+        """Turns it into the task's process, for which :meth:`fits` holds.
+
+        Raises:
+          OSError: it has ended just now.
+        """
+        with self._orders:
+            _move(_home(self._task), _home(task))
+            order = {
+                "words": list(task.words[len(self._task.words) - len(_COMMAND) :]),
+                "environment": dict(task.environment),
+                "given": dict(self._task.environment),
+                "folder": str(task.folder),
+            }
+            self._orders.sendall(json.dumps(order).encode() + b"\n")
+        return self._guarded
+
+    def close(self) -> None:
+        """Ends it, if it has not become anything."""
+        self._orders.close()
+        self._guarded.close()
+
+
+class Standbys:
+    """At most one interpreter at a time, and no more altogether than jobs that were announced.
+
+    Args:
+      make: makes the task of a job as it is announced, with a number that makes its folders unique.
+      jobs: how many were announced.
+    """
+
+    def __init__(self, make: Callable[[int], Task], jobs: int) -> None:
+        self._make = make
+        self._left = jobs
+        self._made = 0
+        self._lock = threading.Lock()
+        self._waiting: Standby | None = None
+
+    def begin(self) -> None:
+        """Starts the next one, if one is still to come."""
+        with self._lock:
+            if self._left <= 0 or self._waiting is not None:
+                return
+            self._left -= 1
+            self._made += 1
+            with contextlib.suppress(OSError, ValueError):  # jobs start without
+                self._waiting = Standby(self._make(self._made))
+
+    def start(self, task: Task) -> Guarded:
+        """Starts a process of a job: in the interpreter that stands by if that fits, else in a new one."""
+        with self._lock:
+            standby = self._waiting
+            if standby is not None and standby.fits(task):
+                self._waiting = None
+            else:
+                standby = None
+        if standby is None:
+            return Guarded(task)
+        try:
+            return standby.become(task)
+        except OSError:
+            standby.close()
+            return Guarded(task)
+        finally:
+            self.begin()
+
+    def close(self) -> None:
+        """Ends the one that stands by; there will be no other."""
+        with self._lock:
+            self._left = 0
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.close()
+
+
+def _shared(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in environment.items() if name not in _OWN and not name.startswith(_OWN_PREFIXES)
+    }
+
+
+def _home(task: Task) -> Path:
+    return Path(task.environment["HOME"])
+
+
+def _move(old: Path, new: Path) -> None:
+    """Makes what was written below HOME while importing the job's; its old path leads there, too."""
+    os.rename(old, new)  # which is an empty folder
+    old.symlink_to(new)

@@ -1,0 +1,85 @@
+"""Inside an interpreter that stands by for a T5X job: imports what T5X imports, and becomes the job when it is told to.
+
+What it imports ahead are the libraries that ``t5x.main`` and its modes need, and nothing of T5X itself: T5X's modules
+are imported by the job, in the order in which it asks for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import sys
+import tempfile
+
+__all__ = ["LIBRARIES", "MODULE", "PROGRAM", "await_task"]
+
+MODULE = "t5x.main"
+
+_TASK = f"__import__('{__name__}', fromlist=['await_task']).await_task()"
+PROGRAM = f"__import__('runpy')._run_module_as_main({_TASK})"  # as python -m does
+"""For ``python -c``; a number follows it, that of the descriptor. It leaves no name in ``__main__``."""
+
+LIBRARIES = (
+    "absl.app",
+    "gin",
+    "numpy",
+    "jax",
+    "flax.linen",
+    "optax",
+    "tensorflow",
+    "seqio",
+    "orbax.checkpoint",
+    "clu.metric_writers",
+    "tensorboard.summary",
+    "tensorflow_datasets.core.reader",
+    "google.cloud.storage_control_v2",
+)
+
+
+def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
+    """Imports, waits for the task, and takes its folder, arguments and variables over.
+
+    The task comes on the connection whose descriptor the command line names, as a line of JSON: ``words`` of
+    ``python -m MODULE …`` from ``python`` on, ``environment`` and ``folder``, and as ``given`` the environment that
+    this process was started with. Where nobody sends one, the process ends.
+
+    Returns:
+      The module to run.
+    """
+    orders = socket.socket(fileno=int(sys.argv[1]))
+    orders.set_inheritable(False)
+    if not sys.flags.safe_path:
+        sys.path.pop(0)  # where it waits is not where the job is to import from
+    unimportable = not all(_imported(name) for name in libraries)
+    with orders, orders.makefile() as lines:
+        line = lines.readline()
+    if not line.endswith("\n"):
+        os._exit(0)  # not through the interpreter's end, which takes seconds after TensorFlow
+    task = json.loads(line)
+    os.chdir(task["folder"])
+    if unimportable:  # let the job itself say why
+        os.execvpe(task["words"][0], task["words"], task["environment"])
+    given = task["given"]
+    changed = {name: value for name, value in os.environ.items() if given.get(name) != value}  # by Python or imports
+    kept = {name: value for name, value in task["environment"].items() if name not in given or name in os.environ}
+    os.environ.clear()
+    os.environ.update(kept | changed)
+    tempfile.tempdir = None  # found anew, as TMPDIR is another one
+    sys.argv[:] = task["words"][1:2] + task["words"][3:]
+    sys.orig_argv[1:] = task["words"][1:]
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.getcwd())
+    return str(task["words"][2])
+
+
+def _imported(name: str) -> bool:
+    """Imports a library, if it is there at all; False if it cannot be imported."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        return name == error.name or name.startswith(f"{error.name}.")
+    except BaseException:
+        return False
+    return True

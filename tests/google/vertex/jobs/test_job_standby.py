@@ -1,0 +1,247 @@
+"""Interpreters that stand by for T5X jobs: a job in one is what it is in a new one, and nothing else takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_service import processes_of, until
+
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
+from t5x_harness.google.vertex.jobs.standby import Standby, Standbys
+from t5x_harness.google.vertex.jobs.standby_process import LIBRARIES
+
+MAIN = """
+import json, os, signal, sys, tempfile, time
+import __main__
+
+SEEN = {
+    "argv": sys.argv,
+    "orig_argv": sys.orig_argv[1:],
+    "path": sys.path,
+    "folder": os.getcwd(),
+    "environment": dict(os.environ),
+    "group": os.getpgrp() == os.getpid() == os.getsid(0),
+    "main": [__name__, __file__, __spec__.name, __package__, __main__.SEEN is SEEN if "SEEN" in dir() else True],
+    "names": sorted(name for name in dir() if not name.startswith("__")),
+    "temporary": tempfile.gettempdir(),
+    "input": os.readlink("/proc/self/fd/0"),
+    "descriptors": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1],
+    "signals": [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)],
+}
+if sys.argv[1:2] == ["wait"]:
+    print("waits", flush=True)
+    time.sleep(1000)
+print(json.dumps({**SEEN, "ahead": "jax" in sys.modules, "home": sorted(os.listdir(os.environ["HOME"]))}))
+print("said", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A folder to import from with a T5X that tells of its process, and libraries that are imported at once."""
+    folder = tmp_path / "image"
+    for name in LIBRARIES:
+        package = folder
+        for part in name.split("."):
+            package /= part
+            package.mkdir(parents=True, exist_ok=True)
+            (package / "__init__.py").touch()
+    (folder / "t5x").mkdir()
+    (folder / "t5x" / "__init__.py").touch()
+    (folder / "t5x" / "main.py").write_text(MAIN)
+    (folder / "gin" / "__init__.py").write_text(
+        "import os, tempfile\n"
+        "os.environ['SET_BY_GIN'] = '1'\n"
+        "open(os.path.join(os.environ['HOME'], 'settings'), 'w').close()\n"
+        "tempfile.gettempdir()\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
+    """Makes tasks of T5X with folders of their own."""
+    made: list[Task] = []
+
+    def make(*arguments: str, words: tuple[str, ...] = ("python", "-m", "t5x.main"), **variables: str) -> Task:
+        folder = tmp_path / f"job-{len(made)}"
+        for name in ("home", "tmp", "work"):
+            (folder / name).mkdir(parents=True)
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(image),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            "CLOUD_ML_JOB_ID": str(len(made)),
+        }
+        made.append(Task((*words, *arguments), environment | variables, folder / "work"))
+        return made[-1]
+
+    return make
+
+
+@pytest.fixture
+def standbys(task: Callable[..., Task], tmp_path: Path) -> Iterator[Standbys]:
+    """Two were announced, and the first stands by."""
+    made = Standbys(lambda number: task(), 2)
+    made.begin()
+    yield made
+    made.close()
+    assert not processes_of(tmp_path)
+
+
+@pytest.fixture
+def ran() -> Iterator[Callable[[Guarded], tuple[int, str, str]]]:
+    """Waits for processes; gives status, output and errors."""
+    seen: list[Guarded] = []
+
+    def wait(guarded: Guarded) -> tuple[int, str, str]:
+        seen.append(guarded)
+        status = guarded.status()
+        return status, os.read(guarded.output, 1 << 20).decode(), os.read(guarded.errors, 1 << 20).decode()
+
+    yield wait
+    for guarded in seen:
+        guarded.close()
+
+
+def seen_by(ran: tuple[int, str, str]) -> Any:
+    """What the T5X of these tests tells of its process."""
+    status, output, errors = ran
+    assert (status, errors) == (3, "said\n")
+    return json.loads(output)
+
+
+def test_a_job_is_what_it_would_be_in_a_new_interpreter(
+    standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+) -> None:
+    job = task("--run_mode=train", "--gin.A=$(B) 'c'", TF_CONFIG="{}")
+    taken = seen_by(ran(standbys.start(job)))
+    assert taken.pop("ahead")
+    assert taken.pop("home") == ["settings"]  # what importing wrote
+    assert taken["environment"].pop("SET_BY_GIN") == "1"
+    (Path(job.environment["HOME"]) / "settings").unlink()
+    fresh = seen_by(ran(Guarded(job)))
+    assert (fresh.pop("ahead"), fresh.pop("home")) == (False, [])
+    assert taken == fresh
+    assert taken["argv"][1:] == ["--run_mode=train", "--gin.A=$(B) 'c'"]
+    assert taken["environment"] == {**job.environment, **_of_locale(taken["environment"])}
+
+
+def test_each_job_has_one_of_its_own_and_there_are_no_more_than_announced(
+    standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+) -> None:
+    seen = [seen_by(ran(standbys.start(task()))) for _ in range(3)]
+    assert [each["ahead"] for each in seen] == [True, True, False]
+    assert [each["environment"]["CLOUD_ML_JOB_ID"] for each in seen] != ["0", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (("python", "-m", "t5x.main"), {"XLA_FLAGS": "--xla_other"}),
+        (("python", "-m", "t5x.main"), {"PYTHONUNBUFFERED": "1"}),
+        (("python", "-Werror", "-m", "t5x.main"), {}),
+    ],
+)
+def test_what_would_have_imported_something_else_starts_anew(
+    standbys: Standbys,
+    task: Callable[..., Task],
+    ran: Callable[[Guarded], tuple[int, str, str]],
+    words: tuple[str, ...],
+    variables: dict[str, str],
+) -> None:
+    assert not seen_by(ran(standbys.start(task(words=words, **variables))))["ahead"]
+    assert seen_by(ran(standbys.start(task())))["ahead"]  # it stands by still
+
+
+def test_another_attempt_starts_anew_in_the_home_that_the_one_before_left(
+    standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+) -> None:
+    job = task()
+    (Path(job.environment["HOME"]) / "left").touch()
+    seen = seen_by(ran(standbys.start(job)))
+    assert (seen["ahead"], seen["home"]) == (False, ["left"])
+
+
+def test_one_that_has_ended_is_not_taken(
+    task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]], tmp_path: Path
+) -> None:
+    made = Standbys(lambda number: task(), 1)
+    made.begin()
+    [pid] = until(lambda: processes_of(tmp_path), bool)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: processes_of(tmp_path), lambda left: not left)
+    select.select([made._waiting._guarded.link], [], [])  # type: ignore[union-attr]
+    assert not seen_by(ran(made.start(task())))["ahead"]
+    made.close()
+
+
+def test_where_a_library_cannot_be_imported_the_job_starts_as_without(
+    standbys: Standbys, image: Path, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+) -> None:
+    seen_by(ran(standbys.start(task())))
+    (image / "seqio" / "__init__.py").write_text("raise RuntimeError('broken')")
+    broken = Standbys(lambda number: task(), 1)
+    broken.begin()
+    assert not seen_by(ran(broken.start(task())))["ahead"]
+    broken.close()
+
+
+def test_a_job_in_it_ends_when_it_is_told_to(standbys: Standbys, task: Callable[..., Task]) -> None:
+    guarded = standbys.start(task("wait"))
+    assert os.read(guarded.output, 100) == b"waits\n"
+    guarded.stop(1000)
+    assert guarded.status() == 128 + signal.SIGTERM
+    guarded.close()
+
+
+def test_only_t5x_is_stood_by_for(task: Callable[..., Task]) -> None:
+    with pytest.raises(ValueError, match=r"python -m trainer\.task is not python -m t5x\.main"):
+        Standby(task(words=("python", "-m", "trainer.task")))
+
+
+def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tmp_path: Path) -> None:
+    """Neither of one that waits nor of a job in one."""
+    announced, job = dataclasses.asdict(task()), dataclasses.asdict(task("wait"))
+    program = (
+        "import json, os, sys, time\n"
+        "from pathlib import Path\n"
+        "from t5x_harness.google.vertex.jobs.standby import Standbys, Task\n"
+        "waiting, job = (Task(tuple(t['words']), t['environment'], Path(t['folder'])) for t in json.load(sys.stdin))\n"
+        "standbys = Standbys(lambda number: waiting, 2)\n"
+        "standbys.begin()\n"
+        "guarded = standbys.start(job)\n"
+        "os.read(guarded.output, 100)\n"
+        "print('runs', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+    )
+    assert server.stdin
+    assert server.stdout
+    with server:
+        server.stdin.write(json.dumps([announced, job], default=str))
+        server.stdin.close()
+        assert server.stdout.readline() == "runs\n"
+        assert len(until(lambda: processes_of(tmp_path), lambda found: len(found) == 2)) == 2
+        server.kill()
+    until(lambda: processes_of(tmp_path), lambda left: not left)
+
+
+def _of_locale(environment: dict[str, str]) -> dict[str, str]:
+    """What Python itself sets where the environment names no locale."""
+    return {"LC_CTYPE": environment["LC_CTYPE"]} if "LC_CTYPE" in environment else {}
