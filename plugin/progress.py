@@ -29,6 +29,13 @@ class TerminalProgress:
         if self._shown:
             self._rewrite("")
 
+    def say(self, text: str) -> None:
+        """Writes a line of its own, also where no person watches."""
+        self.clear()
+        with self._capture.global_and_fixture_disabled():
+            self._reporter._tw._file.write(f"{text}\n")
+            self._reporter._tw._file.flush()
+
     def _rewrite(self, text: str) -> None:
         # Backspaces, not a carriage return: the node id or the dots of earlier tests stand on the same line.
         erase = "\b" * self._shown

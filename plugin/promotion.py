@@ -94,7 +94,9 @@ class Promotion:
         if self._jobs is None:
             from t5x_harness.promotion.jobs import Jobs
 
-            self._jobs = Jobs(self.settings, self.shown.append)
+            # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
+            streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
+            self._jobs = Jobs(self.settings, self.shown.append, self._session.say if streams else None)
         return self._jobs
 
     def check_options(self) -> None:

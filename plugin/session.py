@@ -308,6 +308,10 @@ class HarnessSession:
         finally:
             self._progress.clear()
 
+    def say(self, text: str) -> None:
+        """Writes a line to the terminal at once, past pytest's capturing of output."""
+        self._progress.say(text)
+
     @functools.cached_property
     def _progress(self) -> TerminalProgress:
         """Made at the first run: pytest's terminal reporter comes after the plugins."""

@@ -137,12 +137,12 @@ class VertexBackend:
             return {first: self._sent, **left_out}
         assert self._sent is not None
         submitted = self._sent.job.submitted
-        ended = self._jobs.follow(self._sent.job, self._log, self._on_progress)
+        first = self._executing[0]
+        ended = self._jobs.follow(self._sent.job, self._log, self._on_progress, stage=str(first))
         problem = self._read_results(self._sent.folder)
         results = stages_of_job(
             self._executing, ended, submitted, self._found, first_step=self._sent.first_step, log=self._log
         )
-        first = self._executing[0]
         done = dataclasses.replace(
             results[first],
             changes=self._sent.changes,

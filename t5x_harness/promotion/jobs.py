@@ -68,11 +68,18 @@ class Jobs:
     Args:
       settings: of the session.
       show: takes the text of a job that is only to be printed.
+      say: takes each line of the logs, as they grow; None for nobody.
     """
 
-    def __init__(self, settings: PromotionSettings, show: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: PromotionSettings,
+        show: Callable[[str], None],
+        say: Callable[[str], None] | None = None,
+    ) -> None:
         self._settings = settings
         self._show = show
+        self._say = say
         self._in_flight: list[SubmittedJob] = []
         self._found_again: dict[str, LaunchedJob] | None = None
         self._interrupts = Interrupts()
@@ -119,18 +126,29 @@ class Jobs:
                 launched.notes = (f"not tracked: {error}",)
         return launched
 
-    def follow(self, job: LaunchedJob, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None) -> Ended:
+    def follow(
+        self,
+        job: LaunchedJob,
+        log: Path,
+        on_progress: Callable[[Mapping[str, Any]], None] | None,
+        *,
+        stage: str = "",
+    ) -> Ended:
         """Waits until a job has ended; its log is written to a file as it grows.
 
         Args:
           job: of :meth:`send`.
           log: the file.
           on_progress: called with ``{"stage", "step", "of", "note"}``.
+          stage: that the job is; empty for a job that is none.
         """
-        watch = JobWatch(log, on_progress)
+        watch = JobWatch(log, on_progress, stage=stage, say=self._say)
         try:
             patience = Patience.usual(heed=self._interrupts.heed)
-            end = job.follow(on_state=watch.on_state, on_log=watch.on_log, patience=patience)
+            # Whoever asks for metrics here reads all that the job wrote.
+            end = job.follow(
+                on_state=watch.on_state, on_log=watch.on_log, patience=patience, metrics=job.tracked is not None
+            )
         except (VertexError, WaitError) as error:
             return Ended(None, str(error))
         self._in_flight = [other for other in self._in_flight if other is not job.submitted]

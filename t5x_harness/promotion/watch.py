@@ -11,12 +11,18 @@ from t5x_harness.vertex.logs import LogLine
 
 __all__ = ["JobWatch", "Steps"]
 
-_STATES = {"JOB_STATE_QUEUED": "queued", "JOB_STATE_PENDING": "waiting for its machine", "JOB_STATE_RUNNING": "running"}
+_STATES = {
+    "JOB_STATE_QUEUED": "job queued",
+    "JOB_STATE_PENDING": "job waiting for its machine",
+    "JOB_STATE_RUNNING": "job running",
+}
 
-# What T5X's train loop says: the whole range of steps, then each epoch, and how many steps that has.
+# What T5X's train loop says: the whole range of steps, how many an epoch has, and each epoch, numbered from step 0.
 _RANGE = re.compile(r"Starting main loop over steps (\d+)-(\d+)")
-_EPOCH = re.compile(r"Epoch (\d+) of (\d+)")
-_LENGTH = re.compile(r"Training for (\d+) steps")
+_LENGTH = re.compile(r'artificial "epochs" of (\d+) steps')
+_EPOCH = re.compile(r"Epoch (\d+) of \d+")
+# What its metrics say, every stats_period steps.
+_METRICS = re.compile(r"\[(\d+)\] collection=train ")
 # The same of the embedded runtime.
 _FROM_TO = re.compile(r"Epoch (\d+): training from step (\d+) to (\d+)")
 _SAVED = re.compile(r"Saving the checkpoint of step (\d+)")
@@ -28,17 +34,23 @@ class Steps:
     def __init__(self) -> None:
         self.step: int | None = None
         self.of: int | None = None
+        self._first = 0
+        self._length = 0
 
     def read(self, text: str) -> bool:
         """Takes a line; returns whether it moved anything."""
         before = (self.step, self.of)
         if found := _RANGE.search(text):
-            self._reach(int(found[1]))
-            self.of = int(found[2])
+            self._first, self.of = int(found[1]), int(found[2])
+            self._reach(self._first)
+        elif found := _LENGTH.search(text):
+            self._length = int(found[1])
+        elif self._length and (found := _EPOCH.search(text)):
+            self._reach(self._first + self._length * (int(found[1]) - self._first // self._length))
         elif found := _FROM_TO.search(text):
             self._reach(int(found[2]))
             self.of = max(self.of or 0, int(found[3]))
-        elif found := _SAVED.search(text):
+        elif found := _SAVED.search(text) or _METRICS.search(text):
             self._reach(int(found[1]))
         return (self.step, self.of) != before
 
@@ -52,11 +64,22 @@ class JobWatch:
     Args:
       log: the file that the log is written to.
       on_progress: called with ``{"stage", "step", "of", "note"}``; None for nobody.
+      stage: that the job is; empty for a job that is none.
+      say: takes each line of the log; None for nobody.
     """
 
-    def __init__(self, log: Path, on_progress: Callable[[Mapping[str, Any]], None] | None) -> None:
+    def __init__(
+        self,
+        log: Path,
+        on_progress: Callable[[Mapping[str, Any]], None] | None,
+        *,
+        stage: str = "",
+        say: Callable[[str], None] | None = None,
+    ) -> None:
         self._log = log
         self._on_progress = on_progress
+        self._stage = stage
+        self._say = say
         self._note = ""
         self._steps = Steps()
 
@@ -69,9 +92,13 @@ class JobWatch:
         """A line of its log."""
         with self._log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
+        if self._say is not None:
+            self._say(str(line))
         if self._steps.read(line.text):
             self._tell()
 
     def _tell(self) -> None:
         if self._on_progress is not None:
-            self._on_progress({"stage": "job", "step": self._steps.step, "of": self._steps.of, "note": self._note})
+            self._on_progress(
+                {"stage": self._stage, "step": self._steps.step, "of": self._steps.of, "note": self._note}
+            )

@@ -141,6 +141,7 @@ class LaunchedJob:
         on_state: Callable[[str], None] | None = None,
         on_log: Callable[[LogLine], None] | None = None,
         patience: Patience | None = None,
+        metrics: bool = True,
     ) -> RunEnd:
         """Waits for the end, with the log and the TensorBoard as they grow, and reads back what was written.
 
@@ -149,6 +150,7 @@ class LaunchedJob:
           on_state: called with each new state.
           on_log: called with each line of the log.
           patience: between two looks at the job.
+          metrics: whether to read what it wrote.
 
         Raises:
           WaitError: the time is over. The job goes on.
@@ -161,17 +163,13 @@ class LaunchedJob:
             most = self.submitted.timeout + _A_DAY if seconds is None else seconds
             outcome = wait_for(self.submitted, seconds=most, on_state=on_state, on_look=log.advance, patience=patience)
         log.finish()
-        metrics = RunMetrics({})
-        try:
-            metrics = read_metrics(Folder(self.model_dir, self.submitted.target.project))
-        except (StorageError, MetricsError) as error:
-            notes.append(f"metrics: {error}")
+        found = self._read_metrics(notes) if metrics else RunMetrics({})
         if self.tracked is not None:
             try:
-                self.tracked.end(outcome, metrics)
+                self.tracked.end(outcome, found)
             except (VertexError, StorageError) as error:
                 notes.append(f"experiment: {error}")
-        return RunEnd(outcome, metrics, tuple(notes))
+        return RunEnd(outcome, found, tuple(notes))
 
     def cancel(self) -> None:
         """Asks the service to end the job.
@@ -180,6 +178,13 @@ class LaunchedJob:
           VertexError: the service refuses.
         """
         self.submitted.cancel()
+
+    def _read_metrics(self, notes: list[str]) -> RunMetrics:
+        try:
+            return read_metrics(Folder(self.model_dir, self.submitted.target.project))
+        except (StorageError, MetricsError) as error:
+            notes.append(f"metrics: {error}")
+            return RunMetrics({})
 
     def _begin_upload(self, stack: contextlib.ExitStack, notes: list[str]) -> None:
         target = self.submitted.target

@@ -141,6 +141,26 @@ def test_of_each_task_the_last_evaluation_counts() -> None:
     ("lines", "step", "of"),
     [
         (["Starting main loop over steps 10000-10004", "Epoch 0 of 2"], 10000, 10004),
+        (
+            [
+                "Starting main loop over steps 1001-4000",
+                'Training with artificial "epochs" of 500 steps.',
+                "Epoch 2 of 8",
+                "Epoch 4 of 8",
+                "Epoch 3 of 8",
+            ],
+            2001,
+            4000,
+        ),
+        (
+            [
+                "Starting main loop over steps 0-4",
+                "I1121 21:26:14.0 12 logging_writer.py:48] [3] collection=train loss=2.5",
+                "I1121 21:26:14.0 12 logging_writer.py:48] [4] collection=training_eval loss=2.5",
+            ],
+            3,
+            4,
+        ),
         (["Epoch 1: training from step 2 to 4."], 2, 4),
         (["Epoch 1: training from step 2 to 4.", "Saving the checkpoint of step 4: the last."], 4, 4),
         (["Epoch 1: training from step 2 to 4.", "Epoch 0: training from step 0 to 2."], 2, 4),
@@ -156,14 +176,16 @@ def test_progress_is_read_from_the_log_and_goes_forwards(lines: list[str], step:
 
 def test_the_log_is_kept_as_it_grows_and_moves_progress(tmp_path: Path) -> None:
     events: list[Any] = []
-    watch = JobWatch(tmp_path / "log", events.append)
+    said: list[str] = []
+    watch = JobWatch(tmp_path / "log", events.append, stage="train", say=said.append)
     watch.on_state("JOB_STATE_PENDING")
     watch.on_state("JOB_STATE_RUNNING")
     for text in ("Epoch 0: training from step 0 to 2.", "done"):
         watch.on_log(LogLine("workerpool0-0", text, "INFO", "2026-01-01T00:00:00Z"))
     assert (tmp_path / "log").read_text() == "workerpool0-0: Epoch 0: training from step 0 to 2.\nworkerpool0-0: done\n"
-    assert [event["note"] for event in events] == ["waiting for its machine", "running", "running"]
-    assert events[-1] == {"stage": "job", "step": 0, "of": 2, "note": "running"}
+    assert [event["note"] for event in events] == ["job waiting for its machine", "job running", "job running"]
+    assert events[-1] == {"stage": "train", "step": 0, "of": 2, "note": "job running"}
+    assert said == ["workerpool0-0: Epoch 0: training from step 0 to 2.", "workerpool0-0: done"]
 
 
 def test_what_could_not_be_read_of_a_job_is_said() -> None:
