@@ -7,19 +7,21 @@ import dataclasses
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.promotion.expression import TPU
-from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.resources import TpuResources
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
-from t5x_harness.spec import RunResult, RunSpec, Stage
+from t5x_harness.spec import RunResult, RunSpec
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
+from .expected_jobs import BEFORE, expected_jobs, import_sdk
 from .promotion_options import read_settings, read_target
 from .session import HarnessSession, Promote
 from .targets import TargetsOfConftests
@@ -27,17 +29,12 @@ from .targets import TargetsOfConftests
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
     from t5x_harness.backends.vertex import VertexBackend
-    from t5x_harness.google.vertex.settings import ExpectedJobs
     from t5x_harness.promotion.jobs import Jobs
     from t5x_harness.promotion.order import JobOrder
-    from t5x_harness.vertex.machine import Machine
 
 __all__ = ["BEFORE", "NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
 
 PROMOTION = pytest.StashKey["Promotion"]()
-
-BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
-"""The stages of a promoted run that are done here."""
 
 
 def promotion_of(item: pytest.Item) -> Promotion | None:
@@ -64,6 +61,7 @@ class Promotion:
         self._emulated = contextlib.ExitStack()
         self._ahead: set[pytest.Item] = set()
         self._targets = TargetsOfConftests()
+        self._importing: threading.Thread | None = None
 
     @functools.cached_property
     def settings(self) -> PromotionSettings:
@@ -94,6 +92,8 @@ class Promotion:
         if self._jobs is None:
             from t5x_harness.promotion.jobs import Jobs
 
+            if self._importing is not None:
+                self._importing.join()
             # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
             streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
             self._jobs = Jobs(self.settings, self.shown.append, self._session.say if streams else None)
@@ -276,43 +276,11 @@ class Promotion:
             )
         source = self._session.options.gcs_root or self._session.project.gcs_root
         try:
-            expected = self._expected(promoted)
+            expected = expected_jobs(promoted, self.resources, self._session.slice_name, self.target.image)
             self._emulated.enter_context(private_google(source=source, warm=True, expected=expected))
         except ServerError as error:
             raise pytest.UsageError(f"--vertex=emulated: {error}") from None
         self._session.take_surroundings()
-
-    def _expected(self, promoted: Sequence[pytest.Item]) -> ExpectedJobs | None:
-        """The jobs of T5X that will come, as far as is known before the tests run: those on the first one's machine."""
-        from google.protobuf.json_format import MessageToDict
-
-        from t5x_harness.google.vertex.settings import ExpectedJobs
-
-        machines = [machine for each in _runs(promoted) if (machine := self._machine(each)) is not None]
-        if not machines:
-            return None
-        spec = MessageToDict(machines[0].to_pb()._pb)
-        return ExpectedJobs(self.target.image, spec, machines.count(machines[0]))
-
-    def _machine(self, item: pytest.Item) -> Machine | None:
-        """What the job of an item's run is to run on; None where it makes none, or that is said in another place."""
-        from t5x_harness.promotion.order import machine_of
-
-        try:
-            resources = self.resources(item)
-            own = item.spec.slice if hasattr(item, "spec") else marks.slice_name(item)
-            machine = machine_of(resources, own or self._session.slice_name)
-        except (ResourcesError, pytest.fail.Exception):
-            return None  # the item itself tells
-        return None if resources.ship and not hasattr(item, "spec") else machine
-
-
-def _runs(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """The tests with ``t5x_run``, and one item of each gin config of which a stage is selected that a job makes."""
-    seen: set[RunSpec] = set()
-    for item in items:
-        if "t5x_run" in getattr(item, "fixturenames", ()):
-            yield item
-        elif hasattr(item, "spec") and item.name not in BEFORE and item.spec not in seen:
-            seen.add(item.spec)
-            yield item
+        # While the first run resolves, this process has nothing else to do.
+        self._importing = threading.Thread(target=import_sdk, name="t5x-harness-sdk", daemon=True)
+        self._importing.start()

@@ -78,7 +78,7 @@ class Patience:
     def usual(cls, heed: Callable[[], None] | None = None) -> Patience:
         """What suits the Vertex AI that this process is led to: Google's counts who asks how often."""
         is_private = is_led_to_private_google(os.environ)
-        return cls(longest=1.0, heed=heed) if is_private else cls(first=2.0, heed=heed)
+        return cls(longest=0.25, heed=heed) if is_private else cls(first=2.0, heed=heed)
 
     def renew(self) -> None:
         """Something happened."""

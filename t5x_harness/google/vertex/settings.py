@@ -16,7 +16,7 @@ class ExpectedJobs:
 
     Attributes:
       image: URI of their image.
-      machine: their ``MachineSpec``, by the names of its JSON.
+      machine: their ``MachineSpec``, by the names of its fields or of its JSON.
       jobs: how many.
     """
 

@@ -1,7 +1,8 @@
 """Inside an interpreter that stands by for a T5X job: imports what T5X imports, and becomes the job when it is told to.
 
 What it imports ahead are the libraries that ``t5x.main`` and its modes need, and nothing of T5X itself: T5X's modules
-are imported by the job, in the order in which it asks for them.
+are imported by the job, in the order in which it asks for them. AutoGraph's conversions of SeqIO's functions, which
+TensorFlow keeps by the functions' code, are made ahead as well.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import socket
 import sys
 import tempfile
+
+from t5x_harness.execute.conversions import convert
 
 __all__ = ["LIBRARIES", "MODULE", "PROGRAM", "await_task"]
 
@@ -53,6 +56,8 @@ def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
     if not sys.flags.safe_path:
         sys.path.pop(0)  # where it waits is not where the job is to import from
     unimportable = not all(_imported(name) for name in libraries)
+    if not unimportable:
+        convert()
     with orders, orders.makefile() as lines:
         line = lines.readline()
     if not line.endswith("\n"):
