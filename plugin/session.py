@@ -1,4 +1,4 @@
-"""What one pytest session shares: its options, the warmed worker, and the runs by what they run."""
+"""What one pytest session shares: the warmed worker, and the runs by what they run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.google.here import SOURCE_VARIABLE, store
-from t5x_harness.spec import GCS, Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.google.here import SOURCE_VARIABLE
+from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
-from . import marks
-from .options import Options, network_policy
 from .progress import TerminalProgress
+from .session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from t5x_harness.ahead import OnProgress, RunAhead
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from t5x_harness.backends.vertex import VertexBackend
     from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.pipeline import Pipeline
-    from t5x_harness.project import ProjectConfig
-    from t5x_harness.t5x_runtime import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
     from .ahead import Lookahead
@@ -38,138 +35,22 @@ SESSION = pytest.StashKey["HarnessSession"]()
 Promote = Callable[[Path, Callable[[Mapping[str, Any]], None]], "Callable[[RunSpec, LocalBackend], VertexBackend]"]
 """Makes what makes the backend of a promoted run, out of the run's folder and who is told of its progress."""
 
-DEFAULT_SLICE = "v3-8"
 
-
-class HarnessSession:
+class HarnessSession(SessionSettings):
     """Owns everything that outlives a test: one worker, one folder, one pipeline for each distinct run."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-        self.options = Options.of(config)
+        super().__init__(config)
         self.results: dict[RunSpec, RunResult] = {}
         self._pipelines: dict[RunSpec, Pipeline | RunAhead] = {}
         self._workspaces: dict[RunSpec, Path] = {}
         self._lookahead: Lookahead | None = None
         self._workers: Zygote | InProcess | None = None
         self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
-        self._store = store()
-        self._project: ProjectConfig | None = None
-        self._runtime: Runtime | None = None
         self._folder: Path | None = None
         self._kept: list[Path] = []
         self._refusals: list[str] = []
         self._ahead: set[RunSpec] = set()
-
-    def check(self) -> None:
-        """Checks what the options and pyproject.toml say before pytest collects anything.
-
-        Raises:
-          pytest.UsageError: something is wrong with it.
-        """
-        network_policy(self.config)
-        if self.options.slice or self.project.slice:
-            _ = self.slice_name
-        if self.options.runtime == "installed":
-            _ = self.runtime
-        if self.options.ignore:
-            from t5x_harness.rule import all_codes
-            from t5x_harness.silencing import not_codes
-
-            if problem := not_codes(self.options.ignore, all_codes):
-                raise pytest.UsageError(f"--t5x-ignore: {problem}")
-        if self.options.golden_update and not (self.options.golden or self.project.plan_golden):
-            from t5x_harness.plan.golden_check import NOTHING_TO_UPDATE
-
-            raise pytest.UsageError(NOTHING_TO_UPDATE)
-
-    @property
-    def project(self) -> ProjectConfig:
-        """``[tool.t5x_harness]`` of the root folder's pyproject.toml; read once.
-
-        Raises:
-          pytest.UsageError: the table has a mistake in it.
-        """
-        if self._project is None:
-            from t5x_harness.project import ProjectError, load_project
-
-            try:
-                self._project = load_project(self.config.rootpath)
-            except ProjectError as error:
-                raise pytest.UsageError(str(error)) from None
-        return self._project
-
-    @property
-    def runtime(self) -> Runtime:
-        """The T5X that runs are made with.
-
-        Raises:
-          pytest.UsageError: ``--t5x-runtime=installed`` and none is installed.
-        """
-        if self._runtime is None:
-            from t5x_harness.t5x_runtime import RuntimeChoiceError, find_runtime
-
-            try:
-                self._runtime = find_runtime(self.options.runtime)
-            except RuntimeChoiceError as error:
-                raise pytest.UsageError(str(error)) from None
-        return self._runtime
-
-    @property
-    def slice_name(self) -> str:
-        """The slice of configs that name none.
-
-        Raises:
-          pytest.UsageError: there is no such slice.
-        """
-        name = self.options.slice or self.project.slice or DEFAULT_SLICE
-        if problem := marks.slice_problem(name):
-            raise pytest.UsageError(f"slice {problem}")
-        return name
-
-    def spec(self, gin_files: Sequence[str], **overrides: object) -> RunSpec:
-        """A run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
-        spec = RunSpec(
-            gin_files=tuple(gin_files),
-            bindings=(*self.project.bindings, *self.options.bindings),
-            search_paths=(*self.options.search_paths, *self.project.search_paths),
-            slice=self.slice_name,
-            runtime=self.options.runtime,
-            python_path=(*self.project.python_path, str(self.config.rootpath)),
-            full_size=self.options.full_size,
-            cwd=str(self.config.rootpath),
-            ignore=(*self.project.ignore, *self.options.ignore),
-            standins=self.options.standins or self.project.standins or "missing",
-            samples=self.project.samples,
-            gcs=self.options.gcs or self.project.gcs or GCS[0],
-            gcs_root=self._fake_buckets or self.options.gcs_root or self.project.gcs_root,
-        )
-        return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
-
-    def golden(self, name: str) -> dict[str, Any]:
-        """The fields of :class:`RunSpec` for the golden plan of a collected run; none if nobody asks for one."""
-        target = self.project.plan_golden
-        if self.options.golden is not None:
-            slash = "/" if self.options.golden.endswith("/") else ""
-            target = f"{self.config.invocation_params.dir / self.options.golden}{slash}"
-        if target is None:
-            return {}
-        from t5x_harness.plan.golden_check import golden_file
-
-        return {"golden": golden_file(target, name), "golden_update": self.options.golden_update}
-
-    def check_goldens(self, items: Iterable[pytest.Item]) -> None:
-        """Checks that each of the selected runs keeps its plan in a file of its own.
-
-        Raises:
-          pytest.UsageError: two do not.
-        """
-        specs = {item.spec for item in items if hasattr(item, "spec")}
-        if any(spec.golden for spec in specs):
-            from t5x_harness.plan.golden_check import shared_golden
-
-            if problem := shared_golden(sorted(specs, key=lambda spec: spec.gin_files)):
-                raise pytest.UsageError(problem)
 
     def pipeline(self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None) -> Pipeline | RunAhead:
         """The one pipeline of a run; its stages run once however many items ask for them.
@@ -263,10 +144,6 @@ class HarnessSession:
             else:
                 self.end(spec)
 
-    def take_surroundings(self) -> None:
-        """Takes the private Google that this process was led to just now as where it is, and not as a test's own."""
-        self._store = store()
-
     def workers(self) -> Zygote | InProcess:
         """The worker that forks runs; made at the first use."""
         if self._workers is None:
@@ -280,17 +157,11 @@ class HarnessSession:
         """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
         from t5x_harness.pipeline import google_for
 
-        return None if self._fake_buckets else google_for(spec, self._googles)
+        return None if self.fake_buckets else google_for(spec, self._googles)
 
     def _led_to_fake_gcs(self) -> Mapping[str, str]:
         """What a run needs beside the variables of ``fake_gcs`` that it inherits; nothing without ``fake_gcs``."""
-        return {SOURCE_VARIABLE: self._fake_buckets} if self._fake_buckets else {}
-
-    @property
-    def _fake_buckets(self) -> str | None:
-        """The folder of the buckets in ``fake_gcs``, which are the user's own; None if the test that runs has none."""
-        here = store()
-        return str(here.root / "buckets") if here is not None and here != self._store else None
+        return {SOURCE_VARIABLE: self.fake_buckets} if self.fake_buckets else {}
 
     def folder(self) -> Path:
         """The folder of this session's runs, beside those of ``tmp_path``."""
@@ -346,14 +217,6 @@ class HarnessSession:
             self.results[result.spec] = result
         self._kept += map(Path, value["kept"])
         self._refusals += value["refusals"]
-
-    @property
-    def expects_runs(self) -> bool:
-        """Whether the command line asks for runs: ``-m smoke``, ``-m tpu``, or a gin file by name."""
-        expression = self.config.option.markexpr or ""
-        if marks.selects_only(expression, marks.SMOKE) or marks.promotes_tpu(expression):
-            return True
-        return any(str(arg).partition("::")[0].endswith(".gin") for arg in self.config.args)
 
     def warm_early(self) -> None:
         """Starts the worker's imports while pytest still collects, if the command line asks for runs."""
