@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
+    "BRIEF_VARIABLE",
     "EMBEDDED_PATH",
     "POD_VARIABLE",
     "RUNTIME_VARIABLE",
@@ -37,6 +38,10 @@ SLICE_VARIABLE = "T5X_HARNESS_SLICE"
 
 POD_VARIABLE = "T5X_HARNESS_POD"
 """Environment variable of a process that is one host of a slice; see :mod:`t5x_harness.pod`."""
+
+
+BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
+"""Environment variable of a process that makes a few steps; see :mod:`t5x_harness.execute.brevity`."""
 
 
 class RuntimeFinder:
@@ -166,9 +171,10 @@ def install_from_environment() -> None:
     preference = os.environ.get(RUNTIME_VARIABLE)
     if preference:
         use_runtime(preference)
-    slice_name = os.environ.get(SLICE_VARIABLE)
-    if slice_name:
-        after_import("t5x.partitioning", lambda module: _emulate(module, slice_name))
+    slice_name, is_brief = os.environ.get(SLICE_VARIABLE), bool(os.environ.get(BRIEF_VARIABLE))
+    if slice_name or is_brief:
+        # Every mode of T5X imports it, after JAX and before it makes anything.
+        after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
     if os.environ.get(POD_VARIABLE):
         from t5x_harness.pod import Pod, join_when_needed
 
@@ -177,8 +183,13 @@ def install_from_environment() -> None:
         join_when_needed(pod)
 
 
-def _emulate(module: ModuleType, slice_name: str) -> None:
-    from t5x_harness.emulated_mesh import emulate_slice
-    from t5x_harness.slices import get_slice
+def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:
+    if slice_name:
+        from t5x_harness.emulated_mesh import emulate_slice
+        from t5x_harness.slices import get_slice
 
-    emulate_slice(module, get_slice(slice_name))
+        emulate_slice(partitioning, get_slice(slice_name))
+    if is_brief:
+        from t5x_harness.execute.brevity import prepare_for_few_steps
+
+        prepare_for_few_steps()

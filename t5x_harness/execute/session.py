@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.devices import force_cpu_devices
-from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
-from t5x_harness.execute.input_graphs import take_graphs_as_they_are
+from t5x_harness.execute.brevity import prepare_for_few_steps
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
 from t5x_harness.mesh import install_mesh
@@ -46,10 +45,9 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     activate(runtime)
     slice_ = get_slice(spec.slice)
     compile_cheaply()
-    take_graphs_as_they_are()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
-    write_small_arrays_whole()
+    prepare_for_few_steps()
     share_steps()
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
 

@@ -36,7 +36,7 @@ sys.exit(5)
 
 
 @pytest.mark.parametrize("options", [[], ["-s"]], ids=["captured", "streamed"])
-def test_stage_step_and_state_of_the_job_and_with_s_its_log(tmp_path: Path, options: list[str]) -> None:
+def test_stage_step_and_state_of_the_job_and_with_s_its_log(tmp_path: Path, imported: None, options: list[str]) -> None:
     project = tmp_path / "project"
     shutil.copytree(CONFIGS / "models", project / "models")
     shutil.copy(CONFIGS / "finetune_sums.gin", project / "sums.gin")

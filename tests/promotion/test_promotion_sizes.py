@@ -57,7 +57,7 @@ def test_full_size(t5x_run):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest on a project with a config and tests, promoted to an emulated Vertex AI."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shutil.copytree(CONFIGS / "models", pytester.path / "models")

@@ -44,7 +44,7 @@ class TestOwn:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest where no option, variable or file names a target; no traceback of ours may be shown."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     for name in ("", "_PROJECT", "_LOCATION", "_BUCKET", "_IMAGE"):

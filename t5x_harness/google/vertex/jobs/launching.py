@@ -35,7 +35,7 @@ from t5x_harness.google.vertex.jobs.variables import (
 )
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.validation.slices import slice_of
-from t5x_harness.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE
 from t5x_harness.pod import Pod
 from t5x_harness.slices import Slice, get_slice
 from t5x_harness.t5x_runtime import find_runtime
@@ -229,6 +229,8 @@ class Attempt:
         seen = exec_environment(pool.slice, find_runtime(), preference, environment, pod)
         if image.is_t5x:
             compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
+            if pod is None:  # what a host of several saves is divided as on a TPU
+                seen[BRIEF_VARIABLE] = "1"
         return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
     def _with_gcs(self, words: list[str], environment: dict[str, str], folder: Path) -> Task:

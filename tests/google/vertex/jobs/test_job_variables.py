@@ -108,14 +108,22 @@ def test_a_container_has_its_variables_and_not_the_server_s(service: Any, monkey
 
 
 @pytest.mark.parametrize(("image", "cheaply"), [("gcr.io/p/t5x:1", True), ("gcr.io/p/plain:1", False)])
-def test_t5x_compiles_as_cheaply_as_in_runs_here(service: Any, image: str, cheaply: bool) -> None:
-    spec = pool("sh", "-c", "echo flags $XLA_FLAGS.", machine_type="cloud-tpu", accelerator_type=7, accelerator_count=8)
+def test_t5x_compiles_and_prepares_as_cheaply_as_in_runs_here(service: Any, image: str, cheaply: bool) -> None:
+    spec = pool(
+        "sh",
+        "-c",
+        "echo flags $XLA_FLAGS, brief $T5X_HARNESS_BRIEF.",
+        machine_type="cloud-tpu",
+        accelerator_type=7,
+        accelerator_count=8,
+    )
     spec["container_spec"]["image_uri"] = image
     spec["container_spec"]["env"] = [{"name": "XLA_FLAGS", "value": "--xla_dump_to=there"}]
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
     (said,) = [line for line in service.said(job) if line.startswith("flags ")]
     assert "--xla_dump_to=there" in said
     assert ("--xla_backend_optimization_level=0" in said) is cheaply
+    assert said.endswith("brief 1." if cheaply else "brief .")
 
 
 def test_what_variables_hold_is_in_no_file_of_the_job(service: Any) -> None:

@@ -1,0 +1,14 @@
+"""What spares processes that make a few steps the preparations that pay only for many."""
+
+from __future__ import annotations
+
+from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
+from t5x_harness.execute.input_graphs import take_graphs_as_they_are
+
+__all__ = ["prepare_for_few_steps"]
+
+
+def prepare_for_few_steps() -> None:
+    """Sets options of TensorFlow and orbax in this process, before it makes an iterator or a checkpoint."""
+    take_graphs_as_they_are()
+    write_small_arrays_whole()

@@ -1,0 +1,27 @@
+"""Imported by a run, not by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class Options:
+    """What the libraries of a process that the harness has set up are told."""
+
+    def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
+        from t5x_harness.import_hooks import install_from_environment
+
+        install_from_environment()
+
+    def read(self) -> dict[str, Any]:
+        import jax
+        import orbax.checkpoint as ocp
+        import t5x.partitioning  # noqa: F401 - its import sets them
+        import tensorflow as tf
+
+        handler = ocp.type_handlers.get_type_handler(jax.Array)
+        return {
+            "optimises graphs": not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"),
+            "smallest slice": handler._min_slice_bytes_for_replica_parallel,
+        }
