@@ -47,6 +47,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     # A cache that the caller names, as tox does, is one for all sessions, which then compile less.
     patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
     patch.setenv("HOME", str(base))
+    patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
     patch.delenv("PYTHONPATH", raising=False)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
         patch.delenv(name, raising=False)
