@@ -56,7 +56,17 @@ def test_the_two_commands_are_what_the_ci_runs(readme: str, repository: Path) ->
 
 def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
     shown = [words[1:] for words in commands(readme) if words[0] == "t5x-harness"]
-    assert {words[0] for words in shown} == {"lint", "plan", "run", "exec", "submit", "serve", "warm", "doctor", "explain"}
+    assert {words[0] for words in shown} == {
+        "lint",
+        "plan",
+        "run",
+        "exec",
+        "submit",
+        "serve",
+        "warm",
+        "doctor",
+        "explain",
+    }
     for words in shown:
         parser, module = parser_of(words[0])
         parsed = parser.parse_args(words if module else rewrite_gin(words))

@@ -12,6 +12,7 @@ import pytest
 
 from t5x_harness.import_hooks import EMBEDDED_PATH, use_runtime
 from t5x_harness.workers import Run, RunDied, Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.workers.compile_options import compile_cheaply
 
 # Not a fixture: test modules import t5x and the recorded tasks at their top.
 use_runtime("embedded")
@@ -28,9 +29,14 @@ class Programs:
         self._zygote = zygote
         self._folder = folder
 
-    def start(self, *, devices: int = 2, log: str = "program.log") -> Run:
-        """Forks a process that works in the test's folder and has so many devices."""
+    def start(self, *, devices: int = 2, log: str = "program.log", cheap: bool = True) -> Run:
+        """Forks a process that works in the test's folder and has so many devices.
+
+        Its programs are compiled with the options of runs, if ``cheap``, else with those of XLA.
+        """
         env = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        if cheap:
+            compile_cheaply(env)
         return self._zygote.start("programs:Program", {}, log=self._folder / log, cwd=self._folder, env=env)
 
     def run(self, module: str, *flags: str, log: str = "program.log") -> tuple[int, str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.workers.compile_options import compile_cheaply
+
 REFERENCE = Path(__file__).parent.parent / "reference"
 RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())
 EXEC = (
@@ -28,13 +30,15 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     more = f'\nMODEL_DIR = "{folder}/out"\npartitioning.PjitPartitioner.num_partitions = 2\n'
     (folder / "run.gin").write_text(RECORD["gin"] + more)
     command = [sys.executable, "-m", "t5x.train", "--gin_file=run.gin"]
+    env = {**os.environ, "PYTHONPATH": str(REFERENCE)}
+    compile_cheaply(env)
     done = subprocess.run(
         [sys.executable, "-c", EXEC, "--slice", "v3-8", "--t5x-runtime", "embedded", "--", *command],
         check=False,
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REFERENCE)},
+        env=env,
         timeout=400,
     )
     assert done.returncode == 0, done.stderr[-4000:]
