@@ -16,7 +16,7 @@ from t5x_harness.workers.errors import WorkerError
 from t5x_harness.workers.jax_options import apply_jax_environment
 from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
 from t5x_harness.workers.run_process import check_reply, load_factory
-from t5x_harness.workers.zygote import Environment, start_message
+from t5x_harness.workers.starting import Environment, start_message
 
 __all__ = ["InProcess"]
 

@@ -19,11 +19,9 @@ from t5x_harness.workers.errors import ZygoteFailed
 from t5x_harness.workers.hosts import Host, KeptHost, OwnHost
 from t5x_harness.workers.likeness import facts
 from t5x_harness.workers.run import ForkedRun, Run
+from t5x_harness.workers.starting import Environment, environment, start_message
 
-__all__ = ["KEPT_VARIABLE", "NOT_KEPT", "Environment", "Zygote", "environment", "start_message"]
-
-# Variables to add to the environment; None takes one out of it.
-Environment = Mapping[str, str | None]
+__all__ = ["KEPT_VARIABLE", "NOT_KEPT", "Zygote"]
 
 KEPT_VARIABLE = "T5X_HARNESS_WORKER"
 """Environment variable with the path of a kept worker's socket: see ``t5x-harness warm``."""
@@ -297,33 +295,3 @@ class Zygote:
         if host is not None:
             host.stop(patient=self._ready)
         self._ready = False
-
-
-def environment(env: Environment) -> dict[str, str]:
-    """The environment of this process with ``env`` put over it."""
-    # One by one: pytest takes a variable of its own out after each test, and another thread may start a run just then.
-    merged = {**{name: os.environ.get(name) for name in list(os.environ)}, **env}
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-def start_message(
-    factory: str, argument: Mapping[str, Any], *, cwd: Path | str, env: Environment, python_path: Sequence[str]
-) -> dict[str, Any]:
-    """Checks and collects what a run needs to know to begin.
-
-    Raises:
-      TypeError: the argument is no JSON value.
-      ValueError: the factory is not written as ``package.module:callable``.
-    """
-    module, colon, attribute = factory.partition(":")
-    if not (module and colon and attribute):
-        raise ValueError(f"a factory is written as package.module:callable, not {factory!r}")
-    if found := framing.not_json(dict(argument), "argument"):
-        raise TypeError(f"{factory} cannot be called with {found}: only JSON values can be sent to a run")
-    return {
-        "factory": factory,
-        "argument": dict(argument),
-        "cwd": os.path.abspath(cwd),
-        "env": environment(env),
-        "python_path": [os.path.abspath(folder) for folder in python_path],
-    }
