@@ -29,6 +29,9 @@ _READ_BY_NAME = frozenset({"HOME", "LANG", "TZ", RUNTIME_VARIABLE})
 # Those that each run follows by itself.
 _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
 
+# Of the kernel: what lies at which path, which network there is, whose processes.
+_NAMESPACES = ("mnt", "net", "pid", "user")
+
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
@@ -41,6 +44,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
     return {
         "interpreter": [sys.executable, sys.prefix, sys.version],
         "harness": str(Path(t5x_harness.__file__).resolve()),
+        "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
         "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],
         "jax": sorted(name for name in environment if name.startswith("JAX_")),
         "variables": {name: text for name, text in sorted(environment.items()) if _is_read_by_imports(name)},
@@ -55,9 +59,14 @@ def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iter
       wanted: those of the one that would.
       modules: the names of what was imported.
     """
-    for name, what in (("interpreter", "another Python"), ("harness", "another copy of t5x-harness")):
+    unlike = {
+        "interpreter": "runs another Python",
+        "harness": "runs another copy of t5x-harness",
+        "namespaces": "is in another namespace, and may see other files or another network",
+    }
+    for name, what in unlike.items():
         if kept[name] != wanted[name]:
-            return f"it runs {what}: {_first_difference(kept[name], wanted[name])}"
+            return f"it {what}: {_first_difference(kept[name], wanted[name])}"
     ours, theirs = kept["variables"], wanted["variables"]
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):

@@ -19,6 +19,19 @@ use_runtime("embedded")
 sys.path.append(str(Path(__file__).parents[1] / "reference"))
 
 
+def _compile_cheaply_here() -> None:
+    """Has this process compile as runs do; the options are read once, and what is started from here has its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+        compile_cheaply()
+        import jax
+
+        jax.jit(lambda: 0)()
+
+
+_compile_cheaply_here()
+
+
 class Programs:
     """Runs the scripts of the embedded runtime, each in a fork of a process that has imported the stack.
 

@@ -95,7 +95,8 @@ class ClientProcess:
         return answer["result"]
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, and whatever its clients still do in threads."""
         self._asked.close()
         self._told.close()
-        self._process.wait(60)
+        self._process.kill()
+        self._process.wait()

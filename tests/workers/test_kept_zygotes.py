@@ -142,6 +142,17 @@ def test_another_environment_is_refused(
         assert zygote.pid != keeper.pid
 
 
+def test_a_session_in_another_namespace_is_refused(
+    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygote = session()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.readlink", lambda path: f"{path.rpartition('/')[2]}:[1]")
+        zygote.warm()
+    assert call(zygote, "echo", tmp_path, value=3) == 3
+    assert zygote.refusal.startswith("it is in another namespace, and may see other files or another network: mnt:[")
+
+
 def test_a_file_that_has_changed_is_imported_anew(
     keeper: Zygote, session: Session, folder: Path, tmp_path: Path
 ) -> None:

@@ -127,7 +127,10 @@ raise RuntimeError(text)
 """
 
 
-def test_runs_and_their_gin_files_see_it(pytester: pytest.Pytester, imported: None) -> None:
+def test_runs_and_their_gin_files_see_it(
+    pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # two modules of one name and length within a second
     modes = [mode.value for mode in Mode if not refusal(mode)] or ["folder"]
     source = CONFIGS / "finetune_answer.gin"
     pytester.path.joinpath("train.gin").write_text(f"{source.read_text()}\nimport tasks_on_gcs\n")
