@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.lint.modules import ModuleFinder
 from t5x_harness.lint.python_source import Parameters, Source
+from t5x_harness.python_source import parse_module
 
 __all__ = ["SourceFinder", "definer_of_constants"]
 
@@ -84,7 +84,7 @@ class SourceFinder:
 def _parsed(module: str, file: Path) -> Source | None:
     try:
         text = file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        tree = parse_module(text)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return Source(module, text, tree, is_package=file.name == "__init__.py")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from t5x_harness.lint.modules import FoundModule, ModuleFinder, module_path
 from t5x_harness.lint.program import MAIN, GinProgram
+from t5x_harness.python_source import parse_module
 from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile, read_file
 
 __all__ = ["Modules", "modules_of"]
@@ -170,7 +171,7 @@ def _why_not(path: Path, root: Path) -> str:
 def _imported(file: StagedFile) -> Iterator[str]:
     """The full names that a source imports, wherever in it; relative imports stay in its own package."""
     try:
-        tree = ast.parse(file.content)
+        tree = parse_module(file.content)
     except (SyntaxError, ValueError, RecursionError):
         return  # the run will say so
     for node in ast.walk(tree):

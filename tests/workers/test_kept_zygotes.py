@@ -232,7 +232,7 @@ def test_a_killed_session_leaves_nothing(
     keeper: Zygote, door: Path, folder: Path, tmp_path: Path, assert_gone: AssertGone
 ) -> None:
     script = SESSION.format(folder=str(folder), door=str(door), log=str(tmp_path / "log"), here=HERE)
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-P", "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:
         zygote, run, daemon, refusal = process.stdout.readline().rstrip("\n").split(" ", 3)
