@@ -63,7 +63,7 @@ class Calculator:
             "group": os.getpgrp(),
             "cwd": os.getcwd(),
             "env": dict(os.environ),
-            "path": sys.path,
+            "path": list(sys.path),
             "stdin": os.readlink("/proc/self/fd/0"),
         }
 
