@@ -178,25 +178,22 @@ sys.exit(main(sys.argv[1:]))
     ids=["while it is sent", "dropped while it is sent", "dropped while it is followed"],
 )
 def test_no_ctrl_c_leaves_a_job_behind(environment: Mapping[str, str], project: Path, patch: str) -> None:
-    arguments = _command("run.gin", "--gin.STAND_IN_SECONDS=601", "--name=interrupted")[3:]
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *arguments],
-        cwd=project,
-        env=dict(environment),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 130, done.stderr
-    assert "cancelled: projects/" in done.stderr
-    assert "NOT cancelled" not in done.stderr
+    told = _interrupted(patch, environment, project, "--gin.STAND_IN_SECONDS=601", "--name=interrupted")
+    assert "cancelled: projects/" in told
+    assert "NOT cancelled" not in told
 
 
 def test_a_second_ctrl_c_says_which_job_may_go_on(environment: Mapping[str, str], project: Path) -> None:
     patch = "launching.send = once(launching.send, raised); SubmittedJob.cancel = lambda job: raised()"
-    arguments = _command("run.gin", "--gin.STAND_IN_SECONDS=602", "--name=twice")[3:]
+    told = _interrupted(patch, environment, project, "--gin.STAND_IN_SECONDS=602", "--name=twice")
+    assert "Ctrl-C cut short the cancelling of projects/" in told
+    assert "It may go on at cost: see https://console.cloud.google.com/" in told
+
+
+def _interrupted(patch: str, environment: Mapping[str, str], project: Path, *options: str) -> str:
+    """What ``submit`` says on standard error when a patch interrupts it, which has to be its end."""
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *arguments],
+        [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *_command("run.gin", *options)[3:]],
         cwd=project,
         env=dict(environment),
         capture_output=True,
@@ -204,8 +201,7 @@ def test_a_second_ctrl_c_says_which_job_may_go_on(environment: Mapping[str, str]
         check=False,
     )
     assert done.returncode == 130, done.stderr
-    assert "Ctrl-C cut short the cancelling of projects/" in done.stderr
-    assert "It may go on at cost: see https://console.cloud.google.com/" in done.stderr
+    return done.stderr
 
 
 def test_a_job_that_was_left_alone_is_found_again(submit: Submit) -> None:
