@@ -105,13 +105,18 @@ class Resources:
             raise not_found(name)
         return _read(kind, data)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, check: Callable[[bytes], object] | None = None) -> None:
         """Removes a resource, those below it, and what belongs to any of them (see :func:`aspect_key`).
+
+        Args:
+          name: its full name.
+          check: is given the resource's bytes, with nobody else's change in between; what it raises is raised, and
+            nothing is removed.
 
         Raises:
           ApiError: NOT_FOUND.
         """
-        if not self._state.delete(name):
+        if not self._state.delete(name, check):
             raise not_found(name)
         for key in [*self._state.keys(f"{name}/"), *self._state.keys(f"{name}#")]:
             self._state.delete(key)

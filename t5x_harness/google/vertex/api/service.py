@@ -29,7 +29,7 @@ from t5x_harness.google.vertex.api.rest import RestAnswer, RestRequest, answer_r
 from t5x_harness.google.vertex.api.rpc_table import Rpc, rpc_table
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
 from t5x_harness.google.vertex.settings import VertexSettings
-from t5x_harness.google.vertex.state import StateStore, open_store
+from t5x_harness.google.vertex.state import StateError, StateStore, open_store
 
 __all__ = ["PARTS", "Api"]
 
@@ -156,6 +156,9 @@ class Api:
         except ApiError as error:
             code = error.code.value
             raise
+        except StateError as error:
+            code = Code.UNAVAILABLE.value
+            raise ApiError(Code.UNAVAILABLE, f"t5x-harness cannot answer: {error}") from None
         except Exception as error:
             code = Code.INTERNAL.value
             traceback.print_exc()

@@ -92,10 +92,12 @@ def _update(call: Call, kind: Kind) -> Message:
 
 def _delete(call: Call, kind: Kind) -> Message:
     request = call.request
-    if given := getattr(request, "etag", ""):
-        kept: Any = call.api.resources.get(request.name, call.api.message(kind.name))
-        check_etag(kind.name, given, kept.etag, Code.FAILED_PRECONDITION)
-    call.api.resources.delete(request.name)
+
+    def check(kept: bytes) -> None:
+        message: Any = call.api.message(kind.name).FromString(kept)
+        check_etag(kind.name, request.etag, message.etag, Code.FAILED_PRECONDITION)
+
+    call.api.resources.delete(request.name, check if getattr(request, "etag", "") else None)
     return _answered(call, empty_pb2.Empty(), about=parent_of(request.name))
 
 

@@ -63,9 +63,11 @@ class MemoryStore:
             self._keep(key, changed)
             return changed
 
-    def delete(self, key: str) -> bool:
+    def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
         """Removes a key."""
         with self._mutex:
+            if check is not None and (value := self._find(key, bytes)) is not None:
+                check(value)
             if self._kept.pop(key, None) is None:
                 return False
             del self._sorted[bisect.bisect_left(self._sorted, key)]

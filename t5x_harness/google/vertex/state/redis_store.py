@@ -82,7 +82,7 @@ class RedisStore:
         found: list[bytes | None] = []
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
-            with self._client.pipeline() as pipe:
+            with self._telling(), self._client.pipeline() as pipe:
                 pipe.hmget(_KINDS, some)
                 pipe.mget([_VALUE + key for key in some])
                 kinds, values = pipe.execute()
@@ -124,19 +124,31 @@ class RedisStore:
 
         return self._watching(_VALUE + key, update)
 
-    def delete(self, key: str) -> bool:
+    def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
         """Removes a key."""
-        with self._client.pipeline() as pipe:
-            pipe.hdel(_KINDS, key)
-            pipe.zrem(_INDEX, key)
-            pipe.delete(_VALUE + key, _LIST + key, _SET + key)
-            return bool(pipe.execute()[0])
+        if check is None:
+            with self._telling(), self._client.pipeline() as pipe:
+                _forget(pipe, key)
+                return bool(pipe.execute()[0])
+
+        def delete(pipe: Any) -> bool:
+            value = pipe.get(_VALUE + key)
+            if value is None:
+                _check(key, pipe.hget(_KINDS, key), _VALUE)
+                return False
+            check(value)
+            pipe.multi()
+            _forget(pipe, key)
+            return True
+
+        return self._watching(_VALUE + key, delete)
 
     def keys(self, prefix: str) -> list[str]:
         """Keys that begin with a prefix."""
         first = prefix.encode()
         # No character begins with the byte 255 in UTF-8, so all that begin with the prefix are before that.
-        return [key.decode() for key in self._client.zrangebylex(_INDEX, b"[" + first, b"(" + first + b"\xff")]
+        with self._telling():
+            return [key.decode() for key in self._client.zrangebylex(_INDEX, b"[" + first, b"(" + first + b"\xff")]
 
     def append(self, key: str, *values: bytes) -> int:
         """Adds to a list."""
@@ -182,7 +194,8 @@ class RedisStore:
     def lock(self, name: str, seconds: float) -> Iterator[bool]:
         """Tries to take a lock."""
         mine = secrets.token_bytes(16)
-        free = bool(self._client.set(_LOCK + name, mine, nx=True, px=max(1, round(seconds * 1000))))
+        with self._telling():
+            free = bool(self._client.set(_LOCK + name, mine, nx=True, px=max(1, round(seconds * 1000))))
         try:
             yield free
         finally:
@@ -191,18 +204,26 @@ class RedisStore:
 
     def clear(self) -> None:
         """Removes everything."""
-        found = list(self._client.scan_iter(f"{_SPACE}*", count=_AT_ONCE))
-        for first in range(0, len(found), _AT_ONCE):
-            self._client.delete(*found[first : first + _AT_ONCE])
+        with self._telling():
+            found = list(self._client.scan_iter(f"{_SPACE}*", count=_AT_ONCE))
+            for first in range(0, len(found), _AT_ONCE):
+                self._client.delete(*found[first : first + _AT_ONCE])
 
     def close(self) -> None:
         """Ends the connection."""
         self._client.close()
         self._end()
 
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except self._redis.RedisError as error:
+            raise StateError(f"the state at {self.url} is lost: {error}") from None
+
     def _read(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
         """One command on a key that is of a kind, or not there."""
-        with self._client.pipeline() as pipe:
+        with self._telling(), self._client.pipeline() as pipe:
             pipe.hget(_KINDS, key)
             ask(pipe)
             found, answer = pipe.execute()
@@ -211,7 +232,7 @@ class RedisStore:
 
     def _write(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
         """One command that makes a key be there."""
-        with self._client.pipeline() as pipe:
+        with self._telling(), self._client.pipeline() as pipe:
             pipe.hsetnx(_KINDS, key, kind)
             pipe.hget(_KINDS, key)
             pipe.zadd(_INDEX, {key: 0})
@@ -228,7 +249,7 @@ class RedisStore:
           change: reads through the pipeline that it is given, and writes behind its ``multi()``.
         """
         while True:
-            with self._client.pipeline() as pipe:
+            with self._telling(), self._client.pipeline() as pipe:
                 pipe.watch(watched)
                 answer = change(pipe)
                 try:
@@ -238,7 +259,7 @@ class RedisStore:
                 return answer
 
     def _give_back(self, key: str, mine: bytes) -> None:
-        with self._client.pipeline() as pipe:
+        with self._telling(), self._client.pipeline() as pipe:
             pipe.watch(key)
             if pipe.get(key) != mine:  # it ran out, and may be somebody else's
                 return
@@ -246,6 +267,12 @@ class RedisStore:
             pipe.delete(key)
             with contextlib.suppress(self._redis.WatchError):
                 pipe.execute()
+
+
+def _forget(pipe: Any, key: str) -> None:
+    pipe.hdel(_KINDS, key)
+    pipe.zrem(_INDEX, key)
+    pipe.delete(_VALUE + key, _LIST + key, _SET + key)
 
 
 def _check(key: str, found: bytes | None, kind: str) -> None:

@@ -10,14 +10,14 @@ __all__ = ["StateError", "StateStore"]
 
 
 class StateError(Exception):
-    """The state cannot be had, or a key holds another kind of value; the message says which and what to do."""
+    """The state cannot be had or is lost, or a key holds another kind of value; the message says which."""
 
 
 class StateStore(Protocol):
     """Values, lists and sets by key. Every method is atomic, and may be called by any thread.
 
-    A key holds one kind; asking it for another raises :class:`StateError`. A list or a set without elements is not
-    there.
+    Every method raises :class:`StateError` if the state is lost. A key holds one kind; asking it for another raises the
+    same. A list or a set without elements is not there.
     """
 
     @property
@@ -51,8 +51,14 @@ class StateStore(Protocol):
         """
         ...
 
-    def delete(self, key: str) -> bool:
-        """Removes a key with all that it holds; whether it was there."""
+    def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
+        """Removes a key with all that it holds; whether it was there.
+
+        Args:
+          key: of any kind; of a value if ``check`` is given.
+          check: is given the value that is removed, with nobody else's write in between; what it raises is raised, and
+            nothing is removed.
+        """
         ...
 
     def keys(self, prefix: str) -> list[str]:

@@ -14,6 +14,7 @@ from google.protobuf import json_format, struct_pb2
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.masks import apply_mask
 from t5x_harness.google.vertex.api.rpc_table import rpc_table
+from t5x_harness.google.vertex.state import StateError
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 NUMBERED = "projects/100000000000/locations/us-central1"
@@ -269,6 +270,17 @@ def test_a_fault_of_the_emulation_is_told_as_one(api: Any, call: Ask, capfd: pyt
     assert caught.value.code is Code.INTERNAL
     assert "t5x-harness has a fault: " in caught.value.message
     assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_state_that_is_lost_is_told(api: Any, call: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(key: str) -> bytes:
+        raise StateError("the state at redis://there is lost: Connection refused")
+
+    monkeypatch.setattr(api.state, "get", lost)
+    with pytest.raises(ApiError) as caught:
+        call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
+    assert caught.value.code is Code.UNAVAILABLE
+    assert caught.value.message == ("t5x-harness cannot answer: the state at redis://there is lost: Connection refused")
 
 
 def test_what_is_not_emulated_names_what_is(call: Ask) -> None:

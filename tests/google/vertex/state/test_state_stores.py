@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -65,6 +66,39 @@ def test_a_change_is_made_again_when_somebody_was_faster(store: StateStore, othe
         return kept + b"!"
 
     assert store.update("key", change) == b"2!"
+    assert seen == [b"1", b"2"]
+
+
+def test_what_a_check_raises_is_raised_and_removes_nothing(store: StateStore) -> None:
+    store.put("key", b"kept")
+    store.append("list", b"element")
+
+    def check(kept: bytes) -> None:
+        raise KeyError(kept)
+
+    with pytest.raises(KeyError, match="kept"):
+        store.delete("key", check)
+    assert store.get("key") == b"kept"
+    with pytest.raises(StateError, match="list holds a list, not a value"):
+        store.delete("list", check)
+    assert store.read("list") == [b"element"]
+    assert not store.delete("none", check)
+    assert store.delete("key", lambda kept: None)
+    assert store.keys("") == ["list"]
+
+
+def test_a_key_is_checked_again_when_somebody_was_faster(store: StateStore, other: StateStore) -> None:
+    if store.url == "memory:":
+        pytest.skip("memory lets nobody in between")
+    store.put("key", b"1")
+    seen: list[bytes] = []
+
+    def check(kept: bytes) -> None:
+        if not seen:
+            other.put("key", b"2")
+        seen.append(kept)
+
+    assert store.delete("key", check)
     assert seen == [b"1", b"2"]
 
 
@@ -162,3 +196,28 @@ def test_a_fake_redis_ends_with_its_store() -> None:
     assert threading.active_count() == before
     with pytest.raises(StateError, match=r"no state can be had from redis://127\.0\.0\.1:"):
         open_store(url)
+
+
+def test_a_state_that_is_lost_is_told_whatever_is_asked() -> None:
+    pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    server = open_store("fakeredis:")
+    store = open_store(server.url)
+    server.close()
+    asked: list[Callable[[], object]] = [
+        lambda: store.get("key"),
+        lambda: store.put("key", b"value"),
+        lambda: store.create("key", b"value"),
+        lambda: store.update("key", bytes),
+        lambda: store.delete("key"),
+        lambda: store.delete("key", bytes),
+        lambda: store.keys(""),
+        lambda: store.read("key"),
+        lambda: store.append("key", b"value"),
+        lambda: store.discard("key", "member"),
+        lambda: store.lock("key", 1).__enter__(),
+        store.clear,
+    ]
+    for ask in asked:
+        with pytest.raises(StateError, match=r"the state at redis://127\.0\.0\.1:\d+/0 is lost: "):
+            ask()
+    store.close()
