@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import signal
 from collections.abc import Iterator
@@ -23,6 +24,14 @@ hypothesis.settings.load_profile("unhurried")
 
 # Folders whose tests neither import JAX nor start a server: they tell first what is wrong with most changes.
 FAST = ("packaging", "doctor", "cli", "lint", "report", "backends")
+
+
+# Sessions that tests start have no use for the plugins of the suite's libraries, which make up half of a start.
+FOREIGN = " ".join(
+    f"-p no:{plugin.name}"
+    for plugin in importlib.metadata.entry_points(group="pytest11")
+    if not plugin.name.startswith(("t5x_harness", "xdist"))
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,10 +58,18 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch.setenv("HOME", str(base))
     patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
     patch.delenv("PYTHONPATH", raising=False)
+    patch.setenv("PYTEST_ADDOPTS", FOREIGN)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
         patch.delenv(name, raising=False)
     yield base
     patch.undo()
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """As pytest's, which takes the session's options away, with those that all sessions of tests start with."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", FOREIGN)
+    return pytester
 
 
 @pytest.fixture(scope="session")

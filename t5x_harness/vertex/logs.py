@@ -13,7 +13,6 @@ _URL = "https://logging.googleapis.com/v2/entries:list"
 _PAGE = 1000
 _SECONDS = 30.0
 _MOST_PAGES = 100
-_LATEST = timedelta(minutes=1)
 _OK, _FORBIDDEN = 200, 403
 _PASSING = frozenset({429, 500, 502, 503, 504})
 
@@ -53,14 +52,16 @@ class LogLine:
 class LogReader:
     """Reads a job's log from where it stopped the last time.
 
-    Entries come in late and out of order, so that the last minute is asked for again and again.
+    Entries come in late and out of order, so that the last while is asked for again and again.
 
     Args:
       project: id or number of the job's project.
       job_id: the last part of its resource name.
+      late: by how much older an entry that comes in may be than the newest.
     """
 
-    def __init__(self, project: str, job_id: str) -> None:
+    def __init__(self, project: str, job_id: str, late: timedelta = timedelta(minutes=1)) -> None:
+        self._late = late
         self._project = project
         self._filter = f'resource.type="ml_job" AND resource.labels.job_id="{job_id}"'
         self._newest: datetime | None = None
@@ -73,13 +74,13 @@ class LogReader:
         Raises:
           LogError: they cannot be read.
         """
-        since = self._newest - _LATEST if self._newest else None
+        since = self._newest - self._late if self._newest else None
         wanted = f'{self._filter} AND timestamp>="{since.isoformat()}"' if since else self._filter
         entries = [entry for entry in self._entries(wanted) if entry["insertId"] not in self._seen]
         self._seen |= {entry["insertId"]: _time(entry) for entry in entries}
         if self._seen:
             self._newest = max(self._seen.values())
-            self._seen = {name: time for name, time in self._seen.items() if time >= self._newest - _LATEST}
+            self._seen = {name: time for name, time in self._seen.items() if time >= self._newest - self._late}
         return [_line(entry) for entry in entries]
 
     def _entries(self, wanted: str) -> Iterator[Mapping[str, Any]]:
