@@ -133,7 +133,7 @@ def _printed(lines: list[str]) -> dict[str, dict[str, str]]:
     jobs: dict[str, list[str]] = {}
     for line in lines:
         if ": v3-8: 4 chips" in line:
-            current = jobs.setdefault(line.rpartition("-20")[0], [])
+            current = jobs.setdefault(line.partition("-20")[0], [])
         elif line.startswith("  --gin."):
             current.append(line.strip())
     return {name: _bound(arguments) for name, arguments in jobs.items()}

@@ -157,7 +157,7 @@ def _places(lines: list[str]) -> dict[str, tuple[str, str]]:
     jobs: dict[str, tuple[str, str]] = {}
     for line in lines:
         if ": v3-8: 4 chips" in line:
-            name = line.rpartition("-20")[0]
+            name = line.partition("-20")[0]
         elif line.startswith("where: project theirs, "):
             region = line.rpartition(" ")[2]
         elif line.startswith("  gs://"):
