@@ -243,6 +243,7 @@ if "CLOUD_ML_JOB_ID" not in os.environ:
 """
 
 
+@pytest.mark.usefixtures("imported")
 def test_ctrl_c_that_is_dropped_ends_the_session_with_the_phase(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makeconftest(DROPS)
     pytester.makepyfile(test_long=HEAD + "def test_one():\n    pass\n\ndef test_two():\n    time.sleep(300)\n")
@@ -256,6 +257,7 @@ def test_ctrl_c_that_is_dropped_ends_the_session_with_the_phase(vertex: FakeVert
     assert not (pytester.path / "went-on").exists()
 
 
+@pytest.mark.usefixtures("imported")
 def test_ctrl_c_says_which_jobs_it_could_not_cancel(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_long=HEAD + "def test_one():\n    time.sleep(300)\n")
     vertex.fail("JobService.CancelCustomJob", "PERMISSION_DENIED", message="not you", times=1)
@@ -273,6 +275,7 @@ def pytest_sessionfinish():
 """
 
 
+@pytest.mark.usefixtures("imported")
 def test_ctrl_c_while_pytest_ends_leaves_no_job(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makeconftest(TWICE)
     pytester.makepyfile(test_long=LONG)

@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from t5x_harness.workers.compile_options import compile_cheaply
 
 REFERENCE = Path(__file__).parent.parent / "reference"
@@ -23,10 +21,24 @@ EXEC = (
 )
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_losses_are_the_recorded_ones_with_parameters_divided_as_planned(tmp_path: Path) -> None:
+    model_dir = _train(tmp_path)
+    losses = _losses(model_dir)
+    recorded = {int(step): value for step, value in RECORD["scalars"]["train"]["loss"].items()}
+    assert losses.keys() == recorded.keys()
+    assert all(math.isclose(losses[step], recorded[step], rel_tol=1e-4) for step in recorded)
+
+    text = json.loads((model_dir / "checkpoint_8" / "state" / "_sharding").read_text())
+    sharding = {base64.b64decode(name).decode(): json.loads(value) for name, value in text.items()}
+    kernel = sharding["target.encoder.layers_0.mlp.wo.kernel"]
+    assert kernel["shape"] == [4, 2]
+    assert kernel["partition_spec"] == ["model", None]
+    devices = [[device["id"] for device in row] for row in kernel["device_mesh"]["mesh"]]
+    assert devices == [[0, 1], [4, 5], [2, 3], [6, 7]]
+
+
+def _train(folder: Path) -> Path:
     """Trains case t5_1_1 by `t5x-harness exec -- python -m t5x.train`, in two partitions on a v3-8."""
-    folder = tmp_path_factory.mktemp("train")
     more = f'\nMODEL_DIR = "{folder}/out"\npartitioning.PjitPartitioner.num_partitions = 2\n'
     (folder / "run.gin").write_text(RECORD["gin"] + more)
     command = [sys.executable, "-m", "t5x.train", "--gin_file=run.gin"]
@@ -45,26 +57,14 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def test_losses_do_not_depend_on_the_mesh(model_dir: Path) -> None:
+def _losses(model_dir: Path) -> dict[int, float]:
     import tensorflow as tf
 
-    losses = {}
+    losses: dict[int, float] = {}
     for events in (model_dir / "train").glob("events.*"):
         for record in tf.data.TFRecordDataset(str(events)):
             event = tf.compat.v1.Event.FromString(record.numpy())
             losses.update(
                 (event.step, float(tf.make_ndarray(v.tensor))) for v in event.summary.value if v.tag == "loss"
             )
-    recorded = {int(step): value for step, value in RECORD["scalars"]["train"]["loss"].items()}
-    assert losses.keys() == recorded.keys()
-    assert all(math.isclose(losses[step], recorded[step], rel_tol=1e-4) for step in recorded)
-
-
-def test_parameters_are_divided_over_the_devices_of_the_plan(model_dir: Path) -> None:
-    text = json.loads((model_dir / "checkpoint_8" / "state" / "_sharding").read_text())
-    sharding = {base64.b64decode(name).decode(): json.loads(value) for name, value in text.items()}
-    kernel = sharding["target.encoder.layers_0.mlp.wo.kernel"]
-    assert kernel["shape"] == [4, 2]
-    assert kernel["partition_spec"] == ["model", None]
-    devices = [[device["id"] for device in row] for row in kernel["device_mesh"]["mesh"]]
-    assert devices == [[0, 1], [4, 5], [2, 3], [6, 7]]
+    return losses

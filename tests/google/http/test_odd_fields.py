@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("uvicorn", reason="the extra google is not installed")
+pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from serving_storage import ask, make_bucket
 
