@@ -85,6 +85,17 @@ def test_a_t5x_without_main_has_no_entry_point(image: Environment) -> None:
     assert messages(image) == {"IMG02": [f"{image.runtime.location} has no main.py"]}
 
 
+def test_a_t5x_that_cannot_be_imported_is_no_entry_point(image: Environment) -> None:
+    (Path(image.runtime.location) / "eval.py").write_text("import no_such_optimizer\n")
+    reason = "ModuleNotFoundError: No module named 'no_such_optimizer'"
+    assert messages(image) == {"IMG02": [f"t5x.main and its run modes cannot be imported: {reason}"]}
+
+
+def test_a_t5x_that_ends_in_silence_is_no_entry_point(image: Environment) -> None:
+    (Path(image.runtime.location) / "main.py").write_text("import sys\nsys.exit(7)\n")
+    assert messages(image) == {"IMG02": ["t5x.main and its run modes cannot be imported: exit status 7"]}
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
