@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from t5x_harness.vertex.logs import LogReader
@@ -22,8 +22,8 @@ def _entry(name: str, second: int, **payload: Any) -> dict[str, Any]:
 class _Reader(LogReader):
     """Reads from a list, two entries a page; pages of one question have one filter."""
 
-    def __init__(self) -> None:
-        super().__init__("my-project", "123")
+    def __init__(self, late: timedelta = timedelta(minutes=1)) -> None:
+        super().__init__("my-project", "123", late)
         self.entries: list[dict[str, Any]] = []
         self._paged = ""
 
@@ -69,3 +69,11 @@ def test_entries_of_any_payload_have_a_text() -> None:
     reader = _Reader()
     reader.entries = [_entry("a", 1, jsonPayload={"step": 3}), _entry("b", 2)]
     assert [line.text for line in reader.new_lines()] == ["{'step': 3}", ""]
+
+
+def test_no_more_is_asked_for_again_than_what_may_come_in_late() -> None:
+    reader = _Reader(late=timedelta(seconds=2))
+    reader.entries = [_entry("b", 50, textPayload="newest")]
+    reader.new_lines()
+    reader.entries = [_entry("a", 10, textPayload="too late"), _entry("c", 48, textPayload="late"), *reader.entries]
+    assert [line.text for line in reader.new_lines()] == ["late"]

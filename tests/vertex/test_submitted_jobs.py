@@ -217,6 +217,27 @@ def test_a_job_that_was_left_alone_is_found_again(submit: Submit) -> None:
     assert end["metrics"]["train/loss"] == {"1": 2.5, "2": 1.5}
 
 
+LOOKS = """
+import json
+from google.api_core import grpc_helpers
+from t5x_harness.vertex import SubmittedJob, VertexTarget
+
+opened, create = [], grpc_helpers.create_channel
+grpc_helpers.create_channel = lambda *args, **kwargs: opened.append(args) or create(*args, **kwargs)
+job = SubmittedJob.attach("JOB", VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE"))
+opened.clear()
+looks = [job.look() for _ in range(5)]
+print(json.dumps([len(opened), len(looks), looks[-1].state]))
+"""
+
+
+def test_many_looks_at_a_job_open_one_channel(submit: Submit, script: Callable[[str], Any]) -> None:
+    (sent,) = json.loads(submit("run.gin", "--no-wait", "--json").stdout)["sent"]
+    channels, looks, state = script(LOOKS.replace("JOB", sent["job"]).replace("IMAGE", IMAGE))
+    assert (channels, looks) == (1, 5)
+    assert state.startswith("JOB_STATE_")
+
+
 def test_what_is_no_job_is_told(submit: Submit) -> None:
     done = submit("--attach=12345")
     assert done.returncode == 1
