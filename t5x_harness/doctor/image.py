@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ REQUIREMENTS_VARIABLE = "T5X_HARNESS_IMAGE_REQUIREMENTS"
 
 _REBUILD = "build the image anew from docker/Dockerfile"
 _SHORT = 12
-_IMPORT_SECONDS = 300
+_IMPORT_SECONDS = 300.0
 _RUN_MODES = ("train", "eval", "infer")
 _OF_EMULATION = ("STORAGE_EMULATOR_HOST", "T5X_HARNESS_GCS_ROOT", "TENSORSTORE_GCS_HTTP_URL", "T5X_HARNESS_SLICE")
 _FORCED_DEVICES = "xla_force_host_platform_device_count"
@@ -67,30 +66,35 @@ class EntryPoint(Check):
         folder = Path(environment.runtime.location)
         missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
         findings = [Finding(Severity.ERROR, f"{folder} has no {name}.py", _REBUILD) for name in missing]
-        if not missing and (reason := _fault_of_import(folder)):
+        if not missing and (reason := _fault_of_import(environment)):
             findings.append(
                 Finding(Severity.ERROR, f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD)
             )
         return self.diagnosis(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
 
 
-def _fault_of_import(folder: Path) -> str:
+_IMPORTS = """
+import importlib, sys
+sys.path.append(sys.argv[1])  # for a T5X that only the harness finds; an installed one comes first, as in a job
+for name in sys.argv[2:]:
+    importlib.import_module(f"t5x.{name}")
+"""
+
+
+def _fault_of_import(environment: Environment) -> str:
     """Why T5X's programs cannot be imported, in a process of their own, as a job does; empty if they can."""
-    program = "import importlib, sys; [importlib.import_module(f't5x.{name}') for name in sys.argv[1:]]"
-    # No TPU is waited for, and an import path that is given comes first, as it would in a job.
-    path = os.pathsep.join(filter(None, (str(folder.parent), os.environ.get("PYTHONPATH"))))
-    env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    folder = Path(environment.runtime.location).parent
     try:
         done = subprocess.run(
-            [sys.executable, "-c", program, "main", *_RUN_MODES],
-            env=env,
+            [sys.executable, "-c", _IMPORTS, str(folder), "main", *_RUN_MODES],
+            env={**environment.variables, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},  # waits for no TPU
             capture_output=True,
             text=True,
             check=False,
             timeout=_IMPORT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return f"they have not ended after {_IMPORT_SECONDS} s"
+        return f"that had not ended after {_IMPORT_SECONDS:g} s"
     if done.returncode == 0:
         return ""
     return next(reversed(done.stderr.strip().splitlines()), f"exit status {done.returncode}")

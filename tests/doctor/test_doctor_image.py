@@ -91,6 +91,13 @@ def test_a_t5x_that_cannot_be_imported_is_no_entry_point(image: Environment) -> 
     assert messages(image) == {"IMG02": [f"t5x.main and its run modes cannot be imported: {reason}"]}
 
 
+def test_a_t5x_whose_import_does_not_end_is_no_entry_point(image: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("t5x_harness.doctor.image._IMPORT_SECONDS", 0.5)
+    (Path(image.runtime.location) / "infer.py").write_text("import time\ntime.sleep(600)\n")
+    reason = "that had not ended after 0.5 s"
+    assert messages(image) == {"IMG02": [f"t5x.main and its run modes cannot be imported: {reason}"]}
+
+
 def test_a_t5x_that_ends_in_silence_is_no_entry_point(image: Environment) -> None:
     (Path(image.runtime.location) / "main.py").write_text("import sys\nsys.exit(7)\n")
     assert messages(image) == {"IMG02": ["t5x.main and its run modes cannot be imported: exit status 7"]}
