@@ -164,8 +164,6 @@ def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
         return RestAnswer(200, json.dumps(api.administer(name, json.loads(body) if body else None)).encode())
     except ApiError as error:
         return error_answer(error)
-    except StateError as error:
-        return error_answer(ApiError(Code.UNAVAILABLE, str(error)))
     except (TypeError, ValueError) as error:
         return error_answer(ApiError(Code.INVALID_ARGUMENT, str(error)))
 

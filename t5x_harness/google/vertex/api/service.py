@@ -158,7 +158,7 @@ class Api:
             raise
         except StateError as error:
             code = Code.UNAVAILABLE.value
-            raise ApiError(Code.UNAVAILABLE, f"t5x-harness cannot answer: {error}") from None
+            raise _lost(error) from None
         except Exception as error:
             code = Code.INTERNAL.value
             traceback.print_exc()
@@ -211,19 +211,22 @@ class Api:
           A value for JSON.
 
         Raises:
-          ApiError: NOT_FOUND: there is nothing of that name. What the parts raise.
+          ApiError: NOT_FOUND: there is nothing of that name. UNAVAILABLE: the state is lost. What the parts raise.
         """
-        match name:
-            case "arm":
-                self.faults.arm(VertexFault(**value))
-            case "reset":
-                self.reset()
-            case "state":
-                return {"url": self.state.url}
-            case _ if name in self._admin:
-                return self._admin[name](value)
-            case _ if name != "faults":
-                raise ApiError(Code.NOT_FOUND, f"there is no {name} to administer")
+        try:
+            match name:
+                case "arm":
+                    self.faults.arm(VertexFault(**value))
+                case "reset":
+                    self.reset()
+                case "state":
+                    return {"url": self.state.url}
+                case _ if name in self._admin:
+                    return self._admin[name](value)
+                case _ if name != "faults":
+                    raise ApiError(Code.NOT_FOUND, f"there is no {name} to administer")
+        except StateError as error:
+            raise _lost(error) from None
         return self.faults.told()
 
     def reset(self) -> None:
@@ -280,6 +283,10 @@ def _bytes_for(version: str, answer: Any) -> bytes:
         answer = theirs
     data: bytes = answer.SerializeToString()
     return data
+
+
+def _lost(error: StateError) -> ApiError:
+    return ApiError(Code.UNAVAILABLE, f"t5x-harness cannot answer: {error}")
 
 
 def _unimplemented(path: str) -> ApiError:

@@ -277,9 +277,13 @@ def test_a_state_that_is_lost_is_told(api: Any, call: Ask, monkeypatch: pytest.M
         raise StateError("the state at redis://there is lost: Connection refused")
 
     monkeypatch.setattr(api.state, "get", lost)
+    monkeypatch.setattr(api.state, "clear", lambda: lost(""))
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
-    assert caught.value.code is Code.UNAVAILABLE
+    with pytest.raises(ApiError) as reset:
+        api.administer("reset", None)
+    assert caught.value.code is reset.value.code is Code.UNAVAILABLE
+    assert caught.value.message == reset.value.message
     assert caught.value.message == ("t5x-harness cannot answer: the state at redis://there is lost: Connection refused")
 
 
