@@ -40,6 +40,9 @@ class Relay(asyncio.Protocol):
             _, other = await asyncio.get_running_loop().create_connection(
                 lambda: _End(self._transport), "127.0.0.1", port
             )
+        except OSError:  # nobody to pass it on to: the client is told by the end of its connection
+            self._transport.abort()
+            return
         except BaseException:
             self._transport.abort()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -118,8 +119,10 @@ def test_an_end_of_either_side_is_one_of_both() -> None:
     assert asyncio.run(run()) == b"bye"
 
 
-def test_without_anybody_behind_it_is_closed() -> None:
+def test_without_anybody_behind_it_is_closed_and_that_is_all() -> None:
     async def run() -> bytes:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(str(context["message"])))
+
         async def nobody() -> int:
             raise OSError("nobody is there")
 
@@ -132,5 +135,8 @@ def test_without_anybody_behind_it_is_closed() -> None:
         finally:
             writer.close()
             front.close()
+            gc.collect()  # which tells of exceptions that nobody took
 
+    unhandled: list[str] = []
     assert asyncio.run(run()) == b""
+    assert unhandled == []
