@@ -14,7 +14,7 @@ from typing import Any
 
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.faults import VertexFault
-from t5x_harness.google.vertex.jobs import endings, machine
+from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.deadlines import Deadlines
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
@@ -162,6 +162,8 @@ class Driver:
         for each in self._watched.wait(self._deadlines.seconds()):
             if isinstance(each, Said):
                 self._log.write(each.unit, each.lines, each.severity)
+                for hint in python_environment.hints(each.lines):
+                    self._log.service(hint, "WARNING")
                 if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
                     yield _Strike(), nobody
             else:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import t5x_harness
+from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guard import STOP
 
 __all__ = ["Guarded", "Task"]
@@ -31,11 +32,14 @@ class Task:
       words: of the command.
       environment: all of it. It is in no message and no file: it may hold what a user keeps to himself.
       folder: where it starts.
+      home: the folder of its HOME, in which its own Python environment is made as it starts; None for a process that
+        has none.
     """
 
     words: tuple[str, ...]
     environment: Mapping[str, str] = dataclasses.field(repr=False)
     folder: Path
+    home: Path | None = None
 
 
 class Guarded:
@@ -52,6 +56,8 @@ class Guarded:
     """
 
     def __init__(self, task: Task, inherits: tuple[int, ...] = ()) -> None:
+        if task.home is not None:
+            python_environment.make(task.home)
         self.link, theirs = socket.socketpair()
         self.output, output = os.pipe()
         self.errors, errors = os.pipe()

@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from google.protobuf.json_format import ParseDict
 from t5x_harness.exec_command import exec_environment
 from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode, NamespaceRefused, launched
 from t5x_harness.google.here import Store
+from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.machine import Policy
@@ -48,7 +48,7 @@ _METRIC_FILE = "hypertune/output.metrics"
 
 # What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
 # user's credentials nor his settings are.
-_KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "TF_CPP_MIN_LOG_LEVEL")
+_KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 _JOB_ID = re.compile(r"[0-9]+")
 
 
@@ -176,9 +176,10 @@ class Attempt:
             if pool.spec.WhichOneof("task") == "python_package_spec":
                 environment = self._with_packages(spec.package_uris, folder, environment)
             environment = self._with_devices(pool, unit, image, environment)
-            return self._with_gcs(words, environment, folder / "work")
+            words, environment = self._with_gcs(words, environment)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
+        return Task(tuple(words), environment, folder / "work", folder / "home")
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
         """What stands for the image, the words of the command, and the part of the spec that says so."""
@@ -192,10 +193,9 @@ class Attempt:
 
     def _environment(self, unit: Unit, spec: Any, folder: Path) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        # The image's python is the one that runs this.
-        kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
         variables = {
             **kept,
+            **python_environment.variables(folder / "home", kept.get("PATH", os.defpath)),
             **self.settings.environment,
             "HOME": str(folder / "home"),
             "TMPDIR": str(self._temporary(unit)),
@@ -233,12 +233,11 @@ class Attempt:
                 seen[BRIEF_VARIABLE] = "1"
         return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
-    def _with_gcs(self, words: list[str], environment: dict[str, str], folder: Path) -> Task:
+    def _with_gcs(self, words: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
         root = str(self.settings.root)
         seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
-        words, seen = launched(words, seen, root, mode)
-        return Task(tuple(words), seen, folder)
+        return launched(words, seen, root, mode)
 
 
 def announced(settings: VertexSettings) -> Standbys:

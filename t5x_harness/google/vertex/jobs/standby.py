@@ -8,6 +8,7 @@ different is as without: the interpreter starts below a guard of its own, with i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
@@ -44,7 +45,7 @@ class Standby:
         self._task = task
         self._orders, theirs = socket.socketpair()
         prefix = task.words[: -len(_COMMAND)]
-        waiting = Task((*prefix, "python", "-c", PROGRAM, str(theirs.fileno())), task.environment, task.folder)
+        waiting = dataclasses.replace(task, words=(*prefix, "python", "-c", PROGRAM, str(theirs.fileno())))
         try:
             self._guarded = Guarded(waiting, inherits=(theirs.fileno(),))
         finally:
@@ -136,8 +137,11 @@ class Standbys:
 
 
 def _shared(environment: Mapping[str, str]) -> dict[str, str]:
+    """What processes have to have in common; what names a folder below HOME, such as PATH, does it from there."""
     return {
-        name: value for name, value in environment.items() if name not in _OWN and not name.startswith(_OWN_PREFIXES)
+        name: value.replace(environment["HOME"], "~")
+        for name, value in environment.items()
+        if name not in _OWN and not name.startswith(_OWN_PREFIXES)
     }
 
 

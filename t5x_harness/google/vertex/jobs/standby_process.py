@@ -74,9 +74,17 @@ def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
     tempfile.tempdir = None  # found anew, as TMPDIR is another one
     sys.argv[:] = task["words"][1:2] + task["words"][3:]
     sys.orig_argv[1:] = task["words"][1:]
+    _move_python(given["HOME"], task["environment"]["HOME"])
     if not sys.flags.safe_path:
         sys.path.insert(0, os.getcwd())
     return str(task["words"][2])
+
+
+def _move_python(old: str, new: str) -> None:
+    """Lets the interpreter know where its environment, which moves along with HOME, is from now on."""
+    for name in ("executable", "prefix", "exec_prefix"):
+        setattr(sys, name, getattr(sys, name).replace(old, new))
+    sys.path[:] = [entry.replace(old, new) for entry in sys.path]
 
 
 def _imported(name: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from job_service import processes_of, until
 
+from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.standby import Standby, Standbys
 from t5x_harness.google.vertex.jobs.standby_process import LIBRARIES
@@ -28,6 +29,7 @@ SEEN = {
     "argv": sys.argv,
     "orig_argv": sys.orig_argv[1:],
     "path": sys.path,
+    "python": [sys.executable, sys.prefix, sys.exec_prefix],
     "folder": os.getcwd(),
     "environment": dict(os.environ),
     "group": os.getpgrp() == os.getpid() == os.getsid(0),
@@ -41,7 +43,8 @@ SEEN = {
 if sys.argv[1:2] == ["wait"]:
     print("waits", flush=True)
     time.sleep(1000)
-print(json.dumps({**SEEN, "ahead": "jax" in sys.modules, "home": sorted(os.listdir(os.environ["HOME"]))}))
+home = sorted(set(os.listdir(os.environ["HOME"])) - {".local", ".python"})
+print(json.dumps({**SEEN, "ahead": "jax" in sys.modules, "home": home}))
 print("said", file=sys.stderr)
 sys.exit(3)
 """
@@ -79,14 +82,14 @@ def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
         for name in ("home", "tmp", "work"):
             (folder / name).mkdir(parents=True)
         environment = {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            **python_environment.variables(folder / "home", os.environ["PATH"]),
             "PYTHONPATH": str(image),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
             "CLOUD_ML_JOB_ID": str(len(made)),
         }
-        made.append(Task((*words, *arguments), environment | variables, folder / "work"))
+        made.append(Task((*words, *arguments), environment | variables, folder / "work", folder / "home"))
         return made[-1]
 
     return make
@@ -136,6 +139,7 @@ def test_a_job_is_what_it_would_be_in_a_new_interpreter(
     fresh = seen_by(ran(Guarded(job)))
     assert (fresh.pop("ahead"), fresh.pop("home")) == (False, [])
     assert taken == fresh
+    assert all(path.startswith(job.environment["HOME"]) for path in taken["python"])
     assert taken["argv"][1:] == ["--run_mode=train", "--gin.A=$(B) 'c'"]
     assert taken["environment"] == {**job.environment, **_of_locale(taken["environment"])}
 
@@ -153,6 +157,7 @@ def test_each_job_has_one_of_its_own_and_there_are_no_more_than_announced(
     [
         (("python", "-m", "t5x.main"), {"XLA_FLAGS": "--xla_other"}),
         (("python", "-m", "t5x.main"), {"PYTHONUNBUFFERED": "1"}),
+        (("python", "-m", "t5x.main"), {"HOME": "/"}),
         (("python", "-Werror", "-m", "t5x.main"), {}),
     ],
 )

@@ -1,0 +1,166 @@
+"""A Python environment of its own for each process of a job, so that what the job installs is the job's alone.
+
+What stands for the Python of a container's image is the environment that the harness runs in, the user's. In front of
+it each process has a virtual environment that begins empty, as changes to a container do: pip, whose only index is what
+is installed, installs there, and takes everything behind it for installed, and for what it may not change.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import site
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+__all__ = ["hints", "make", "variables"]
+
+_FOLDER, _USER_BASE = ".python", ".local"
+_BIN, _IMAGE_BIN = "bin", "image-bin"
+
+# The site-packages of the base interpreter are those of the virtual environment that the harness runs in, if it does.
+# The line runs before any others are looked for, so they come last, and their own .pth files are read as ever.
+_PATH_FILE = "_t5x_harness_image.pth"
+_PATH_LINE = (
+    "import site, sys; site.getsitepackages = lambda prefixes=None, sys=sys, of=site.getsitepackages: "
+    "of([sys.prefix]) + {folders!a} if prefixes is None else of(prefixes)\n"
+)
+
+_PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
+_IMAGE_SCRIPT = '#!/bin/sh\nexec "${{0%/*}}/../{bin}/python" {folder}/"${{0##*/}}" "$@"\n'
+
+_HINTS = {
+    re.compile(r"ERROR: No matching distribution found for (?P<name>.+?)(?: \(from .*\))?"): (
+        "pip of a job asks no index: it finds what is installed in the environment that t5x-harness runs in. Install "
+        "it there: {python} -m pip install {name}"
+    ),
+    re.compile(r".*error: invalid command 'bdist_wheel'"): (
+        "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
+        "what builds this one there: {python} -m pip install 'setuptools>=70.1'"
+    ),
+    re.compile(r".*BackendUnavailable.*?(?:'(?P<name>[\w.]+)'.*)?"): (
+        "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
+        "the build system there that the package's pyproject.toml names; without one it is setuptools"
+    ),
+}
+
+
+def variables(home: Path, path: str) -> dict[str, str]:
+    """The variables of a process whose environment is its own.
+
+    Args:
+      home: the folder of its HOME, which is nobody else's.
+      path: the folders of programs that it has besides, as PATH has them.
+    """
+    python = home / _FOLDER
+    programs = [python / _BIN, python / _IMAGE_BIN, Path(sys.executable).parent]
+    return {
+        "PATH": os.pathsep.join([*map(str, programs), path]),
+        "VIRTUAL_ENV": str(python),
+        # Where they are by default: said as well, because a job may say that its HOME is another one.
+        "PYTHONUSERBASE": str(home / _USER_BASE),
+        "PIP_CACHE_DIR": str(home / ".cache" / "pip"),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of build_isolation
+        "PIP_REQUIRE_VIRTUALENV": "1",  # for the pip of another Python of this machine
+    }
+
+
+def make(home: Path) -> None:
+    """Makes the environment of a process that is about to start; what an earlier one has installed is gone.
+
+    Args:
+      home: the folder of its HOME; it is there.
+    """
+    python, user_base = home / _FOLDER, home / _USER_BASE
+    for path in (python, user_base):
+        _remove(path)
+    _Builder(system_site_packages=True, symlinks=True).create(python)  # True: else pip refuses --user
+    # Within the environment, so that pip takes what is installed there for its own, and may replace it.
+    (python / "user").mkdir()
+    user_base.symlink_to(Path(_FOLDER, "user"))
+
+
+def hints(lines: Iterable[str]) -> list[str]:
+    """What there is to do about what a job has said of packages that it could not install.
+
+    Args:
+      lines: of its output.
+    """
+    found = []
+    for line in lines:
+        for pattern, hint in _HINTS.items():
+            if match := pattern.fullmatch(line):
+                found.append(hint.format(python=sys.executable, name=shlex.quote(match.groupdict().get("name") or "")))
+    return found
+
+
+class _Builder(venv.EnvBuilder):
+    """Makes an environment without what is for people's shells, and with the user's environment behind it."""
+
+    def setup_scripts(self, context: SimpleNamespace) -> None:
+        """Adds pip, and the scripts of the user's environment: by themselves they run with its Python."""
+        programs = Path(context.bin_path)
+        major, minor = sys.version_info[:2]
+        for name in ("pip", f"pip{major}", f"pip{major}.{minor}"):
+            _write_program(programs / name, _PIP)
+        folder = Path(sys.executable).parent
+        scripts = programs.parent / _IMAGE_BIN
+        scripts.mkdir()
+        one = scripts / ".script"
+        _write_program(one, _IMAGE_SCRIPT.format(bin=_BIN, folder=shlex.quote(str(folder))))
+        for name in _scripts(folder, folder.stat().st_mtime_ns):
+            (scripts / name).symlink_to(one.name)
+
+    def post_setup(self, context: SimpleNamespace) -> None:
+        """Has the user's environment be what site-packages of the system are by default."""
+        packages = sysconfig.get_path("purelib", "venv", {"base": context.env_dir})
+        Path(packages, _PATH_FILE).write_text(_PATH_LINE.format(folders=list(_site_folders())), encoding="ascii")
+
+
+def _site_folders() -> Iterator[str]:
+    """Where the packages of the user's environment are."""
+    if site.ENABLE_USER_SITE:
+        yield site.getusersitepackages()
+    yield from site.getsitepackages()
+
+
+@functools.lru_cache(maxsize=1)
+def _scripts(folder: Path, changed: int) -> Sequence[str]:
+    """The names of the programs in a folder that the Python in it runs.
+
+    Args:
+      folder: of programs.
+      changed: when its list of names was, in nanoseconds.
+    """
+    return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
+
+
+def _runs_python_of(folder: Path, path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            head = file.read(1024)
+    except OSError:
+        return False
+    # A path that is too long for the first line is in the second, which a shell reads.
+    return head.startswith(b"#!") and f"{folder}/python".encode() in b"".join(head.splitlines()[:2])
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,254 @@
+"""What a job installs with pip is its own: it is there for the job, and the user's environment stays as it is."""
+
+from __future__ import annotations
+
+import io
+import os
+import site
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+pytest.importorskip("pip", reason="pip of jobs is that of the environment")
+
+from job_service import pool
+
+from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.google.vertex.jobs import python_environment
+from t5x_harness.google.vertex.jobs.states import State
+
+# A build system that needs nothing: it is in the source distribution itself, which has the wheel ready as well.
+BUILD_SYSTEM = """
+import os, shutil
+
+def build_wheel(folder, *_):
+    shutil.copy("made.whl", os.path.join(folder, NAME))
+    return NAME
+"""
+
+# A harness that is broken is not to have these tests change the environment that they run in.
+OWN_PIP = 'test "$(command -v pip)" = "$HOME/.python/bin/pip" || exit 9'
+
+
+def wheel(name: str, release: str = "1", requires: str = "", script: str = "", **modules: str) -> bytes:
+    """A wheel with modules, and with a program if ``script`` names what it calls."""
+    info = f"{name}-{release}.dist-info"
+    files = {f"{module.replace('__', '/')}.py": text for module, text in modules.items()}
+    files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n" + (
+        f"Requires-Dist: {requires}\n" if requires else ""
+    )
+    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    if script:
+        files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{name} = {script}\n"
+    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{info}/RECORD"))
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return made.getvalue()
+
+
+def sdist(path: Path, built: bytes, release: str = "1") -> None:
+    """A source distribution that such a wheel is built from."""
+    name = path.name.partition("-")[0]
+    files = {
+        "pyproject.toml": b"[build-system]\nrequires = []\nbuild-backend = 'build'\nbackend-path = ['.']\n",
+        "build.py": f"NAME = '{name}-{release}-py3-none-any.whl'\n{BUILD_SYSTEM}".encode(),
+        "made.whl": built,
+    }
+    with tarfile.open(path, "w:gz") as archive:
+        for file, body in files.items():
+            entry = tarfile.TarInfo(f"{name}-{release}/{file}")
+            entry.size = len(body)
+            archive.addfile(entry, io.BytesIO(body))
+
+
+def listing() -> Mapping[str, tuple[int, int]]:
+    """The files of the user's environment with their sizes and times; bytecode aside, which importing writes."""
+    folders = [*site.getsitepackages(), str(Path(sys.executable).parent)]
+    return {
+        os.path.join(folder, name): (status.st_size, status.st_mtime_ns)
+        for top in folders
+        for folder, _, names in os.walk(top)
+        if not folder.endswith("__pycache__")
+        for name in names
+        for status in [os.lstat(os.path.join(folder, name))]
+    }
+
+
+@pytest.fixture
+def bucket(service: Any) -> Path:
+    """What jobs of the service see at ``/gcs/b``."""
+    folder: Path = service.api.settings.root / "buckets" / "b"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def runs(service: Any) -> Callable[..., list[str]]:
+    """Runs a script of the shell in a job, which is to succeed, and gives what it said."""
+
+    def run(script: str) -> list[str]:
+        job = service.ended(service.shell(f"{OWN_PIP}; {script}"))
+        said: list[str] = service.said(job)
+        assert job.state == State.SUCCEEDED, said
+        return said
+
+    return run
+
+
+@pytest.fixture
+def unchanged() -> Iterator[None]:
+    """The user's environment is after the test what it was before."""
+    before = listing()
+    yield
+    assert listing() == before
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("option", ["--user", ""])
+def test_a_package_is_built_and_installed_and_run(bucket: Path, runs: Callable[..., list[str]], option: str) -> None:
+    built = wheel("trainer", requires="pluggy>=1", trainer__task="import pluggy; print('trains')")
+    sdist(bucket / "trainer-1.tar.gz", built)
+    said = runs(
+        f"pip install --upgrade pip && pip3 install -q {option} /gcs/b/trainer-1.tar.gz && python3 -m trainer.task"
+    )
+    assert said[0].startswith("Requirement already satisfied: pip in ")
+    assert said[1:] == ["trains"]
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("option", ["--user", ""])
+def test_another_release_of_an_installed_package_is_the_job_s_alone(
+    bucket: Path, runs: Callable[..., list[str]], option: str
+) -> None:
+    for release in ("0.1", "0.2"):
+        path = bucket / f"iniconfig-{release}-py3-none-any.whl"
+        path.write_bytes(wheel("iniconfig", release, iniconfig=f"RELEASE = '{release}'"))
+    tell = "python -c 'import importlib.metadata as m, iniconfig; print(m.version(\"iniconfig\"), iniconfig.RELEASE)'"
+    install = f"pip install -q {option} /gcs/b/iniconfig"
+    said = runs(
+        f"{install}-0.1-py3-none-any.whl; {tell}; {install}-0.2-py3-none-any.whl; {tell}; ls -a ~/.local/lib/python*/*"
+        "; pip uninstall -q -y iniconfig; pip uninstall -q -y iniconfig; pip list"
+    )
+    assert [line for line in said if line.startswith("0.")] == ["0.1 0.1", "0.2 0.2"]
+    assert ("iniconfig-0.2.dist-info" in said, "iniconfig-0.1.dist-info" in said) == (option == "--user", False)
+    assert ["iniconfig", version("iniconfig")] in [line.split() for line in said]  # the user's, which is still there
+
+
+def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: Path) -> None:
+    (bucket / "trainer-1-py3-none-any.whl").write_bytes(wheel("trainer", requires="not-on-this-machine==2.0"))
+    job = service.ended(service.shell("pip install -q --user /gcs/b/trainer-1-py3-none-any.whl && echo went on"))
+    assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
+    said = service.said(job)
+    assert "ERROR: No matching distribution found for not-on-this-machine==2.0" in [
+        each.partition(" (")[0] for each in said
+    ]
+    assert "went on" not in said
+    assert (
+        "pip of a job asks no index: it finds what is installed in the environment that t5x-harness runs in. Install "
+        f"it there: {sys.executable} -m pip install not-on-this-machine==2.0"
+    ) in service.said(job, "service")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (
+            "ERROR: No matching distribution found for scikit-learn>=1 (from aiplatform-custom-trainer-script==0.1)",
+            f"Install it there: {sys.executable} -m pip install 'scikit-learn>=1'",
+        ),
+        ("  error: invalid command 'bdist_wheel'", f"{sys.executable} -m pip install 'setuptools>=70.1'"),
+        (
+            "pip._vendor.pyproject_hooks._impl.BackendUnavailable: Cannot import 'setuptools.build_meta'",
+            "Install the build system there that the package's pyproject.toml names; without one it is setuptools",
+        ),
+    ],
+)
+def test_hints(line: str, hint: str) -> None:
+    [found] = python_environment.hints(["Processing trainer.tar.gz", line, "done"])
+    assert found.startswith("pip of a job ")
+    assert found.endswith(hint)
+
+
+INSTALL = (
+    "python -c 'import thing' 2>/dev/null && echo was there; pip install -q {option} /gcs/b/thing-1-py3-none-any.whl"
+    "; python -c 'import thing'; echo installed $?; "
+)
+
+
+@pytest.mark.parametrize("option", ["--user", ""])
+def test_another_attempt_begins_with_nothing_installed(
+    bucket: Path, runs: Callable[..., list[str]], option: str
+) -> None:
+    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+    said = runs(INSTALL.format(option=option) + "test -e /gcs/b/mark || { touch /gcs/b/mark; kill -ABRT $$; }")
+    assert said == ["installed 0", "installed 0"]
+
+
+def test_so_does_a_replica_whose_machine_was_lost(service: Any, bucket: Path, runs: Callable[..., list[str]]) -> None:
+    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+    service.api.faults.arm(VertexFault("preempt", output="ready"))
+    again = "test -e /gcs/b/mark || { touch /gcs/b/mark; echo ready; sleep 1000; }"
+    assert runs(INSTALL.format(option="--user") + again) == ["installed 0", "ready", "installed 0"]
+
+
+def test_no_replica_sees_what_another_one_installs(service: Any, bucket: Path) -> None:
+    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+    scripts = (
+        INSTALL.format(option="") + "touch /gcs/b/mark; while test -e /gcs/b/mark; do sleep 0.01; done",
+        "until test -e /gcs/b/mark; do sleep 0.01; done; python -c 'import thing' || rm /gcs/b/mark; sleep 1000",
+    )
+    pools = [pool("sh", "-c", script) for script in scripts]
+    job = service.ended(service.create({"worker_pool_specs": pools}))
+    assert job.state == State.SUCCEEDED
+    assert service.said(job, "workerpool1-0")[-1] == "ModuleNotFoundError: No module named 'thing'"
+
+
+def test_what_a_job_s_python_is(runs: Callable[..., list[str]]) -> None:
+    program = (
+        "import importlib.util as u, os, sys\n"
+        "home = os.path.realpath(os.environ['HOME'])\n"
+        "print(all(p.startswith(home) for p in (sys.prefix, sys.executable, os.environ['VIRTUAL_ENV'])))\n"
+        "print([p for p in sys.path if p.endswith('-packages') and not p.startswith(home)])\n"
+        "print(u.find_spec('t5x_harness').origin)\n"
+    )
+    assert runs(f'python -c "{program}"') == [
+        "True",
+        str([path for path in site.getsitepackages() if path in sys.path]),
+        str(Path(python_environment.__file__).parents[3] / "__init__.py"),
+    ]
+
+
+def test_programs_of_the_environment_and_of_packages(bucket: Path, runs: Callable[..., list[str]]) -> None:
+    """The user's own, such as pytest, run with what the job has installed; pip install --user puts none on PATH."""
+    built = wheel("thing", script="thing:main", thing="def main(): print('of thing')")
+    (bucket / "thing-1-py3-none-any.whl").write_bytes(built)
+    said = runs(
+        "pip install -q --user /gcs/b/thing-1-py3-none-any.whl; command -v thing || ~/.local/bin/thing"
+        "; pip install -q --force-reinstall --no-user /gcs/b/thing-1-py3-none-any.whl; thing"
+        "; echo 'def test_thing():\n  import thing' > test_thing.py; pytest -q -p no:cacheprovider test_thing.py"
+    )
+    assert [line for line in said if line == "of thing" or "passed" in line][:2] == ["of thing", "of thing"]
+    assert "1 passed" in said[-1]
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the environment is no virtual one, its base is itself")
+def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[..., list[str]]) -> None:
+    base = Path(sys.base_prefix, "bin", "python3")
+    said = runs(f"{base} -m pip install iniconfig && echo went on; {base} -m pip --version")
+    assert "ERROR: Could not find an activated virtualenv (required)." in said
+    assert "went on" not in said
+
+
+def test_an_environment_within_a_job_s(runs: Callable[..., list[str]]) -> None:
+    assert runs(
+        "python -m venv --without-pip v && v/bin/python -c 'import sys; print(sys.prefix)' | grep -o '/v$'"
+    ) == ["/v"]
