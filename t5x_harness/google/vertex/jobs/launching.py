@@ -173,6 +173,7 @@ class Attempt:
             image, words, spec = self._words(pool)
             environment = self._environment(unit, spec, folder)
             words = expand(words, environment)
+            words[0] = python_environment.program(folder / "home", words[0])
             if pool.spec.WhichOneof("task") == "python_package_spec":
                 environment = self._with_packages(spec.package_uris, folder, environment)
             environment = self._with_devices(pool, unit, image, environment)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-__all__ = ["hints", "make", "variables"]
+__all__ = ["hints", "make", "program", "variables"]
 
 _FOLDER, _USER_BASE = ".python", ".local"
 _BIN, _IMAGE_BIN = "bin", "image-bin"
@@ -32,6 +32,11 @@ _PATH_LINE = (
     "import site, sys; site.getsitepackages = lambda prefixes=None, sys=sys, of=site.getsitepackages: "
     "of([sys.prefix]) + {folders!a} if prefixes is None else of(prefixes)\n"
 )
+
+_MAJOR, _MINOR = sys.version_info[:2]
+_VERSIONS = ("", f"{_MAJOR}", f"{_MAJOR}.{_MINOR}")
+_PYTHONS = frozenset(f"python{version}" for version in _VERSIONS)
+_PIPS = frozenset(f"pip{version}" for version in _VERSIONS)
 
 _PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 _IMAGE_SCRIPT = '#!/bin/sh\nexec "${{0%/*}}/../{bin}/python" {folder}/"${{0##*/}}" "$@"\n'
@@ -60,7 +65,7 @@ def variables(home: Path, path: str) -> dict[str, str]:
       path: the folders of programs that it has besides, as PATH has them.
     """
     python = home / _FOLDER
-    programs = [python / _BIN, python / _IMAGE_BIN, Path(sys.executable).parent]
+    programs = [python / _BIN, python / _IMAGE_BIN, _users_programs()]
     return {
         "PATH": os.pathsep.join([*map(str, programs), path]),
         "VIRTUAL_ENV": str(python),
@@ -72,6 +77,22 @@ def variables(home: Path, path: str) -> dict[str, str]:
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of build_isolation
         "PIP_REQUIRE_VIRTUALENV": "1",  # for the pip of another Python of this machine
     }
+
+
+def program(home: Path, word: str) -> str:
+    """What to start for the first word of a command: a program of the user's environment is started in the process's.
+
+    Args:
+      home: the folder of the process's HOME.
+      word: a name, or a path.
+    """
+    folder, name = os.path.split(word)
+    if folder == str(_users_programs()):
+        if name in _PYTHONS | _PIPS:
+            return str(home / _FOLDER / _BIN / name)
+        if name in _scripts(Path(folder)):
+            return str(home / _FOLDER / _IMAGE_BIN / name)
+    return word
 
 
 def make(home: Path) -> None:
@@ -109,15 +130,14 @@ class _Builder(venv.EnvBuilder):
     def setup_scripts(self, context: SimpleNamespace) -> None:
         """Adds pip, and the scripts of the user's environment: by themselves they run with its Python."""
         programs = Path(context.bin_path)
-        major, minor = sys.version_info[:2]
-        for name in ("pip", f"pip{major}", f"pip{major}.{minor}"):
+        for name in _PIPS:
             _write_program(programs / name, _PIP)
-        folder = Path(sys.executable).parent
+        folder = _users_programs()
         scripts = programs.parent / _IMAGE_BIN
         scripts.mkdir()
         one = scripts / ".script"
         _write_program(one, _IMAGE_SCRIPT.format(bin=_BIN, folder=shlex.quote(str(folder))))
-        for name in _scripts(folder, folder.stat().st_mtime_ns):
+        for name in _scripts(folder):
             (scripts / name).symlink_to(one.name)
 
     def post_setup(self, context: SimpleNamespace) -> None:
@@ -133,14 +153,18 @@ def _site_folders() -> Iterator[str]:
     yield from site.getsitepackages()
 
 
-@functools.lru_cache(maxsize=1)
-def _scripts(folder: Path, changed: int) -> Sequence[str]:
-    """The names of the programs in a folder that the Python in it runs.
+def _users_programs() -> Path:
+    return Path(sys.executable).parent
 
-    Args:
-      folder: of programs.
-      changed: when its list of names was, in nanoseconds.
-    """
+
+def _scripts(folder: Path) -> Sequence[str]:
+    """The names of the programs in a folder that the Python in it runs."""
+    return _scripts_at(folder, folder.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _scripts_at(folder: Path, changed: int) -> Sequence[str]:
+    """The same, looked for again when the folder has changed."""
     return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
 
 

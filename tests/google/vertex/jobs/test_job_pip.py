@@ -240,6 +240,19 @@ def test_programs_of_the_environment_and_of_packages(bucket: Path, runs: Callabl
     assert "1 passed" in said[-1]
 
 
+@pytest.mark.parametrize("name", ["python", "pytest"])
+def test_a_command_that_names_the_environment_s_program_by_its_path_runs_it_in_the_job_s(
+    service: Any, name: str
+) -> None:
+    program = "import os, sys; assert sys.prefix == os.environ['VIRTUAL_ENV']"
+    arguments = ["-c", program] if name == "python" else ["-p", "no:cacheprovider", "/gcs/b/test_it.py"]
+    bucket = service.api.settings.root / "buckets" / "b"
+    bucket.mkdir(parents=True)
+    (bucket / "test_it.py").write_text(f"def test_it():\n  {program}\n")
+    job = service.ended(service.run(str(Path(sys.executable).parent / name), *arguments))
+    assert job.state == State.SUCCEEDED, service.said(job)
+
+
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the environment is no virtual one, its base is itself")
 def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[..., list[str]]) -> None:
     base = Path(sys.base_prefix, "bin", "python3")
