@@ -18,8 +18,10 @@ from job_service import processes_of, until
 
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
+from t5x_harness.google.vertex.jobs.launching import job_folder
 from t5x_harness.google.vertex.jobs.standby import Standby, Standbys
 from t5x_harness.google.vertex.jobs.standby_process import LIBRARIES
+from t5x_harness.google.vertex.settings import ExpectedJobs
 
 MAIN = """
 import json, os, signal, sys, tempfile, time
@@ -211,6 +213,25 @@ def test_a_job_in_it_ends_when_it_is_told_to(standbys: Standbys, task: Callable[
     guarded.stop(1000)
     assert guarded.status() == 128 + signal.SIGTERM
     guarded.close()
+
+
+def test_a_job_takes_the_one_that_its_server_was_told_to_expect(
+    image: Path, make_service: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (image / "t5x" / "partitioning.py").touch()  # by which the harness knows T5X
+    monkeypatch.setenv("PYTHONPATH", str(image))
+    uri, machine = "gcr.io/p/t5x:1", "n1-standard-4"
+    service = make_service(expected=ExpectedJobs(uri, {"machineType": machine}, 1))
+    spec = {"replica_count": 1, "machine_spec": {"machine_type": machine}, "container_spec": {"image_uri": uri}}
+    seen = []
+    for _ in range(2):
+        job = service.ended(service.create({"worker_pool_specs": [spec]}))
+        folder = job_folder(service.api.settings, job.name)
+        [told] = [line for line in (folder / "workerpool0-0.log").read_text().splitlines() if line != "said"]
+        seen.append(json.loads(told))
+        assert all(Path(path).is_relative_to(folder) for path in seen[-1]["python"])
+        assert Path(seen[-1]["python"][0]).exists()
+    assert [each["ahead"] for each in seen] == [True, False]
 
 
 def test_only_t5x_is_stood_by_for(task: Callable[..., Task]) -> None:
