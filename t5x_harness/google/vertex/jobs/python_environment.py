@@ -1,13 +1,14 @@
 """A Python environment of its own for each process of a job, so that what the job installs is the job's alone.
 
 What stands for the Python of a container's image is the environment that the harness runs in, the user's. In front of
-it each process has a virtual environment that begins empty, as changes to a container do: pip, whose only index is what
-is installed, installs there, and takes everything behind it for installed, and for what it may not change.
+it each process has a virtual environment that begins empty, as what is installed into a container does. pip, which asks
+no index, installs into that one; what is in the user's it takes for installed, and for nothing that it may change.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import re
 import shlex
@@ -25,12 +26,12 @@ __all__ = ["hints", "make", "program", "variables"]
 _FOLDER, _USER_BASE = ".python", ".local"
 _BIN, _IMAGE_BIN = "bin", "image-bin"
 
-# The site-packages of the base interpreter are those of the virtual environment that the harness runs in, if it does.
-# The line runs before any others are looked for, so they come last, and their own .pth files are read as ever.
+# In the place of the base interpreter's site-packages come those of the environment that the harness runs in. The line
+# runs before site looks for them, so they come last, and their own .pth files are read as ever.
 _PATH_FILE = "_t5x_harness_image.pth"
 _PATH_LINE = (
     "import site, sys; site.getsitepackages = lambda prefixes=None, sys=sys, of=site.getsitepackages: "
-    "of([sys.prefix]) + {folders!a} if prefixes is None else of(prefixes)\n"
+    "of([sys.prefix]) + {folders!a} if prefixes is None else of(prefixes); sys.path += {pip!a}\n"
 )
 
 _MAJOR, _MINOR = sys.version_info[:2]
@@ -50,7 +51,10 @@ _HINTS = {
         "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
         "what builds this one there: {python} -m pip install 'setuptools>=70.1'"
     ),
-    re.compile(r".*BackendUnavailable.*?(?:'(?P<name>[\w.]+)'.*)?"): (
+    re.compile(r".*: No module named pip"): (
+        "neither the environment that t5x-harness runs in nor its Python's ensurepip has pip. Install it there"
+    ),
+    re.compile(r".*\.BackendUnavailable: .*| *error: backend-unavailable"): (
         "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
         "the build system there that the package's pyproject.toml names; without one it is setuptools"
     ),
@@ -65,6 +69,7 @@ def variables(home: Path, path: str) -> dict[str, str]:
       path: the folders of programs that it has besides, as PATH has them.
     """
     python = home / _FOLDER
+    bundled = _bundled_pip()
     programs = [python / _BIN, python / _IMAGE_BIN, _users_programs()]
     return {
         "PATH": os.pathsep.join([*map(str, programs), path]),
@@ -76,6 +81,7 @@ def variables(home: Path, path: str) -> dict[str, str]:
         "PIP_NO_INDEX": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of build_isolation
         "PIP_REQUIRE_VIRTUALENV": "1",  # for the pip of another Python of this machine
+        **({"PIP_FIND_LINKS": bundled.parent.as_uri()} if bundled else {}),  # for pip install --upgrade pip
     }
 
 
@@ -143,7 +149,9 @@ class _Builder(venv.EnvBuilder):
     def post_setup(self, context: SimpleNamespace) -> None:
         """Has the user's environment be what site-packages of the system are by default."""
         packages = sysconfig.get_path("purelib", "venv", {"base": context.env_dir})
-        Path(packages, _PATH_FILE).write_text(_PATH_LINE.format(folders=list(_site_folders())), encoding="ascii")
+        bundled = _bundled_pip()
+        line = _PATH_LINE.format(folders=list(_site_folders()), pip=[str(bundled)] if bundled else [])
+        Path(packages, _PATH_FILE).write_text(line, encoding="ascii")
 
 
 def _site_folders() -> Iterator[str]:
@@ -151,6 +159,14 @@ def _site_folders() -> Iterator[str]:
     if site.ENABLE_USER_SITE:
         yield site.getusersitepackages()
     yield from site.getsitepackages()
+
+
+def _bundled_pip() -> Path | None:
+    """Where pip is if the user's environment has none, as those that uv makes: the wheel that Python itself brings."""
+    ensurepip = importlib.util.find_spec("ensurepip")
+    if importlib.util.find_spec("pip") or ensurepip is None or ensurepip.origin is None:
+        return None
+    return next(Path(ensurepip.origin).parent.glob("_bundled/pip-*.whl"), None)
 
 
 def _users_programs() -> Path:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 import site
+import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
@@ -167,6 +169,14 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
         ),
         ("  error: invalid command 'bdist_wheel'", f"{sys.executable} -m pip install 'setuptools>=70.1'"),
         (
+            "/j/home/.python/bin/python: No module named pip",
+            "neither the environment that t5x-harness runs in nor its Python's ensurepip has pip. Install it there",
+        ),
+        (
+            "  error: backend-unavailable",
+            "Install the build system there that the package's pyproject.toml names; without one it is setuptools",
+        ),
+        (
             "pip._vendor.pyproject_hooks._impl.BackendUnavailable: Cannot import 'setuptools.build_meta'",
             "Install the build system there that the package's pyproject.toml names; without one it is setuptools",
         ),
@@ -174,7 +184,6 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
 )
 def test_hints(line: str, hint: str) -> None:
     [found] = python_environment.hints(["Processing trainer.tar.gz", line, "done"])
-    assert found.startswith("pip of a job ")
     assert found.endswith(hint)
 
 
@@ -259,6 +268,28 @@ def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[...
     said = runs(f"{base} -m pip install iniconfig && echo went on; {base} -m pip --version")
     assert "ERROR: Could not find an activated virtualenv (required)." in said
     assert "went on" not in said
+
+
+def test_where_the_environment_has_no_pip_the_one_that_python_brings_is_there(tmp_path: Path) -> None:
+    pytest.importorskip("ensurepip")
+    venv.create(tmp_path / "of user", symlinks=True)
+    program = (
+        "import os, pathlib, subprocess, sys\n"
+        "from t5x_harness.google.vertex.jobs import python_environment\n"
+        "home = pathlib.Path(sys.argv[1])\n"
+        "python_environment.make(home)\n"
+        "variables = {'HOME': str(home), **python_environment.variables(home, os.defpath)}\n"
+        "subprocess.run(['sh', '-c', sys.argv[2]], env=variables, check=True)\n"
+    )
+    script = "pip --version && pip install -q --upgrade pip && pip --version"
+    told = subprocess.check_output(
+        [tmp_path / "of user" / "bin" / "python", "-c", program, tmp_path, script],
+        env={"PYTHONPATH": str(Path(python_environment.__file__).parents[4])},
+        text=True,
+    ).splitlines()
+    places = [line.split(" from ")[1] for line in told]
+    assert "/ensurepip/_bundled/pip-" in places[0]
+    assert places[1].startswith(f"{tmp_path}/.python/lib/")
 
 
 def test_an_environment_within_a_job_s(runs: Callable[..., list[str]]) -> None:
