@@ -26,7 +26,7 @@ from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.states import State
 
-# A build system that needs nothing: it is in the source distribution itself, which has the wheel ready as well.
+# A build system in the source distribution itself, which has the wheel ready as well; what it requires is installed.
 BUILD_SYSTEM = """
 import os, shutil
 
@@ -61,7 +61,7 @@ def sdist(path: Path, built: bytes, release: str = "1") -> None:
     """A source distribution that such a wheel is built from."""
     name = path.name.partition("-")[0]
     files = {
-        "pyproject.toml": b"[build-system]\nrequires = []\nbuild-backend = 'build'\nbackend-path = ['.']\n",
+        "pyproject.toml": b"[build-system]\nrequires = ['pluggy']\nbuild-backend = 'build'\nbackend-path = ['.']\n",
         "build.py": f"NAME = '{name}-{release}-py3-none-any.whl'\n{BUILD_SYSTEM}".encode(),
         "made.whl": built,
     }
