@@ -42,7 +42,8 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
       environment: that it imports under.
     """
     return {
-        "interpreter": [sys.executable, sys.prefix, sys.version],
+        # It has several names in an environment, of which each script there begins with another.
+        "interpreter": [sys.prefix, os.path.realpath(sys.executable), sys.version],
         "harness": str(Path(t5x_harness.__file__).resolve()),
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
         "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],

@@ -142,12 +142,38 @@ def test_another_environment_is_refused(
         assert zygote.pid != keeper.pid
 
 
+def test_another_name_of_the_interpreter_is_none_of_another_python(
+    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "python"
+    link.symlink_to(sys.executable)
+    zygote = session()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(link))
+        zygote.warm()
+    assert call(zygote, "echo", tmp_path, value=3) == 3
+    assert (zygote.refusal, zygote.pid) == ("", keeper.pid)
+
+
+def test_another_python_is_refused(
+    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygote = session()
+    prefix = sys.prefix
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "prefix", "/elsewhere")  # what it is in another virtual environment
+        zygote.warm()
+    assert call(zygote, "echo", tmp_path, value=3) == 3
+    assert zygote.refusal == f"it runs another Python: {prefix}, not /elsewhere"
+
+
 def test_a_session_in_another_namespace_is_refused(
     keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zygote = session()
+    read = os.readlink
     with monkeypatch.context() as patch:
-        patch.setattr("os.readlink", lambda path: f"{path.rpartition('/')[2]}:[1]")
+        patch.setattr("os.readlink", lambda path: "mnt:[1]" if path == "/proc/self/ns/mnt" else read(path))
         zygote.warm()
     assert call(zygote, "echo", tmp_path, value=3) == 3
     assert zygote.refusal.startswith("it is in another namespace, and may see other files or another network: mnt:[")
