@@ -247,6 +247,7 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
       door: makes it one that is kept for other sessions, which find it there. Another one turns to the one that is kept
         for this shell, if there is any.
     """
+    from t5x_harness.backends.local import PRELOAD
     from t5x_harness.import_hooks import RUNTIME_VARIABLE
     from t5x_harness.workers import KEPT_VARIABLE, Zygote, compile_cache_environment, default_cache_folder
 
@@ -254,7 +255,7 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
     bootstrap = str(Path(__file__).parent / "bootstrap")
     paths = [bootstrap, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != bootstrap)]
     return Zygote(
-        preload=("t5x_harness.execute.preload",),
+        preload=PRELOAD,
         env={
             "PYTHONPATH": os.pathsep.join(paths),
             RUNTIME_VARIABLE: runtime.kind,

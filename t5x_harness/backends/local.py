@@ -18,8 +18,8 @@ from t5x_harness.workers.run import OnProgress, Run
 __all__ = ["LocalBackend", "Starter", "stages_of"]
 
 FACTORY = "t5x_harness.execute.session:open_session"
-PRELOAD = ("t5x_harness.execute.preload",)
-"""What a zygote for this backend imports before it forks."""
+PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
+"""What a zygote for this backend imports before it forks, in this order."""
 
 # Reading back what a run wrote takes moments; a run that hangs in it shall not hang pytest.
 ARTIFACT_SECONDS = 120.0

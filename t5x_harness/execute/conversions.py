@@ -8,14 +8,16 @@ which would not survive the fork, stays untouched.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
-import tempfile
+import os
+import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["SEQIO_FUNCTIONS", "T5X_FUNCTIONS", "convert"]
+__all__ = ["SEQIO_FUNCTIONS", "T5X_FUNCTIONS", "AutoGraph", "Conversion", "convert", "functions_of"]
 
 SEQIO_FUNCTIONS = (
     "dataclasses:is_dataclass",
@@ -58,7 +60,7 @@ T5X_FUNCTIONS = ("t5x._driver.chunks:TaskInference._infer.<locals>.<lambda>",)
 
 
 def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
-    """Converts functions as ``tf.data`` would have them converted, and forgets the files made for it.
+    """Converts functions as ``tf.data`` would have them converted, but without AutoGraph's files for debuggers.
 
     Args:
       names: ``module:qualified name`` of each; a name ending in ``<lambda>`` stands for every lambda of its function.
@@ -66,35 +68,106 @@ def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
     Returns:
       How many functions are converted; 0 with a TensorFlow whose AutoGraph is built otherwise.
     """
-    try:
-        from tensorflow.python.autograph.core import converter
-        from tensorflow.python.autograph.impl import api
+    autograph = AutoGraph.find()
+    return sum(autograph.converts(function) for function in functions_of(names)) if autograph else 0
 
-        transpiler = api._TRANSPILER
-        # What tf.data asks for.  AutoGraph looks a conversion up by its options, too.
-        options = converter.ConversionOptions(recursive=True, user_requested=False, optional_features=None)
-        context = converter.ProgramContext(options)
-    except (ImportError, AttributeError, TypeError):
-        return 0  # what is no public interface may change; then every run converts for itself
-    done = 0
-    # The files are for debuggers. AutoGraph deletes them when the interpreter ends in order, which a zygote does not.
-    before = tempfile.tempdir
-    with tempfile.TemporaryDirectory() as folder:
-        tempfile.tempdir = folder
+
+class AutoGraph:
+    """What converts functions in this process and keeps their conversions, as far as no public interface says it.
+
+    Args:
+      transpiler: AutoGraph's own.
+      context: what it is told to convert with; a conversion is kept by these options and the function's code.
+      factory_class: of what is kept: it makes the conversion of a function from that of the function's code.
+      loader: AutoGraph's module that loads generated source.
+    """
+
+    def __init__(self, transpiler: Any, context: Any, factory_class: Any, loader: Any) -> None:
+        self._transpiler = transpiler
+        self._context = context
+        self._factory_class = factory_class
+        self._loader = loader
+        self._code: dict[str, types.CodeType] = {}
+
+    @classmethod
+    def find(cls) -> AutoGraph | None:
+        """The one of this process's TensorFlow; None where it is built otherwise, and every run converts for itself."""
         try:
-            for function in (found for name in names for found in _functions(name)):
-                done += _is_converted(transpiler, function, context)
+            from tensorflow.python.autograph.core import converter
+            from tensorflow.python.autograph.impl import api
+            from tensorflow.python.autograph.pyct import loader, transpiler
+
+            # What tf.data asks for.
+            options = converter.ConversionOptions(recursive=True, user_requested=False, optional_features=None)
+            return cls(api._TRANSPILER, converter.ProgramContext(options), transpiler._PythonFnFactory, loader)
+        except (ImportError, AttributeError, TypeError):
+            return None
+
+    def converts(self, function: types.FunctionType) -> bool:
+        """Converts a function, if it is not yet, and says whether that could be done."""
+        before = self._loader.load_source
+        self._loader.load_source = self._load
+        try:
+            self._transpiler.transform(function, self._context)
+        except Exception:  # it raises many kinds for what it cannot convert, and the run will do as it does then
+            return False
         finally:
-            tempfile.tempdir = before
-    return done
+            self._loader.load_source = before
+        return True
+
+    def conversion(self, function: types.FunctionType) -> Conversion:
+        """What this one made of a function."""
+        factory = self._kept(function)[self._transpiler.get_caching_key(self._context)]
+        return Conversion(factory._name, self._code[factory.module.__name__], factory.source_map)
+
+    def keep(self, function: types.FunctionType, conversion: Conversion) -> None:
+        """Keeps what was made of a function elsewhere."""
+        factory = self._factory_class(
+            conversion.name, function.__code__.co_freevars, self._transpiler.get_extra_locals()
+        )
+        factory.module = self._run(conversion.code)
+        factory.source_map = conversion.source_map
+        [outer] = [value for name, value in vars(factory.module).items() if name.startswith("outer_factory")]
+        factory._unbound_factory = outer()
+        self._kept(function)[self._transpiler.get_caching_key(self._context)] = factory
+
+    def _load(self, source: str, delete_on_exit: bool) -> tuple[types.ModuleType, str]:
+        """As AutoGraph's ``load_source``, but for the file."""
+        file = f"__autograph_generated_{os.getpid()}_{len(self._code)}.py"
+        code = compile(source, file, "exec", dont_inherit=True)
+        module = self._run(code)
+        self._code[module.__name__] = code
+        return module, file
+
+    def _run(self, code: types.CodeType) -> types.ModuleType:
+        module = types.ModuleType(code.co_filename.removesuffix(".py"))
+        module.__file__ = code.co_filename
+        exec(code, vars(module))
+        sys.modules[module.__name__] = module
+        return module
+
+    def _kept(self, function: types.FunctionType) -> Any:
+        return self._transpiler._cache[function]
 
 
-def _is_converted(transpiler: Any, function: types.FunctionType, context: Any) -> bool:
-    try:
-        transpiler.transform(function, context)
-    except Exception:  # AutoGraph raises many kinds for what it cannot convert, and the run will do as it does then
-        return False
-    return True
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """What AutoGraph made of a function, for any process that has the same function.
+
+    Attributes:
+      name: of the function that it defines.
+      code: of the module that defines it.
+      source_map: AutoGraph's own: by location in that module, the location that it came from.
+    """
+
+    name: str
+    code: types.CodeType
+    source_map: Any
+
+
+def functions_of(names: Iterable[str]) -> list[types.FunctionType]:
+    """The functions that these names stand for, as far as they are there; in the same order in every process."""
+    return [found for name in names for found in _functions(name)]
 
 
 def _functions(name: str) -> Iterator[types.FunctionType]:

@@ -1,9 +1,9 @@
 """Everything heavy that a run needs, imported once so that forked runs share it; touches no device.
 
-A zygote imports this module and forks afterwards.  Importing tensorflow, jax and T5X is most of what a T5X process
-spends before its first step, so a fork starts where a fresh interpreter would be after several seconds.  The
-harness's own stages and what libraries import only at their first use are here for the same reason, and so is what
-AutoGraph makes of SeqIO's functions.
+A zygote imports :mod:`~t5x_harness.execute.preload_inputs`, then this module, and forks afterwards.  Importing
+tensorflow, jax and T5X is most of what a T5X process spends before its first step, so a fork starts where a fresh
+interpreter would be after several seconds.  The harness's own stages and what libraries import only at their first use
+are here for the same reason, and so is what AutoGraph makes of SeqIO's functions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ import t5x_harness.execute.train
 import t5x_harness.plan.stage
 import t5x_harness.resolve.stage
 import t5x_harness.standins.run
-from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert
+from t5x_harness.execute.conversions import T5X_FUNCTIONS, convert
+from t5x_harness.execute.preload_inputs import CONVERSIONS
 from t5x_harness.rule import all_rules
 from t5x_harness.spec import Stage
 
@@ -112,5 +113,5 @@ for _name in LATER:
 RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
 """The rules that runs apply; their modules are imported, too."""
 
-CONVERTED = convert((*SEQIO_FUNCTIONS, *T5X_FUNCTIONS))
+CONVERTED = CONVERSIONS.take() + convert(T5X_FUNCTIONS)
 """How many functions runs need not convert."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert
+from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert, functions_of
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
 from t5x_harness.workers.run_process import COLLECTED_AFTER
@@ -45,6 +49,28 @@ def test_every_listed_function_is_converted_once_and_leaves_no_file(
     assert convert() >= len(SEQIO_FUNCTIONS)
     assert len(api._TRANSPILER._cache) == held
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("how", "of_the_child"), [("awaited", "all"), ("at once", "some"), ("killed", "none")])
+def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
+    tmp_path: Path, how: str, of_the_child: str
+) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, str(HERE / "converting_beside.py"), how]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    number = len(functions_of(SEQIO_FUNCTIONS))
+    adopted = {"all": range(number, number + 1), "some": range(1, number + 1), "none": range(1)}[of_the_child]
+    assert found.pop("foreign") in adopted
+    assert found == {
+        "converted": number,
+        "again": number,
+        "held": number,
+        "padded": [0, 1, 2],
+        "new": [],
+        "children": False,
+        "files": [],
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,17 @@
+"""What input pipelines are made with, imported before the rest: AutoGraph's conversions of it can begin meanwhile."""
+
+from __future__ import annotations
+
+import seqio
+import tensorflow
+
+from t5x_harness.execute.conversions import SEQIO_FUNCTIONS
+from t5x_harness.execute.conversions_beside import ConversionsBeside
+
+__all__ = ["CONVERSIONS", "MODULES"]
+
+MODULES = (seqio, tensorflow)
+"""What is now in memory."""
+
+CONVERSIONS = ConversionsBeside(SEQIO_FUNCTIONS)
+"""On their way, for who imports the rest to take."""
