@@ -16,7 +16,11 @@ _OPTIONS = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
 )
-_SINCE_0_10 = ("--xla_cpu_use_fusion_emitters=false",)  # XLA ends a process that names an option it does not know
+# XLA ends a process that names an option it does not know.
+_SINCE_0_10 = (
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",  # parts of a small program cost more than they spare
+)
 
 
 def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
