@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.names import location_of
 
 __all__ = ["check_location", "named_resource"]
@@ -23,7 +24,7 @@ def named_resource(request: Message) -> tuple[str, str]:
     """
     held: list[tuple[str, Any]] = []
     for field, value in request.ListFields():
-        if field.is_repeated:
+        if is_repeated(field):
             continue
         if field.type == field.TYPE_STRING and location_of(value):
             return field.name, value

@@ -9,6 +9,7 @@ from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.kinds import snake_case
 
 __all__ = ["apply_mask", "check_paths"]
@@ -77,14 +78,14 @@ def _exists(descriptor: Any, path: str) -> bool:
         return all(rest)
     if field.message_type.GetOptions().map_entry:
         return len(rest) == 1 and bool(rest[0])
-    return not field.is_repeated and _exists(field.message_type, ".".join(rest))
+    return not is_repeated(field) and _exists(field.message_type, ".".join(rest))
 
 
 def _replace(kept: Any, given: Any, name: str, rest: list[str]) -> None:
     field = kept.DESCRIPTOR.fields_by_name[name]
     if field.message_type is None:
         kept.ClearField(name)
-        if field.is_repeated:
+        if is_repeated(field):
             getattr(kept, name).extend(getattr(given, name))
         elif not field.has_presence or given.HasField(name):
             setattr(kept, name, getattr(given, name))
@@ -96,7 +97,7 @@ def _replace(kept: Any, given: Any, name: str, rest: list[str]) -> None:
         _replace(getattr(kept, name), getattr(given, name), snake_case(rest[0]), rest[1:])
     else:
         kept.ClearField(name)
-        if field.is_repeated:
+        if is_repeated(field):
             getattr(kept, name).MergeFrom(getattr(given, name))
         elif given.HasField(name):
             getattr(kept, name).CopyFrom(getattr(given, name))

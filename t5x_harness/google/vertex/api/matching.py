@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.filters import And, Expression, Function, Not, Or, Restriction
 from t5x_harness.google.vertex.api.kinds import snake_case
 
@@ -91,7 +92,7 @@ def _find(value: Any, path: list[str], whole: str) -> tuple[Any, Any]:
         elif field is not None and field.message_type is not None and field.message_type.GetOptions().map_entry:
             value = value.get(first, _ABSENT)
             field = field.message_type.fields_by_name["value"]
-        elif field is not None and field.is_repeated:
+        elif field is not None and is_repeated(field):
             raise _invalid(f"{whole}: {field.name} has several values; it can be asked for with `:` only")
         else:
             field = value.DESCRIPTOR.fields_by_name.get(snake_case(first)) if hasattr(value, "DESCRIPTOR") else None
@@ -119,7 +120,7 @@ def _has(value: Any, field: Any, wanted: str) -> bool:
         return False
     if isinstance(value, struct_pb2.Struct):
         return bool(value.fields) if wanted == "*" else wanted in value.fields
-    if field is not None and field.is_repeated and not isinstance(value, str | bytes):
+    if field is not None and is_repeated(field) and not isinstance(value, str | bytes):
         elements = [str(element) for element in value]
         return bool(elements) if wanted == "*" else any(_text_matches(element, wanted) for element in elements)
     if wanted == "*":
@@ -130,7 +131,7 @@ def _has(value: Any, field: Any, wanted: str) -> bool:
 def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
     if value is _ABSENT:
         return restriction.operator == "!="
-    if field is not None and field.is_repeated and not field.message_type and not isinstance(value, str):
+    if field is not None and is_repeated(field) and not field.message_type and not isinstance(value, str):
         raise _invalid(f"{field.name} has several values; it can be asked for with `:` only")
     value, wanted = _comparable(value, field, restriction.value)
     if isinstance(value, str) and "*" in wanted and restriction.operator in ("=", "!="):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from t5x_harness.google.serving.folder import PROJECT_NUMBER
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["ProjectNames", "collection_of", "location_of", "map_names", "parent_of"]
@@ -68,10 +69,10 @@ def map_names(message: Any, change: Callable[[str], str]) -> None:
     for field, value in message.ListFields():
         if field.message_type is not None:
             if _is_looked_into(field.message_type):
-                for inner in value if field.is_repeated else [value]:
+                for inner in value if is_repeated(field) else [value]:
                     map_names(inner, change)
         elif field.type == field.TYPE_STRING and field.name not in _USERS_FIELDS:
-            if field.is_repeated:
+            if is_repeated(field):
                 value[:] = [change(text) if _RESOURCE.fullmatch(text) else text for text in value]
             elif _RESOURCE.fullmatch(value):
                 setattr(message, field.name, change(value))

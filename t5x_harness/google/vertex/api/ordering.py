@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf import duration_pb2, timestamp_pb2
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.kinds import snake_case
 
 __all__ = ["in_order"]
@@ -56,9 +57,9 @@ def _check(descriptor: Any, path: list[str], order_by: str) -> None:
     if field is None:
         raise _invalid(order_by, f"there is no field {'.'.join(path)!r}")
     kind = field.message_type
-    if rest and (kind is None or not kind.full_name.startswith("google.protobuf.Struct")) and not field.is_repeated:
+    if rest and (kind is None or not kind.full_name.startswith("google.protobuf.Struct")) and not is_repeated(field):
         return _check(kind, rest, order_by)
-    if not rest and (field.is_repeated or (kind is not None and not _has_order(kind.full_name))):
+    if not rest and (is_repeated(field) or (kind is not None and not _has_order(kind.full_name))):
         raise _invalid(order_by, f"{first} has no order")
     return None
 

@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf import field_mask_pb2, json_format
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.kinds import snake_case
 
 __all__ = ["set_parameters"]
@@ -26,7 +27,7 @@ def set_parameters(message: Any, parameters: Iterable[tuple[str, str]]) -> None:
         owner, field = message, None
         for step in name.split("."):
             if field is not None:
-                owner = getattr(owner, field.name) if field.message_type and not field.is_repeated else None
+                owner = getattr(owner, field.name) if field.message_type and not is_repeated(field) else None
             field = owner.DESCRIPTOR.fields_by_name.get(snake_case(step)) if owner is not None else None
             if field is None:
                 raise _invalid(
@@ -48,7 +49,7 @@ def _set(owner: Any, field: Any, name: str, value: str) -> None:
         told = int(value)
     try:
         read = type(owner)()
-        json_format.ParseDict({field.name: [told] if field.is_repeated else told}, read)
+        json_format.ParseDict({field.name: [told] if is_repeated(field) else told}, read)
     except json_format.ParseError as error:
         raise _invalid(name, f"Invalid value at '{name}': {error}") from None
     owner.MergeFrom(read)  # adds to a repeated field

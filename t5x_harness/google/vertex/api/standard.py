@@ -12,6 +12,7 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation, not_found
+from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.handlers import Call
 from t5x_harness.google.vertex.api.kinds import Kind, verb_of
 from t5x_harness.google.vertex.api.listing import list_page
@@ -69,7 +70,7 @@ def _list(call: Call, kind: Kind) -> Message:
     parent = call.request.parent
     if len(parent.split("/")) > 4 and "/-" not in parent and not call.api.resources.exists(parent):
         raise not_found(parent)
-    (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if f.is_repeated and f.message_type is not None)
+    (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if is_repeated(f) and f.message_type is not None)
     # Made like this as the class of a field's message is not told otherwise.
     message = type(getattr(call.rpc.response(), field.name).add())
     return list_page(call, kind, call.api.resources.list(parent, kind.collection, message), field.name)
