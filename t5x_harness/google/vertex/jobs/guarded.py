@@ -15,6 +15,7 @@ from pathlib import Path
 import t5x_harness
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guard import STOP
+from t5x_harness.google.vertex.jobs.own_folders import make_empty
 
 __all__ = ["Guarded", "Task"]
 
@@ -34,12 +35,14 @@ class Task:
       folder: where it starts.
       home: the folder of its HOME, in which its own Python environment is made as it starts; None for a process that
         has none.
+      own: folders that it finds empty, its HOME among them: all that is its own, and not a part of its image.
     """
 
     words: tuple[str, ...]
     environment: Mapping[str, str] = dataclasses.field(repr=False)
     folder: Path
     home: Path | None = None
+    own: tuple[Path, ...] = ()
 
 
 class Guarded:
@@ -56,6 +59,7 @@ class Guarded:
     """
 
     def __init__(self, task: Task, inherits: tuple[int, ...] = ()) -> None:
+        make_empty(task.own)
         if task.home is not None:
             python_environment.make(task.home)
         self.link, theirs = socket.socketpair()

@@ -167,8 +167,6 @@ class Attempt:
         """
         pool, unit = self.units[name]
         folder = self.folder / name
-        for each in (folder / "work", folder / "home", self._temporary(unit)):
-            each.mkdir(parents=True, exist_ok=True)
         try:
             image, words, spec = self._words(pool)
             environment = self._environment(unit, spec, folder)
@@ -180,7 +178,9 @@ class Attempt:
             words, environment = self._with_gcs(words, environment)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
-        return Task(tuple(words), environment, folder / "work", folder / "home")
+        work, home = folder / "work", folder / "home"
+        # Not the folder of a trial's metrics: what was reported before a restart, the service has.
+        return Task(tuple(words), environment, work, home, own=(work, home, self._temporary(unit)))
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
         """What stands for the image, the words of the command, and the part of the spec that says so."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
+from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.standby_process import MODULE, PROGRAM
 
 __all__ = ["Standby", "Standbys"]
@@ -58,7 +59,6 @@ class Standby:
             task.words[:begin] == self._task.words
             and _shared(task.environment) == _shared(self._task.environment)
             and not select.select([self._guarded.link], [], [], 0)[0]  # it has ended
-            and not any(_home(task).iterdir())  # of an attempt before this one
         )
 
     def become(self, task: Task) -> Guarded:
@@ -68,6 +68,7 @@ class Standby:
           OSError: it has ended just now.
         """
         with self._orders:
+            make_empty(task.own)
             _move(_home(self._task), _home(task))
             order = {
                 "words": list(task.words[len(self._task.words) - len(_COMMAND) :]),

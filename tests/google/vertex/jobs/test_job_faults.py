@@ -13,8 +13,8 @@ from job_service import pool
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs.states import State
 
-# Says which time it runs, and ends by itself the second time.
-AGAIN = "if [ -e ran ]; then echo again; else touch ran; echo first; sleep 100; fi"
+# Says which time it runs, and ends by itself the second time. What tells is beside the folders that begin empty.
+AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"
 
 
 def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
@@ -28,14 +28,16 @@ def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
 
 def test_a_preempted_process_is_warned(service: Any) -> None:
     service.api.faults.arm(VertexFault("preempt", output="ready"))
-    script = "[ -e ran ] && exit 0; touch ran; trap 'echo saved; exit 1' TERM; echo ready; while :; do sleep 0.1; done"
+    script = (
+        "[ -e ../ran ] && exit 0; touch ../ran; trap 'echo saved; exit 1' TERM; echo ready; while :; do sleep 0.1; done"
+    )
     job = service.ended(service.shell(script))
     assert job.state == State.SUCCEEDED
     assert "saved" in service.said(job)
 
 
 def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
-    after_the_other = "while [ ! -e ../../workerpool0-0/*/ran ]; do sleep 0.02; done"
+    after_the_other = "while [ ! -e ../../workerpool0-0/ran ]; do sleep 0.02; done"
     service.api.faults.arm(VertexFault("preempt", output="last", replica="workerpool1-0"))
     job = service.ended(
         service.create(
@@ -52,6 +54,34 @@ def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
     assert service.said(job, "service").count("Waiting for job to be provisioned.") == 2
     assert service.said(job) == ["first", "again"]
     assert service.said(job, "workerpool1-0")[0] == "last"
+
+
+# Says what it finds in what a container has for itself; fills it, and ends by itself the second time.
+FINDS = (
+    'for folder in . "$HOME" "$TMPDIR"; do '
+    'find "$folder" -mindepth 1 -maxdepth 1 -not -name .python -not -name .local; '
+    'mkdir -p "$folder/kept/.below"; touch "$folder/kept/.below/state"; chmod 500 "$folder/kept"; done; '
+    "echo started; [ -e ../ran ] && exit 0; touch ../ran; "
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheduling", "ending"),
+    [
+        pytest.param("preempt", {}, "echo ready; sleep 100", id="replica"),
+        pytest.param("preempt", {"restart_job_on_worker_restart": True}, "echo ready; sleep 100", id="job"),
+        pytest.param("internal", {}, "echo ready; sleep 100", id="internal error"),
+        pytest.param(None, {}, "kill -ABRT $$", id="abort"),
+    ],
+)
+def test_what_runs_again_finds_nothing_of_what_it_had_left_in_its_own_folders(
+    service: Any, kind: str | None, scheduling: dict[str, Any], ending: str
+) -> None:
+    if kind:
+        service.api.faults.arm(VertexFault(kind, output="ready"))
+    job = service.ended(service.shell(FINDS + ending, scheduling=scheduling))
+    assert job.state == State.SUCCEEDED
+    assert [line for line in service.said(job) if line != "ready"] == ["started", "started"]
 
 
 def test_without_retries_a_preemption_fails_the_job(service: Any) -> None:

@@ -174,13 +174,16 @@ def test_what_would_have_imported_something_else_starts_anew(
     assert seen_by(ran(standbys.start(task())))["ahead"]  # it stands by still
 
 
-def test_another_attempt_starts_anew_in_the_home_that_the_one_before_left(
+def test_another_attempt_finds_nothing_of_what_the_one_before_left(
     standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
 ) -> None:
     job = task()
-    (Path(job.environment["HOME"]) / "left").touch()
-    seen = seen_by(ran(standbys.start(job)))
-    assert (seen["ahead"], seen["home"]) == (False, ["left"])
+    folders = (job.folder, Path(job.environment["HOME"]), Path(job.environment["TMPDIR"]))
+    for folder in folders:
+        (folder / "left").touch()
+    seen = seen_by(ran(standbys.start(dataclasses.replace(job, own=folders))))
+    assert (seen["ahead"], seen["home"]) == (True, ["settings"])  # what importing wrote
+    assert not [*folders[0].iterdir(), *folders[2].iterdir()]
 
 
 def test_one_that_has_ended_is_not_taken(

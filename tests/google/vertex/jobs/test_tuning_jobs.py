@@ -75,6 +75,12 @@ def test_the_best_measurement_counts_where_the_study_says_so(service: Any) -> No
     assert job.trials[0].final_measurement.step_count == 1
 
 
+def test_what_a_trial_has_reported_before_it_runs_again_is_not_lost(service: Any) -> None:
+    script = f'[ -e "$CLOUD_ML_HP_METRIC_FILE" ] && exit 0; {GOOD}; kill -ABRT $$'
+    job = service.ended(tune(service, script, max_trial_count=1, parallel_trial_count=1))
+    assert job.trials[0].final_measurement.metrics[0].value == 1
+
+
 def test_no_more_trials_run_at_once_than_there_may(service: Any, tmp_path: Path) -> None:
     together = (
         f"here={tmp_path}/running; mkdir -p $here; touch $here/$n; ls $here | wc -l; "
