@@ -16,6 +16,8 @@ from t5x_harness.google.vertex.jobs.logs import Lines
 __all__ = ["Ended", "Said", "Watched"]
 
 _CHUNK = 1 << 16
+# The system takes no longer one: it counts milliseconds in 31 bits, and a job may have months.
+_LONGEST_WAIT = 24 * 3600.0
 # The streams, with what the service makes of each.
 _SEVERITIES = {"output": "INFO", "errors": "ERROR"}
 
@@ -84,8 +86,8 @@ class Watched:
                 os.write(self._waker, b"\0")
 
     def wait(self, seconds: float | None) -> Iterator[Said | Ended]:
-        """What has happened, once something has: or nothing, after so many seconds or a call to wake."""
-        for key, _ in self._selector.select(seconds):
+        """What has happened, once something has: or nothing, after so many seconds, a day, or a call to wake."""
+        for key, _ in self._selector.select(None if seconds is None else min(seconds, _LONGEST_WAIT)):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._awake, _CHUNK)

@@ -151,6 +151,18 @@ def test_a_job_runs_no_longer_than_its_timeout(service: Any) -> None:
     assert job.error.message == "The job ran for longer than its scheduling.timeout and was cancelled."
 
 
+@pytest.mark.parametrize(
+    "scheduling",
+    [
+        {"timeout": {"seconds": 30 * 86400}},
+        {"strategy": "FLEX_START", "max_wait_duration": {"seconds": 315_576_000_000}},
+    ],
+)
+def test_a_job_may_have_longer_than_the_system_waits_at_once(service: Any, scheduling: dict[str, Any]) -> None:
+    job = service.ended(service.shell("sleep 0.1", scheduling=scheduling))
+    assert (job.state, job.error.message) == (State.SUCCEEDED, "")
+
+
 def test_a_running_job_cannot_be_deleted(service: Any) -> None:
     job = service.in_state(service.shell("sleep 100"), State.RUNNING)
     with pytest.raises(ApiError) as refused:
