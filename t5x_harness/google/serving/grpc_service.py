@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["GrpcService"]
 
-_OF_VERTEX = ("/google.cloud.aiplatform.", "/google.longrunning.", "/google.cloud.resourcemanager.")
+# With what comes with every service of Google's: here, the services are those of Vertex AI.
+_OF_VERTEX = (
+    "/google.cloud.aiplatform.",
+    "/google.cloud.location.",
+    "/google.cloud.resourcemanager.",
+    "/google.iam.v1.",
+    "/google.longrunning.",
+)
 _LARGEST_MESSAGE = 64 << 20
 
 

@@ -72,6 +72,8 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
         note("filter", lambda: ai.Tensorboard.list(filter="colour=red"))
         note("unknown", lambda: ai.Endpoint.list())
         note("job", lambda: ai.CustomJob.get("1"))
+        client = ai.Tensorboard.create(display_name=name).api_client
+        note("locations", lambda: client.list_locations({"name": "projects/t5x-harness"}))
     """
     errors = sdk(code)
     kind = "InvalidArgument" if sdk("result = ai.initializer.global_config._api_transport") == "grpc" else "BadRequest"
@@ -83,6 +85,8 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
         "t5x-harness does not emulate EndpointService.ListEndpoints; of Vertex AI it "
     )
     assert errors["job"][0] == "NotFound"
+    assert errors["locations"][0] == "MethodNotImplemented"
+    assert "t5x-harness does not emulate Locations.ListLocations; of Vertex AI it has " in errors["locations"][1]
 
 
 @both_transports
