@@ -19,6 +19,7 @@ from t5x_harness.vertex.closure import Closure, closure_of
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.output_folder import OutputFolder, output_folder_of
 from t5x_harness.vertex.overrides import argument_of, normalized
 from t5x_harness.vertex.paths import GS, mounted, object_address
 from t5x_harness.vertex.run_mode import RunMode
@@ -35,6 +36,7 @@ SPEC_LABEL = "t5x_harness_spec"
 
 _STAGED = "t5x-harness/staged"
 _RUNS = "t5x-harness/runs"
+_CHECKPOINT = "CHECKPOINT_PATH"
 
 
 def unique_stamp() -> str:
@@ -155,19 +157,19 @@ class T5XJob:
 
     @property
     def model_dir(self) -> str:
-        """The ``gs://…`` folder that T5X writes into: the config's MODEL_DIR, or one of this run's own.
+        """The ``gs://…`` folder that T5X writes into: the one that the config names for its mode, or this run's own.
 
         Raises:
           JobError: the config's lies in no bucket.
         """
-        bound = self._bound_model_dir
-        if bound is None:
+        name, folder = self._output_folder.name, self._output_folder.value
+        if folder is None:
             return f"{self.output}/model"
-        address = object_address(bound)
+        address = object_address(folder)
         if address is None:
             raise JobError(
-                f"MODEL_DIR = {bound!r}: that is a folder of the job's container, and is gone when the job ends. Bind "
-                f"MODEL_DIR to a gs:// folder, or leave it out: then it is {self.output}/model"
+                f"{name} = {folder!r}: that is a folder of the job's container, and is gone when the job ends. Bind "
+                f"{name} to a gs:// folder, or leave it out: then it is {self.output}/model"
             )
         return address.rstrip("/")
 
@@ -177,13 +179,15 @@ class T5XJob:
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
-          JobError: MODEL_DIR or the data's folder lie in no bucket.
+          JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
         """
+        self._require_checkpoint()
         root = self._mounted_stage
         paths = self.closure.search_paths
         # It is always named here, in the form that T5X's writers need, and so that others find it in the job's spec.
-        given = (text for text in self.closure.bindings(root) if not text.startswith("MODEL_DIR = "))
-        bindings = (f'MODEL_DIR = "{self.model_dir}"', *given)
+        macros = self._output_folder.macros
+        given = (text for text in self.closure.bindings(root) if text.partition(" = ")[0] not in macros)
+        bindings = (*(f'{macro} = "{self.model_dir}"' for macro in macros), *given)
         return (
             f"--run_mode={self.run_mode}",
             *(f"--gin_file={path.under(root)}" for path in self.closure.gin_files),
@@ -198,7 +202,7 @@ class T5XJob:
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
-          JobError: MODEL_DIR or the data's folder lie in no bucket.
+          JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
         """
         labels = {**self.labels, VERSION_LABEL: _label(__version__), SPEC_LABEL: self.digest}
         return ContainerJob(
@@ -217,7 +221,7 @@ class T5XJob:
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
-          JobError: MODEL_DIR or the data's folder lie in no bucket.
+          JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
           MachineError: there is no accelerator of this name.
         """
         return self.container.to_pb()
@@ -251,10 +255,17 @@ class T5XJob:
         return {**self.env, "PYTHONPATH": ":".join(folder for folder in folders if folder)}
 
     @cached_property
-    def _bound_model_dir(self) -> str | None:
-        macro = self.closure.program.macros.get("MODEL_DIR")
-        value = self.closure.program.resolve(macro).value if macro else None
-        return value if isinstance(value, str) else None
+    def _output_folder(self) -> OutputFolder:
+        return output_folder_of(self.closure.program, self.run_mode)
+
+    def _require_checkpoint(self) -> None:
+        """Lint leaves this to whoever launches the run, which is this job."""
+        program = self.closure.program
+        if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
+            raise JobError(
+                f"{_CHECKPOINT} has no value, and T5X would stop at that: bind it to the gs:// folder of a checkpoint: "
+                f"{_CHECKPOINT} = 'gs://BUCKET/FOLDER/checkpoint_1000'"
+            )
 
     @property
     def _data_dir(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.logs import LogReader
+from t5x_harness.vertex.output_folder import OUTPUT_MACROS
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import ENDED, JobOutcome
 
@@ -23,7 +24,7 @@ _LATE_HERE = timedelta(seconds=2)  # one process takes all lines, in the order i
 _A_WEEK = 7 * 24 * 3600
 _NUMBER = re.compile(r"\d+")
 _NAME = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/customJobs/(?P<id>\d+)")
-_MODEL_DIR = re.compile(r"--gin\.MODEL_DIR=(['\"])(?P<folder>gs://[^'\"]+)\1")
+_MODEL_DIR = re.compile(rf"--gin\.(?:{'|'.join(OUTPUT_MACROS)})=(['\"])(?P<folder>gs://[^'\"]+)\1")
 
 
 class SubmittedJob:

@@ -92,6 +92,53 @@ def test_every_mode_goes_through_main(project: Path, mode: str) -> None:
     assert _job(project, run_mode=mode).args[0] == f"--run_mode={mode}"
 
 
+def _reading(project: Path, mode: str, text: str) -> T5XJob:
+    """A job that evaluates or infers with T5X's own config for that."""
+    (project / "My run.gin").write_text(f"include 't5x/configs/runs/{mode}.gin'\n{text}")
+    return _job(project, run_mode=mode)
+
+
+@pytest.mark.parametrize(("mode", "macro"), [("eval", "EVAL_OUTPUT_DIR"), ("infer", "INFER_OUTPUT_DIR")])
+def test_evaluation_and_inference_get_the_folder_that_their_configs_leave_open(
+    project: Path, mode: str, macro: str
+) -> None:
+    checkpoint = "CHECKPOINT_PATH = 'gs://b/checkpoint_1'\n"
+    job = _reading(project, mode, checkpoint)
+    assert job.model_dir == f"{RUN}/model"
+    assert job.args[2:] == (f'--gin.{macro}="{RUN}/model"',)
+    job = _reading(project, mode, f"{checkpoint}{macro} = '/gcs/b/results/'\n")
+    assert (job.model_dir, job.args[2:]) == ("gs://b/results", (f'--gin.{macro}="gs://b/results"',))
+    with pytest.raises(JobError, match=f"^{macro} = '/tmp/x': that is a folder of the job's container, and is gone"):
+        _ = _reading(project, mode, f"{checkpoint}{macro} = '/tmp/x'\n").args
+
+
+@pytest.mark.parametrize(
+    ("text", "folder", "bound"),
+    [
+        ("OUT = 'gs://b/o'\nEVAL_OUTPUT_DIR = %OUT", "gs://b/o", ["EVAL_OUTPUT_DIR", "OUT"]),
+        ("script.evaluate.output_dir = %OUT", f"{RUN}/model", ["EVAL_OUTPUT_DIR", "OUT"]),
+        ("script.evaluate.output_dir = 'gs://b/o'", "gs://b/o", ["EVAL_OUTPUT_DIR"]),
+        ("MODEL_DIR = %gin.REQUIRED", f"{RUN}/model", ["EVAL_OUTPUT_DIR", "MODEL_DIR"]),
+        ("MODEL_DIR = '/not/written/to'", f"{RUN}/model", ["EVAL_OUTPUT_DIR"]),
+    ],
+)
+def test_the_folder_is_found_however_the_config_names_it(
+    project: Path, text: str, folder: str, bound: list[str]
+) -> None:
+    imports = "from __gin__ import dynamic_registration\nimport __main__ as script\n"
+    job = _reading(project, "eval", f"{imports}CHECKPOINT_PATH = 'gs://b/checkpoint_1'\n{text}\n")
+    assert job.model_dir == folder
+    assert job.args[2:] == tuple(f'--gin.{name}="{folder}"' for name in bound)
+
+
+@pytest.mark.parametrize("mode", ["eval", "infer"])
+def test_a_checkpoint_that_nobody_names_is_asked_for_before_a_tpu_is(project: Path, mode: str) -> None:
+    with pytest.raises(
+        JobError, match="CHECKPOINT_PATH has no value, and T5X would stop at that: bind it to the gs://"
+    ):
+        _ = _reading(project, mode, "").args
+
+
 @pytest.mark.parametrize(
     ("mode", "message"),
     [

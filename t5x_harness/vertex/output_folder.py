@@ -1,0 +1,60 @@
+"""The folder that a run of T5X writes into: which of its function's parameters says so, and by which macro.
+
+T5X's configs leave it to the launcher: MODEL_DIR for training, EVAL_OUTPUT_DIR and INFER_OUTPUT_DIR for the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from t5x_harness.lint.program import MAIN, GinProgram, MacroBinding
+from t5x_harness.lint.values import Macro, is_required
+from t5x_harness.vertex.run_mode import RunMode
+
+__all__ = ["OUTPUT_MACROS", "OutputFolder", "output_folder_of"]
+
+_PARAMETERS: Mapping[RunMode, tuple[str, str, str]] = MappingProxyType(
+    {
+        RunMode.TRAIN: ("train", "model_dir", "MODEL_DIR"),
+        RunMode.EVAL: ("evaluate", "output_dir", "EVAL_OUTPUT_DIR"),
+        RunMode.INFER: ("infer", "output_dir", "INFER_OUTPUT_DIR"),
+        RunMode.PRECOMPILE: ("precompile", "model_dir", "MODEL_DIR"),
+    }
+)
+"""For each mode the function that T5X's main calls, its parameter, and the macro for it in T5X's own configs."""
+
+OUTPUT_MACROS = tuple(dict.fromkeys(macro for _, _, macro in _PARAMETERS.values()))
+"""The macros that T5X's own configs leave open for a folder to write into."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputFolder:
+    """What a config says of the folder that its run writes into.
+
+    Attributes:
+      name: what is bound there, as it is written: ``MODEL_DIR``, ``train_script.train.model_dir``.
+      value: the folder; None if the config leaves it open.
+      macros: what is to be bound to the folder for a job, first the one by which T5X's own configs name it: Gin accepts
+        no config with an open macro, so this has also those of other modes that a config includes and leaves open.
+    """
+
+    name: str
+    value: str | None
+    macros: tuple[str, ...]
+
+
+def output_folder_of(program: GinProgram, mode: RunMode) -> OutputFolder:
+    """Finds what a config says of the folder that its run in a mode writes into."""
+    function, parameter, macro = _PARAMETERS[mode]
+    bound = program.lookup(f"{MAIN}.{function}", parameter) or program.macros.get(macro)
+    final = program.resolve(bound) if bound is not None else None
+    name = macro if final is None else str(final)
+    is_macro = final is None or isinstance(final, MacroBinding)
+    if final is not None and isinstance(final.value, Macro) and not is_required(final.value):
+        name, is_macro = final.value.name, True
+    open_ones = (each.name for each in program.required_macros if each.name in OUTPUT_MACROS)
+    macros = dict.fromkeys([macro, *([name] if is_macro else []), *open_ones])
+    value = final.value if final is not None and isinstance(final.value, str) else None
+    return OutputFolder(name, value, tuple(macros))
