@@ -102,7 +102,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, job: bool = False) -> 
     how.add_argument(
         "--model_dir",
         metavar="DIR",
-        help="where the job writes, gs://… (default: the config's MODEL_DIR, or a folder of its own in the bucket)"
+        help="where the job writes, gs://… (default: the folder that the config names, or one of its own in the bucket)"
         if job
         else "keep the run's output here (default: a temporary folder; one run only)",
     )

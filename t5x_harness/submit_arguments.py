@@ -20,6 +20,7 @@ from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import FOUR_HOURS, JobError, T5XJob
 from t5x_harness.vertex.machine import Machine, MachineError
+from t5x_harness.vertex.output_folder import output_macro_of
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.run_mode import RunMode, RunModeError
 from t5x_harness.vertex.target import EMULATED, ENVIRONMENT, FIELDS, VertexTarget, VertexTargetError, find_target
@@ -188,15 +189,14 @@ def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
         other = taken.setdefault(job.model_dir, job)
         if other is not job:
             raise UsageError(
-                f"{other.name} and {job.name} would both write into {job.model_dir}: give each run its own MODEL_DIR, "
+                f"{other.name} and {job.name} would both write into {job.model_dir}: give each run its own folder, "
                 "or leave it out"
             )
 
 
 def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
-    """The arguments as commands that run here take them: MODEL_DIR is the job's folder, and any mode may be meant."""
-    given = [*args.gin_bindings, *([f'MODEL_DIR = "{args.model_dir}"'] if args.model_dir else ())]
-    return argparse.Namespace(**{**vars(args), "gin_bindings": given, "model_dir": None, "run_mode": None})
+    """The arguments as commands that run here take them: the folder for results is the job's, any mode may be meant."""
+    return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
 
 
 def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:
@@ -219,6 +219,9 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         if seen is None:
             raise UsageError(f"{spec.name}: it binds none of train, evaluate and infer: say what to do by --run_mode")
         job = dataclasses.replace(job, run_mode=RunMode(seen.value))
+    if args.model_dir:
+        named = f'{output_macro_of(job.run_mode)} = "{args.model_dir}"'
+        job = dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=(*job.run.bindings, named)))
     return job
 
 

@@ -60,7 +60,7 @@ def order_of(
         name=name,
         target=dataclasses.replace(target, **{field: value for field, value in own.items() if value}),
         machine=machine_of(resources, slice_name),
-        timeout=int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS)),
+        timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
         shrink=settings.shrinks(resources),
         steps=resources.steps,
         standins=settings.emulated,

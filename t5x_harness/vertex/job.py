@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import secrets
 import time
@@ -79,23 +80,25 @@ class T5XJob:
     def __post_init__(self) -> None:
         if not self.run.gin_files:
             raise JobError("a T5X job needs a gin file")
+        if type(self.timeout) is not int or self.timeout < 1:  # none at all is a week of the service's
+            raise JobError(f"timeout {self.timeout!r}: give whole seconds above zero, such as 4 * 3600")
         object.__setattr__(self, "name", _plain(self.name or self.run.name))
         object.__setattr__(self, "run", dataclasses.replace(self.run, bindings=normalized(self.run.bindings)))
 
     @classmethod
     def from_gin(
         cls,
-        *gin_files: str,
+        *gin_files: str | os.PathLike[str],
         run_mode: str,
         machine: str | Machine,
         target: VertexTarget,
         bindings: Sequence[str] = (),
-        search_paths: Sequence[str] = (),
-        python_path: Sequence[str] = (),
+        search_paths: Sequence[str | os.PathLike[str]] = (),
+        python_path: Sequence[str | os.PathLike[str]] = (),
         tfds_data_dir: str | None = None,
         timeout: int = FOUR_HOURS,
         name: str = "",
-        cwd: str = ".",
+        cwd: str | os.PathLike[str] = ".",
     ) -> Self:
         """A job out of gin files.
 
@@ -116,17 +119,17 @@ class T5XJob:
           RunModeError: T5X has no such mode.
           MachineError: there is no such machine.
           OverrideError: Gin cannot read a binding.
-          JobError: there is no gin file.
+          JobError: there is no gin file, or the timeout is no number of seconds.
         """
         mode = RunMode.parse(run_mode)
         spec = RunSpec(
-            gin_files=tuple(gin_files),
-            bindings=tuple(bindings),
-            search_paths=tuple(search_paths),
-            python_path=tuple(python_path),
+            gin_files=tuple(os.fspath(path) for path in gin_files),
+            bindings=normalized(bindings),
+            search_paths=tuple(os.fspath(path) for path in search_paths),
+            python_path=tuple(os.fspath(path) for path in python_path),
             mode=Mode(mode.value) if mode is not RunMode.PRECOMPILE else None,
             tfds_data_dir=tfds_data_dir,
-            cwd=cwd,
+            cwd=os.fspath(cwd),
         )
         chosen = machine if isinstance(machine, Machine) else Machine.parse(machine)
         return cls(spec, target, chosen, mode, timeout, name)

@@ -13,7 +13,7 @@ from t5x_harness.lint.program import MAIN, GinProgram, MacroBinding
 from t5x_harness.lint.values import Macro, is_required
 from t5x_harness.vertex.run_mode import RunMode
 
-__all__ = ["OUTPUT_MACROS", "OutputFolder", "output_folder_of"]
+__all__ = ["OUTPUT_MACROS", "OutputFolder", "output_folder_of", "output_macro_of"]
 
 _PARAMETERS: Mapping[RunMode, tuple[str, str, str]] = MappingProxyType(
     {
@@ -43,6 +43,11 @@ class OutputFolder:
     name: str
     value: str | None
     macros: tuple[str, ...]
+
+
+def output_macro_of(mode: RunMode) -> str:
+    """The macro by which T5X's own configs name the folder that a run in a mode writes into."""
+    return _PARAMETERS[mode][2]
 
 
 def output_folder_of(program: GinProgram, mode: RunMode) -> OutputFolder:

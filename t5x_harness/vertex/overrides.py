@@ -22,8 +22,10 @@ def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
       bindings: with or without the ``--gin.`` of the command line, as people paste them.
 
     Raises:
-      OverrideError: Gin cannot read one of them.
+      OverrideError: Gin cannot read one of them, or it is one text in place of a list.
     """
+    if isinstance(bindings, str):
+        raise OverrideError(f"bindings are a list: [{bindings!r}], not {bindings!r}")
     return tuple(_normalized(text) for text in bindings)
 
 

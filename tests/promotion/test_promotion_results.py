@@ -220,6 +220,11 @@ def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     assert (order.target.location, order.target.image) == ("europe-west4", "other:2")
 
 
+def test_the_shortest_timeout_is_a_second() -> None:
+    """Vertex AI takes whole ones, and none at all for a week."""
+    assert order_of("it", TpuResources(timeout=0.5), settings(), TARGET, "v3-8").timeout == 1
+
+
 @pytest.mark.parametrize(
     ("resources", "slice_name"),
     [

@@ -167,3 +167,17 @@ def test_a_folder_for_model_dir_is_the_jobs(capsys: pytest.CaptureFixture[str]) 
     (job,) = json.loads(capsys.readouterr().out)["jobs"]
     assert job["model_dir"] == "gs://my-bucket/runs/1"
     assert '--gin.MODEL_DIR="gs://my-bucket/runs/1"' in job["args"]
+
+
+@pytest.mark.parametrize(("mode", "macro"), [("eval", "EVAL_OUTPUT_DIR"), ("infer", "INFER_OUTPUT_DIR")])
+def test_a_folder_for_results_of_other_modes_is_theirs(
+    project: Path, capsys: pytest.CaptureFixture[str], mode: str, macro: str
+) -> None:
+    text = f"include 't5x/configs/runs/{mode}.gin'\nCHECKPOINT_PATH = 'gs://b/checkpoint_1'\n"
+    (project / "read.gin").write_text(text)
+    assert _dry("--model_dir=gs://my-bucket/out", "--json", files=("read.gin",)) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert job["model_dir"] == "gs://my-bucket/out"
+    assert [arg for arg in job["args"] if "out" in arg] == [f'--gin.{macro}="gs://my-bucket/out"']
+    assert _dry("--model_dir=/tmp/out", files=("read.gin",)) == 2
+    assert f"{macro} = '/tmp/out': that is a folder of the job's container" in capsys.readouterr().err

@@ -163,6 +163,30 @@ def test_a_binding_that_gin_cannot_read_makes_no_job(project: Path) -> None:
         T5XJob.from_gin(run_mode="train", machine="v3-8", target=TARGET)
 
 
+@pytest.mark.parametrize("timeout", [0, -1, 0.5, "4h", True])
+def test_a_timeout_that_is_none_makes_no_job(project: Path, timeout: Any) -> None:
+    """0 would be a week of Vertex AI's, at no chip-hours of ours."""
+    with pytest.raises(JobError, match=f"^timeout {timeout!r}: give whole seconds above zero, such as 4 "):
+        _job(project, timeout=timeout)
+
+
+def test_paths_may_be_objects(project: Path) -> None:
+    (project / "tasks.py").write_text("")
+    given: dict[str, Any] = {
+        "search_paths": [project],
+        "python_path": [project],
+        "bindings": ["import tasks"],
+        "cwd": project.parent,
+    }
+    job = T5XJob.from_gin(project / "My run.gin", run_mode="train", machine="v3-8", target=TARGET, **given)
+    assert [file.name for file in job.staged_files][-1] == "python/tasks.py"
+
+
+def test_one_binding_is_a_list_of_one(project: Path) -> None:
+    with pytest.raises(OverrideError, match=r"^bindings are a list: \['TRAIN_STEPS = 1'\], not 'TRAIN_STEPS = 1'$"):
+        _job(project, bindings="TRAIN_STEPS = 1")
+
+
 def test_jobs_that_do_the_same_have_the_same_digest(project: Path) -> None:
     first = _job(project)
     assert dataclasses.replace(first, stamp="20260102-030406").digest == first.digest
