@@ -22,6 +22,7 @@ __all__ = [
     "EMULATED",
     "ENVIRONMENT",
     "FIELDS",
+    "LONGEST_RUN",
     "REQUIRED",
     "VertexTarget",
     "VertexTargetError",
@@ -34,7 +35,10 @@ ENVIRONMENT = "T5X_HARNESS_VERTEX_"
 
 _TABLE = "[tool.t5x_harness.vertex]"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+LONGEST_RUN = 121
+"""Characters that Google's SDK allows for the names of an experiment and one of its runs, with ``-`` between them."""
+
+_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # a run's own name needs the rest
 _LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
 
 
@@ -91,7 +95,7 @@ class VertexTarget:
             )
         if self.experiment is not None and not _EXPERIMENT.fullmatch(self.experiment):
             raise VertexTargetError(
-                f"experiment {self.experiment!r} is no name of one: lowercase letters, digits and -, at most 128"
+                f"experiment {self.experiment!r} is no name of one: lowercase letters, digits and -, at most 98"
             )
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.program import GinProgram
@@ -16,6 +17,7 @@ from t5x_harness.vertex.errors import told
 from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.target import LONGEST_RUN
 from t5x_harness.vertex.waiting import JobOutcome
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ MODEL_INFO = "model-info.txt"
 """What T5X's training writes the model's parameters into."""
 
 _LONGEST_PARAMETER = 500
+_STATES: Mapping[str, str] = MappingProxyType({"JOB_STATE_SUCCEEDED": "COMPLETE", "JOB_STATE_CANCELLED": "CANCELLED"})
+"""Of executions and runs, for states of jobs; FAILED for all others that a job ends in."""
 _MODEL, _DATASET, _FILE, _JOB = "system.Model", "system.Dataset", "system.Artifact", "system.CustomJobExecution"
 
 
@@ -58,7 +62,7 @@ class TrackedRun:
         from google.cloud import aiplatform
 
         target = submitted.target
-        name = submitted.display_name
+        name = _run_name(submitted, experiment)
         where = {"project": target.project, "location": target.location}
         with told(f"the experiment {experiment} cannot have the run {name}", target.project):
             parent = aiplatform.Experiment.get_or_create(experiment, **where)
@@ -79,7 +83,7 @@ class TrackedRun:
 
         where = {"project": submitted.target.project, "location": submitted.target.location}
         with told(f"the experiment {experiment} cannot be read", submitted.target.project):
-            run = aiplatform.ExperimentRun.get(submitted.display_name, experiment=experiment, **where)
+            run = aiplatform.ExperimentRun.get(_run_name(submitted, experiment), experiment=experiment, **where)
             return cls(run, submitted) if run is not None else None
 
     @property
@@ -104,9 +108,9 @@ class TrackedRun:
             self._add_files(Folder(self._job.model_dir or self._job.output, self._project))
             if summary := metrics.summary():
                 self._run.log_metrics({name: _plain(value) for name, value in summary.items()})
-            state = aiplatform.gapic.Execution.State
-            self._execution().update(state=state.COMPLETE if outcome.succeeded else state.FAILED)
-            self._run.end_run(state=state.COMPLETE if outcome.succeeded else state.FAILED)
+            state = aiplatform.gapic.Execution.State[_STATES.get(outcome.state, "FAILED")]
+            self._execution().update(state=state)
+            self._run.end_run(state=state)
 
     def _link(self, job: T5XJob) -> None:
         """Makes the execution, what goes into it and what comes out."""
@@ -182,6 +186,11 @@ def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         found[name] = value if is_number or isinstance(value, str) else format_value(value, _LONGEST_PARAMETER)
     return found
+
+
+def _run_name(job: SubmittedJob, experiment: str) -> str:
+    """The job's name, or as much of its end, which tells it from others, as fits beside the experiment's."""
+    return job.display_name[-(LONGEST_RUN - len(experiment) - 1) :].lstrip("-")
 
 
 def _settings_of(job: T5XJob, submitted: SubmittedJob) -> dict[str, str]:

@@ -330,3 +330,38 @@ def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Callable[[
     assert found["table"]["param.TRAIN_STEPS"] == 2
     curves = {"inference-eval-my-task/accuracy": [50.0, 75.0], "train/loss": [2.5, 1.5]}  # the uploader's names
     assert found["curves"] == {found["display_name"]: curves, "uploaded-later": curves}
+
+
+CANCELLED = """
+import json
+from google.cloud import aiplatform
+from t5x_harness.vertex import *
+
+experiment = "an-experiment-" * 6 + "of-98-letters0"
+target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE", experiment=experiment)
+Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+job = T5XJob.from_gin(
+    "run.gin", run_mode="train", machine="v3-8", target=target, name="a-name-" * 9, bindings=["STAND_IN_SECONDS = 600"]
+)
+launched = LaunchedJob.launch(job)
+launched.cancel()
+attached = LaunchedJob.attach(launched.submitted.id, target)
+end = attached.follow(seconds=300)
+run = aiplatform.ExperimentRun(attached.tracked.name, experiment=experiment, project=target.project)
+execution, = run.get_executions()
+print(json.dumps({
+    "notes": [*launched.notes, *end.notes],
+    "outcome": end.outcome.state,
+    "run": [run.name, run.get_state()],
+    "execution": execution.state.name,
+    "stamp": job.stamp,
+}))
+"""
+
+
+def test_a_cancelled_job_is_tracked_as_that_however_long_its_name(script: Callable[[str], Any]) -> None:
+    found = script(CANCELLED.replace("IMAGE", IMAGE))
+    assert found["notes"] == []
+    assert found["outcome"] == "JOB_STATE_CANCELLED"
+    assert found["run"] == [found["stamp"], "CANCELLED"]
+    assert found["execution"] == "CANCELLED"
