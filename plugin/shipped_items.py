@@ -104,11 +104,13 @@ class ShippedItem(pytest.Item):
             self._failure = failure
 
     def runtest(self) -> None:
-        """It ran elsewhere.
+        """It ran elsewhere; its subtests there are told of here.
 
         Raises:
-          ShipFailed: it left no outcome.
+          ShipFailed: it left no outcome, or one of a subtest that pytest here cannot read.
         """
+        if self._failure is None:
+            self._tell_subtests()
         if self._failure is not None:
             raise self._failure
 
@@ -120,8 +122,23 @@ class ShippedItem(pytest.Item):
 
     def phase(self, when: str) -> Mapping[str, Any] | None:
         """Pytest's report of a phase there; None if there is none."""
-        reports = self._outcome.reports if self._outcome is not None else ()
-        return next((report for report in reports if report["when"] == when), None)
+        reports = self._outcome.reports if self._outcome is not None and self._failure is None else ()
+        # The last one: those of subtests, and of attempts that a plugin repeats, come before the test's own.
+        return next((report for report in reversed(reports) if report["when"] == when), None)
+
+    def _tell_subtests(self) -> None:
+        """Reports each subtest as pytest does, while the test's own call lasts."""
+        own = self.phase("call")
+        for data in self._outcome.reports if self._outcome is not None else ():
+            if data is own or data.get("_report_type") != "SubTestReport":
+                continue
+            if (report := _read(self, data)) is not None:
+                self.ihook.pytest_runtest_logreport(report=report)
+            elif data["outcome"] == "failed":
+                self._failure = ShipFailed(
+                    f"{self.name}: a subtest failed in the job, and pytest here knows no subtests: take the release of "
+                    "pytest that the image has"
+                )
 
     def _packed(self) -> Iterator[Any]:
         """The archive, the order, pytest's ini file and the folders to import from."""
@@ -200,15 +217,25 @@ def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport
     data = item.phase(report.when or "")
     if data is None:
         return report
+    there = _read(item, data)
+    if there is None:
+        return report
+    there.user_properties += item.user_properties
+    there.sections += item.sections
+    return there
+
+
+def _read(item: ShippedItem, data: Mapping[str, Any]) -> pytest.TestReport | None:
+    """A report that pytest made in the job, as one of the item here; None if pytest here does not know its kind."""
     there: pytest.TestReport | None = item.config.hook.pytest_report_from_serializable(
         config=item.config, data=dict(data)
     )
     if there is None:
-        return report
-    there.nodeid, there.location = report.nodeid, report.location
+        return None
+    there.nodeid, there.location = item.nodeid, item.location
     if isinstance(there.longrepr, list):  # why it was skipped: JSON has no tuples, and the file is the one here
         file, line, reason = there.longrepr
         there.longrepr = (str(item.path) if Path(file).name == item.path.name else file, line, reason)
-    there.user_properties = [*map(tuple, there.user_properties), *item.user_properties]
-    there.sections = [*map(tuple, there.sections), *item.sections]
+    there.user_properties = [*map(tuple, there.user_properties)]
+    there.sections = [*map(tuple, there.sections)]
     return there

@@ -38,8 +38,9 @@ class Recorder:
         """Keeps the configuration, whose hooks serialize reports."""
         self._config = config
 
+    @pytest.hookimpl(trylast=True)  # a test whose subtests failed is a failure only once the terminal has shown it
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the report of a phase."""
+        """Keeps the report of a phase, or of a subtest."""
         assert self._config is not None
         self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 

@@ -62,9 +62,9 @@ def ship(
         target=order.target,
         machine=order.machine,
         command=_COMMAND,
-        # A test's name may hold a dollar sign, which Vertex AI would take for the beginning of a variable.
+        # A test's name may hold what Vertex AI would take for a variable; a dollar sign alone is none.
         args=tuple(
-            word.replace("$", "$$") for word in (*does, f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
+            word.replace("$(", "$$(") for word in (*does, f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
         ),
         timeout=order.timeout,
         output=output,

@@ -92,6 +92,43 @@ def test_the_outcome_there_is_the_outcome_here(
     assert len(vertex.jobs()) == 4
 
 
+SUBTESTS = """
+def test_parts(subtests):
+    with subtests.test("one"):
+        pass
+    with subtests.test("two"):
+        assert 1 == 2
+"""
+
+
+def test_a_subtest_that_fails_there_fails_here(run: Run) -> None:
+    pytest.importorskip("pytest", minversion="9")
+    result = run(SUBTESTS, "-rf")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "E *assert 1 == 2",
+            "contains 1 failed subtest",
+            "SUBFAILED[[]two[]] test_there.py::test_parts - assert 1 == 2",
+            "FAILED test_there.py::test_parts - contains 1 failed subtest",
+        ]
+    )
+    result = run(SUBTESTS, "-p", "no:subtests", "-rf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["test_parts: a subtest failed in the job, and pytest here knows no subtests: take *"])
+
+
+NAMES = """
+@pytest.mark.parametrize("name", ["a/b c$X", "$(HOME)", "x::y]", "-k", ""])
+def test_name(name):
+    pass
+"""
+
+
+def test_a_test_is_found_there_whatever_its_parameters_are_called(run: Run) -> None:
+    run(NAMES).assert_outcomes(passed=5)
+
+
 ENDINGS = """
 def test_preempted():
     time.sleep(60)
