@@ -10,7 +10,7 @@ from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.job import FOUR_HOURS
 from t5x_harness.vertex.machine import Machine, MachineError
-from t5x_harness.vertex.target import VertexTarget
+from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 __all__ = ["JobOrder", "machine_of", "order_of", "unique_stamp"]
 
@@ -53,12 +53,16 @@ def order_of(
       slice_name: the slice that smoke emulates for the test, for a marker that names no machine.
 
     Raises:
-      ResourcesError: nothing says what to run on, or it is no machine.
+      ResourcesError: nothing says what to run on, or it is no machine; or the region is none.
     """
     own = {"location": resources.region, "image": resources.image_uri}
+    try:
+        target = dataclasses.replace(target, **{field: value for field, value in own.items() if value})
+    except VertexTargetError as error:
+        raise ResourcesError(f"region={resources.region!r}: {error}") from None
     return JobOrder(
         name=name,
-        target=dataclasses.replace(target, **{field: value for field, value in own.items() if value}),
+        target=target,
         machine=machine_of(resources, slice_name),
         timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
         shrink=settings.shrinks(resources),
@@ -85,6 +89,11 @@ def unique_stamp() -> str:
 
 
 def _machine(resources: TpuResources, slice_name: str) -> Machine:
+    if not resources.names_machine and resources.accelerator_count:
+        raise ResourcesError(
+            f"accelerator_count={resources.accelerator_count} needs accelerator_type, whose cores these are: TPU_V2 or "
+            "TPU_V3"
+        )
     if not resources.names_machine:
         return Machine.of_slice(slice_name)
     if resources.accelerator_type and not resources.accelerator_count:

@@ -220,6 +220,13 @@ def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     assert (order.target.location, order.target.image) == ("europe-west4", "other:2")
 
 
+def test_a_zone_is_no_region() -> None:
+    with pytest.raises(
+        ResourcesError, match=r"^region='us-central1-a': location 'us-central1-a' is no region: give one "
+    ):
+        order_of("it", TpuResources(region="us-central1-a"), settings(), TARGET, "v3-8")
+
+
 def test_the_shortest_timeout_is_a_second() -> None:
     """Vertex AI takes whole ones, and none at all for a week."""
     assert order_of("it", TpuResources(timeout=0.5), settings(), TARGET, "v3-8").timeout == 1
@@ -245,6 +252,7 @@ def test_a_job_is_planned_on_the_slice_that_it_gets(resources: TpuResources, sli
             TpuResources(accelerator_type="TPU_V3"),
             "accelerator_type='TPU_V3' needs accelerator_count, the number of its",
         ),
+        (TpuResources(accelerator_count=32), "accelerator_count=32 needs accelerator_type, whose cores these are: TPU"),
         (TpuResources(tpu_topology="2x4"), "tpu_topology='2x4' needs machine_type, such as ct5lp-hightpu-4t"),
     ],
 )
