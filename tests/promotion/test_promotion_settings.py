@@ -138,3 +138,27 @@ def test_the_options_are_documented(pytester: pytest.Pytester) -> None:
         assert option in text
     for ini in ("t5x_vertex ", "t5x_vertex_bucket", "t5x_tpu "):
         assert ini in text
+
+
+ZONES = """
+import pytest
+
+pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, region="us-central1-a")
+
+def test_config(t5x_run):
+    t5x_run("run.gin")
+
+@pytest.mark.tpu(ship=True)
+def test_shipped():
+    pass
+"""
+
+
+def test_a_zone_in_a_marker_fails_its_tests_and_not_the_session(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makefile(".gin", run="include 't5x/configs/runs/pretrain.gin'\n")
+    pytester.makepyfile(test_promoted=ZONES)
+    result = run("-m", "tpu", "--vertex=emulated")
+    result.assert_outcomes(failed=2)
+    wrong = "region='us-central1-a': location 'us-central1-a' is no region: give one such as us-central1, not a zone"
+    result.stdout.fnmatch_lines([f"@pytest.mark.tpu: {wrong}", f"test_shipped was not sent as a job: {wrong}"])
+    result.stdout.no_fnmatch_line("During handling of *")
