@@ -43,7 +43,8 @@ _PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 _IMAGE_SCRIPT = '#!/bin/sh\nexec "${{0%/*}}/../{bin}/python" {folder}/"${{0##*/}}" "$@"\n'
 
 _HINTS = {
-    re.compile(r"ERROR: No matching distribution found for (?P<name>.+?)(?: \(from .*\))?"): (
+    # Without its marker: pip passes over a requirement whose marker asks for an extra that nobody has named.
+    re.compile(r"ERROR: No matching distribution found for (?P<name>[^;]+?)(?:;.*)?(?: \(from .*\))?"): (
         "pip of a job asks no index: it finds what is installed in the environment that t5x-harness runs in. Install "
         "it there: {python} -m pip install {name}"
     ),

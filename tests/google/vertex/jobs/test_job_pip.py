@@ -167,6 +167,11 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
             "ERROR: No matching distribution found for scikit-learn>=1 (from aiplatform-custom-trainer-script==0.1)",
             f"Install it there: {sys.executable} -m pip install 'scikit-learn>=1'",
         ),
+        (
+            'ERROR: No matching distribution found for mlflow<=2.16.0; python_version < "3.13" and '
+            'extra == "autologging" (from google-cloud-aiplatform[autologging])',
+            f"Install it there: {sys.executable} -m pip install 'mlflow<=2.16.0'",
+        ),
         ("  error: invalid command 'bdist_wheel'", f"{sys.executable} -m pip install 'setuptools>=70.1'"),
         (
             "/j/home/.python/bin/python: No module named pip",
