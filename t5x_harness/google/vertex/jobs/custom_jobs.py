@@ -14,6 +14,7 @@ from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
+from t5x_harness.google.vertex.jobs.experiment_runs import with_run
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.methods import JobMethods
@@ -112,7 +113,7 @@ class CustomJobs:
 
     def _create(self, call: Call) -> Message:
         warnings = check_job(call.request.custom_job, location_of(call.request.parent))
-        made = call.standard()
+        made = with_run(self._api, call.standard())
         self.run(made, notes=warnings)
         return made
 
