@@ -26,6 +26,8 @@ _OF_VERTEX = (
     "/google.longrunning.",
 )
 _LARGEST_MESSAGE = 64 << 20
+# Seconds for clients to close their connections: one that is cut off writes `Got goaway [2] …` to its standard error.
+_GRACE = 1.0
 
 
 class GrpcService:
@@ -68,7 +70,7 @@ class GrpcService:
         if self._starting is not None:
             await asyncio.wait([self._starting])
         if self._server is not None:
-            await self._server.stop(grace=None)
+            await self._server.stop(_GRACE)
 
 
 def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc.GenericRpcHandler:
