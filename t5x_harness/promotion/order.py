@@ -64,6 +64,7 @@ def order_of(
         name=name,
         target=target,
         machine=machine_of(resources, slice_name),
+        # Whole seconds, and never 0, which might be taken for no limit while the chip-hours would be none.
         timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
         shrink=settings.shrinks(resources),
         steps=resources.steps,

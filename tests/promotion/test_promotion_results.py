@@ -214,6 +214,12 @@ def test_only_what_is_emulated_or_asked_for_is_shrunk(service: str, full_size: b
     assert (order.shrink, order.steps, order.standins) == (shrink, 200, service == "emulated")
 
 
+@pytest.mark.parametrize(("timeout", "seconds"), [("0.4s", 1), ("1.5h", 5400), (None, 4 * 3600)])
+def test_no_order_is_without_a_timeout(timeout: str | None, seconds: int) -> None:
+    """What the service makes of 0 is documented nowhere, and the chip-hours would be none."""
+    assert order_of("it", TpuResources(timeout=timeout), settings("real"), TARGET, "v3-8").timeout == seconds
+
+
 def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     order = order_of("it", TpuResources(region="europe-west4", image_uri="other:2"), settings(), TARGET, "v3-32")
     assert str(order.machine) == "cloud-tpu, 32 TPU_V3 cores"
