@@ -100,17 +100,19 @@ class Jobs:
           run: of T5X that it makes; with an experiment in its target, it is tracked there.
 
         Raises:
-          JobNotSent: it was printed instead.
+          JobNotSent: it was printed instead; nothing that is known here speaks against sending it.
           Exception: one of :data:`REFUSALS`.
         """
         message = job.to_pb()
         if self._settings.dry_run:
             self._show(_printed(job, message, staged))
+            self._check(job, message)
             raise JobNotSent(NOT_SENT)
         self._interrupts.begin()
         if self._settings.reuse:
             return self._sent_before(job)
         self._check(job, message)
+        _check_alone(job)
         self._make_room()
         if self._settings.emulated:
             Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
@@ -183,17 +185,13 @@ class Jobs:
         return [line for line in lines if line]
 
     def _check(self, job: ContainerJob, message: Any) -> None:
+        """What can be checked of a job without the service."""
         from t5x_harness.google.vertex.validation import judge
 
         if violations := judge(message, job.target.location).violations:
             listed = "\n".join(f"  {violation}" for violation in violations)
             raise JobRefused(f"Vertex AI would refuse this job:\n{listed}")
         job.chip_hours.require(self._settings.max_chip_hours)
-        if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
-            raise JobRefused(
-                f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
-                f"--tpu-reuse={same[0].id}, or cancel it ({same[0].url})"
-            )
 
     def _make_room(self) -> None:
         patience = Patience(heed=self._interrupts.heed)
@@ -222,6 +220,14 @@ class Jobs:
                 "new job"
             )
         return self._found_again[digest]
+
+
+def _check_alone(job: ContainerJob) -> None:
+    if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
+        raise JobRefused(
+            f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
+            f"--tpu-reuse={same[0].id}, or cancel it ({same[0].url})"
+        )
 
 
 def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:

@@ -106,3 +106,19 @@ def test_a_job_that_the_service_would_refuse_is_not_sent(jobs: Jobs, vertex: Fak
         "job_spec.worker_pool_specs[0].machine_spec.accelerator_count",
     ]
     assert not [call for call in vertex.requests if "CreateCustomJob" in call.method]
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        (Machine("cloud-tpu", "TPU_V3", 5), "Vertex AI would refuse this job:"),
+        (Machine.of_slice("v3-512"), "v3-512: 256 chips x at most 10 min = "),
+    ],
+)
+def test_a_dry_run_prints_and_refuses_what_would_not_be_sent(machine: Machine, message: str) -> None:
+    shown: list[str] = []
+    jobs = Jobs(dataclasses.replace(SETTINGS, dry_run=True), shown.append)
+    with pytest.raises((ChipHoursError, JobRefused)) as caught:
+        jobs.send(dataclasses.replace(SLEEP, machine=machine), {})
+    assert str(caught.value).startswith(message)
+    assert [text.partition(":")[0] for text in shown] == ["sleep-1"]
