@@ -96,7 +96,7 @@ def t5x(mode: str, gin: str, bindings: Iterable[str], folder: Path) -> float:
 
 
 def processes(folder: Path) -> float:
-    """Seconds of training, evaluating and inferring by three T5X processes, from a checkpoint that a fourth has made."""
+    """Seconds of training, evaluating and inferring by three T5X processes, from a checkpoint that another made."""
     first, last = folder / "start" / "checkpoint_0", folder / "model" / "checkpoint_4"
     new = (f"MODEL_DIR = '{first.parent}'", "utils.RestoreCheckpointConfig.path = []", *MODEL, *TRAIN)
     t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a run of smoke has it made up
