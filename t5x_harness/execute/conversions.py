@@ -11,7 +11,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import marshal
 import os
+import secrets
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -118,14 +120,15 @@ class AutoGraph:
     def conversion(self, function: types.FunctionType) -> Conversion:
         """What this one made of a function."""
         factory = self._kept(function)[self._transpiler.get_caching_key(self._context)]
-        return Conversion(factory._name, self._code[factory.module.__name__], factory.source_map)
+        code = marshal.dumps(self._code[factory.module.__name__])
+        return Conversion(factory._name, code, factory.source_map)
 
     def keep(self, function: types.FunctionType, conversion: Conversion) -> None:
         """Keeps what was made of a function elsewhere."""
         factory = self._factory_class(
             conversion.name, function.__code__.co_freevars, self._transpiler.get_extra_locals()
         )
-        factory.module = self._run(conversion.code)
+        factory.module = self._run(marshal.loads(conversion.code))
         factory.source_map = conversion.source_map
         [outer] = [value for name, value in vars(factory.module).items() if name.startswith("outer_factory")]
         factory._unbound_factory = outer()
@@ -133,17 +136,15 @@ class AutoGraph:
 
     def _load(self, source: str, delete_on_exit: bool) -> tuple[types.ModuleType, str]:
         """As AutoGraph's ``load_source``, but for the file."""
-        file = f"__autograph_generated_{os.getpid()}_{len(self._code)}.py"
-        code = compile(source, file, "exec", dont_inherit=True)
-        module = self._run(code)
-        self._code[module.__name__] = code
-        return module, file
+        file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # conversions are kept: never the same
+        return self._run(compile(source, file, "exec", dont_inherit=True)), file
 
     def _run(self, code: types.CodeType) -> types.ModuleType:
         module = types.ModuleType(code.co_filename.removesuffix(".py"))
         module.__file__ = code.co_filename
         exec(code, vars(module))
         sys.modules[module.__name__] = module
+        self._code[module.__name__] = code
         return module
 
     def _kept(self, function: types.FunctionType) -> Any:
@@ -152,16 +153,16 @@ class AutoGraph:
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """What AutoGraph made of a function, for any process that has the same function.
+    """What AutoGraph made of a function, for any process that has the same function; pickle takes it.
 
     Attributes:
       name: of the function that it defines.
-      code: of the module that defines it.
+      code: of the module that defines it, marshalled.
       source_map: AutoGraph's own: by location in that module, the location that it came from.
     """
 
     name: str
-    code: types.CodeType
+    code: bytes
     source_map: Any
 
 

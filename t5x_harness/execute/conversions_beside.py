@@ -1,4 +1,4 @@
-"""AutoGraph's conversions made by a process beside this one, while this one goes on importing.
+"""AutoGraph's conversions: kept ones, or made by a process beside this one, while this one goes on importing.
 
 Rewriting SeqIO's functions takes as long as importing TensorFlow, and both are work for one core. A fork that converts
 them sends what came of each, and this process keeps it as AutoGraph would.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import marshal
 import multiprocessing
 import os
 import signal
 import traceback
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
 
+from t5x_harness.execute import conversions_kept
 from t5x_harness.execute.conversions import AutoGraph, Conversion, functions_of
 from t5x_harness.workers.processes import die_with_parent, kill_quietly
 
@@ -28,23 +27,23 @@ _BYTES = 1 << 20
 
 
 class ConversionsBeside:
-    """Forks a process that converts functions; for a process of one thread that has imported TensorFlow and SeqIO.
+    """Forks a process that converts functions, unless their conversions are kept; take them with :meth:`take`.
+
+    It is for a process of one thread that has imported TensorFlow and SeqIO.
 
     Args:
       names: as :func:`~t5x_harness.execute.conversions.convert` takes them.
+
+    Attributes:
+      child: pid of the process; None for none.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._functions = dict(enumerate(functions_of(names)))
-        self._source, sink = multiprocessing.Pipe(duplex=False)
-        with contextlib.suppress(OSError):  # the user has many pipes; then the child waits for this one's reader
-            fcntl.fcntl(sink.fileno(), fcntl.F_SETPIPE_SZ, _BYTES)
-        parent = os.getpid()
-        self._child = os.fork()
-        if self._child == 0:
-            self._source.close()
-            _convert_and_send(self._functions, sink, parent)
-        sink.close()
+        self._functions = functions_of(names)
+        self._kept = conversions_kept.load(self._functions)
+        self.child: int | None = None
+        if self._kept is None:
+            self._fork()
 
     def take(self) -> int:
         """Takes over what is converted, and converts from the other end what is not yet. To be called once.
@@ -53,47 +52,71 @@ class ConversionsBeside:
           How many functions are converted; 0 with a TensorFlow whose AutoGraph is built otherwise.
         """
         autograph = AutoGraph.find()
+        if self._kept is not None:
+            return _adopt(autograph, self._functions, dict(enumerate(self._kept))) if autograph else 0
+        assert self.child is not None
         with self._source:
-            converted = self._take(autograph) if autograph else 0
-        kill_quietly(self._child, signal.SIGKILL)  # it may go on with what was converted here
-        os.waitpid(self._child, 0)
-        return converted
+            converted = self._convert_the_rest(autograph) if autograph else {}
+        kill_quietly(self.child, signal.SIGKILL)  # it may go on with what was converted here
+        os.waitpid(self.child, 0)
+        conversions_kept.store(self._functions, [converted.get(number) for number in range(len(self._functions))])
+        return sum(conversion is not None for conversion in converted.values())
 
-    def _take(self, autograph: AutoGraph) -> int:
-        left = dict(self._functions)
-        converted = 0
+    def _fork(self) -> None:
+        self._source, sink = multiprocessing.Pipe(duplex=False)
+        with contextlib.suppress(OSError):  # the user has many pipes; then the child waits for this one's reader
+            fcntl.fcntl(sink.fileno(), fcntl.F_SETPIPE_SZ, _BYTES)
+        parent = os.getpid()
+        self.child = os.fork()
+        if self.child == 0:
+            self._source.close()
+            _convert_and_send(self._functions, sink, parent)
+        sink.close()
+
+    def _convert_the_rest(self, autograph: AutoGraph) -> dict[int, Conversion | None]:
+        """The conversions of all functions, by number: they are kept by AutoGraph now."""
+        left = dict(enumerate(self._functions))
+        converted: dict[int, Conversion | None] = {}
         while left:
             if len(left) > 1 and not self._source.poll():
-                converted += autograph.converts(left.popitem()[1])
+                number, function = left.popitem()
+                converted[number] = _conversion(autograph, function)
                 continue
             try:
-                number, packed = self._source.recv()
+                number, sent = self._source.recv()
             except EOFError:  # it ended before its time
-                return converted + sum(autograph.converts(function) for function in left.values())
-            function = left.pop(number)
-            if packed is not None:
-                name, code, source_map = packed
-                autograph.keep(function, Conversion(name, marshal.loads(code), source_map))
-                converted += 1
+                return converted | {number: _conversion(autograph, function) for number, function in left.items()}
+            _adopt(autograph, left, {number: sent})
+            converted[number] = sent
+            del left[number]
         return converted
 
 
-def _convert_and_send(functions: Mapping[int, types.FunctionType], sink: Connection, parent: int) -> None:
+def _conversion(autograph: AutoGraph, function: types.FunctionType) -> Conversion | None:
+    """Converts a function, if it can be."""
+    return autograph.conversion(function) if autograph.converts(function) else None
+
+
+def _adopt(
+    autograph: AutoGraph,
+    functions: Sequence[types.FunctionType] | Mapping[int, types.FunctionType],
+    conversions: Mapping[int, Conversion | None],
+) -> int:
+    """Keeps conversions of functions by number, and says how many there are."""
+    found = {number: conversion for number, conversion in conversions.items() if conversion is not None}
+    for number, conversion in found.items():
+        autograph.keep(functions[number], conversion)
+    return len(found)
+
+
+def _convert_and_send(functions: Sequence[types.FunctionType], sink: Connection, parent: int) -> None:
     """In the child. Never returns."""
     try:
         die_with_parent(parent)
         if autograph := AutoGraph.find():
-            for number, function in functions.items():
-                sink.send((number, _packed(autograph, function)))
+            for number, function in enumerate(functions):
+                sink.send((number, _conversion(autograph, function)))
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(0)
-
-
-def _packed(autograph: AutoGraph, function: types.FunctionType) -> tuple[str, bytes, Any] | None:
-    """A function's conversion in what pickle takes; None if it cannot be converted."""
-    if not autograph.converts(function):
-        return None
-    conversion = autograph.conversion(function)
-    return conversion.name, marshal.dumps(conversion.code), conversion.source_map

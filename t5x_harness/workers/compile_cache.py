@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["CACHE_VARIABLE", "MAX_BYTES", "compile_cache_environment", "default_cache_folder", "trim_cache"]
+__all__ = ["CACHE_VARIABLE", "FOLDER", "MAX_BYTES", "compile_cache_environment", "default_cache_folder", "trim_cache"]
 
 CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
 MAX_BYTES = 2 * 1024**3

@@ -17,11 +17,11 @@ from t5x_harness.execute.conversions_beside import ConversionsBeside
 
 def main(how: str) -> None:
     beside = ConversionsBeside(SEQIO_FUNCTIONS)
-    child = beside._child
-    if how == "killed":
-        os.kill(child, signal.SIGKILL)
-    if how == "awaited":
-        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    forked = beside.child is not None
+    if forked and how == "killed":
+        os.kill(beside.child, signal.SIGKILL)
+    if forked and how == "awaited":
+        os.waitid(os.P_PID, beside.child, os.WEXITED | os.WNOWAIT)
     converted = beside.take()
     held = set(api._TRANSPILER._cache._cache)
     foreign = sum(f"_{os.getpid()}_" not in module for module in _generated())
@@ -31,6 +31,7 @@ def main(how: str) -> None:
     print(
         json.dumps(
             {
+                "forked": forked,
                 "converted": converted,
                 "again": again,
                 "held": len(held),

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from t5x_harness.execute import conversions_kept
 from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert, functions_of
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
@@ -51,26 +54,63 @@ def test_every_listed_function_is_converted_once_and_leaves_no_file(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("how", "of_the_child"), [("awaited", "all"), ("at once", "some"), ("killed", "none")])
-def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
-    tmp_path: Path, how: str, of_the_child: str
-) -> None:
-    env = {**os.environ, "TMPDIR": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+NUMBER = len(functions_of(SEQIO_FUNCTIONS))
+ALL_HELD = {"converted": NUMBER, "again": NUMBER, "held": NUMBER, "padded": [0, 1, 2], "new": [], "children": False}
+
+
+def converted(tmp_path: Path, how: str, cache: Path | None = None) -> dict[str, Any]:
+    """What a process says that takes conversions over."""
+    kept = {} if cache is None else {"JAX_COMPILATION_CACHE_DIR": str(cache)}
+    (tmp_path / "tmp").mkdir(exist_ok=True)
+    env = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "3", **kept}
     command = [sys.executable, str(HERE / "converting_beside.py"), how]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    number = len(functions_of(SEQIO_FUNCTIONS))
-    adopted = {"all": range(number, number + 1), "some": range(1, number + 1), "none": range(1)}[of_the_child]
-    assert found.pop("foreign") in adopted
-    assert found == {
-        "converted": number,
-        "again": number,
-        "held": number,
-        "padded": [0, 1, 2],
-        "new": [],
-        "children": False,
-        "files": [],
-    }
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("how", "of_the_child"), [("awaited", {NUMBER}), ("at once", set(range(1, NUMBER + 1))), ("killed", {0})]
+)
+def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, of_the_child: set[int]
+) -> None:
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    found = converted(tmp_path, how)
+    assert found.pop("foreign") in of_the_child
+    assert found == {**ALL_HELD, "forked": True, "files": []}
+
+
+def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(tmp_path: Path) -> None:
+    cache = tmp_path / "compile-cache" / "jax-0"
+    cache.mkdir(parents=True)
+    for foreign, forked in ((0, True), (NUMBER, False), (0, True)):
+        found = converted(tmp_path, "killed", cache)
+        assert found == {**ALL_HELD, "foreign": foreign, "forked": forked, "files": []}
+        (file,) = cache.iterdir()
+        if not forked:
+            file.write_bytes(file.read_bytes()[:-100])
+
+
+def test_conversions_are_kept_for_these_functions_in_the_harness_s_own_cache_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "own.py"
+    source.write_text("def double(x):\n  return 2 * x\n")
+    function = types.FunctionType(compile(source.read_text(), str(source), "exec").co_consts[0], {}, "double")
+    cache = tmp_path / "compile-cache" / "jax-0"
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (cache, elsewhere):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(elsewhere))
+    conversions_kept.store([function], [None])
+    assert conversions_kept.load([function]) is None
+    assert not list(elsewhere.iterdir())
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
+    conversions_kept.store([function], [None])
+    assert conversions_kept.load([function]) == [None]
+    assert conversions_kept.load([function, function]) is None
+    os.utime(source, ns=(1, 1))
+    assert conversions_kept.load([function]) is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import socket
 import sys
 import tempfile
 
-from t5x_harness.execute.conversions import convert
+from t5x_harness.execute.conversions import SEQIO_FUNCTIONS
+from t5x_harness.execute.conversions_beside import ConversionsBeside
 
 __all__ = ["LIBRARIES", "MODULE", "PROGRAM", "await_task"]
 
@@ -57,7 +58,7 @@ def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
         sys.path.pop(0)  # where it waits is not where the job is to import from
     unimportable = not all(_imported(name) for name in libraries)
     if not unimportable:
-        convert()
+        ConversionsBeside(SEQIO_FUNCTIONS).take()
     with orders, orders.makefile() as lines:
         line = lines.readline()
     if not line.endswith("\n"):
