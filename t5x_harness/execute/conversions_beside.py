@@ -40,7 +40,7 @@ class ConversionsBeside:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._functions = functions_of(names)
-        self._kept = conversions_kept.load(self._functions)
+        self._kept = conversions_kept.load(self._functions) if self._functions else []
         self.child: int | None = None
         if self._kept is None:
             self._fork()

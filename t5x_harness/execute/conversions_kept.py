@@ -56,9 +56,11 @@ def _place(functions: Sequence[types.FunctionType]) -> Path | None:
     folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
     if folder.parent.name != FOLDER or not folder.is_dir():
         return None
-    import tensorflow
-    from tensorflow.python.autograph.pyct import transpiler
-
+    try:
+        import tensorflow
+        from tensorflow.python.autograph.pyct import transpiler
+    except ImportError:
+        return None
     files = sorted({function.__code__.co_filename for function in functions} | {transpiler.__file__})
     states = [(file, state.st_mtime_ns, state.st_size) for file in files if (state := _state(file))]
     names = [(f.__module__, f.__qualname__, f.__code__.co_firstlineno) for f in functions]
