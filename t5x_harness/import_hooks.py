@@ -190,6 +190,8 @@ def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) ->
 
         emulate_slice(partitioning, get_slice(slice_name))
     if is_brief:
+        from t5x_harness.execute import conversions_kept
         from t5x_harness.execute.brevity import prepare_for_few_steps
 
         prepare_for_few_steps()
+        after_import("seqio", conversions_kept.adopt)

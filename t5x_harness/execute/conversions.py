@@ -16,7 +16,7 @@ import os
 import secrets
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 __all__ = ["SEQIO_FUNCTIONS", "T5X_FUNCTIONS", "AutoGraph", "Conversion", "convert", "functions_of"]
@@ -133,6 +133,15 @@ class AutoGraph:
         [outer] = [value for name, value in vars(factory.module).items() if name.startswith("outer_factory")]
         factory._unbound_factory = outer()
         self._kept(function)[self._transpiler.get_caching_key(self._context)] = factory
+
+    def keep_all(self, functions: Sequence[types.FunctionType], conversions: Sequence[Conversion | None]) -> int:
+        """Keeps what was made of functions elsewhere, and says of how many something was."""
+        made = 0
+        for function, conversion in zip(functions, conversions, strict=True):
+            if conversion is not None:
+                self.keep(function, conversion)
+                made += 1
+        return made
 
     def _load(self, source: str, delete_on_exit: bool) -> tuple[types.ModuleType, str]:
         """As AutoGraph's ``load_source``, but for the file."""

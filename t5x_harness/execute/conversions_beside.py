@@ -13,7 +13,7 @@ import os
 import signal
 import traceback
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
 
 from t5x_harness.execute import conversions_kept
@@ -53,13 +53,14 @@ class ConversionsBeside:
         """
         autograph = AutoGraph.find()
         if self._kept is not None:
-            return _adopt(autograph, self._functions, dict(enumerate(self._kept))) if autograph else 0
+            return autograph.keep_all(self._functions, self._kept) if autograph else 0
         assert self.child is not None
         with self._source:
             converted = self._convert_the_rest(autograph) if autograph else {}
         kill_quietly(self.child, signal.SIGKILL)  # it may go on with what was converted here
         os.waitpid(self.child, 0)
-        conversions_kept.store(self._functions, [converted.get(number) for number in range(len(self._functions))])
+        if converted:
+            conversions_kept.store(self._functions, [converted[number] for number in sorted(converted)])
         return sum(conversion is not None for conversion in converted.values())
 
     def _fork(self) -> None:
@@ -83,30 +84,16 @@ class ConversionsBeside:
                 converted[number] = _conversion(autograph, function)
                 continue
             try:
-                number, sent = self._source.recv()
+                number, converted[number] = self._source.recv()
             except EOFError:  # it ended before its time
                 return converted | {number: _conversion(autograph, function) for number, function in left.items()}
-            _adopt(autograph, left, {number: sent})
-            converted[number] = sent
-            del left[number]
+            autograph.keep_all([left.pop(number)], [converted[number]])
         return converted
 
 
 def _conversion(autograph: AutoGraph, function: types.FunctionType) -> Conversion | None:
     """Converts a function, if it can be."""
     return autograph.conversion(function) if autograph.converts(function) else None
-
-
-def _adopt(
-    autograph: AutoGraph,
-    functions: Sequence[types.FunctionType] | Mapping[int, types.FunctionType],
-    conversions: Mapping[int, Conversion | None],
-) -> int:
-    """Keeps conversions of functions by number, and says how many there are."""
-    found = {number: conversion for number, conversion in conversions.items() if conversion is not None}
-    for number, conversion in found.items():
-        autograph.keep(functions[number], conversion)
-    return len(found)
 
 
 def _convert_and_send(functions: Sequence[types.FunctionType], sink: Connection, parent: int) -> None:

@@ -15,12 +15,24 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.execute.conversions import Conversion
+from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, AutoGraph, Conversion, functions_of
 from t5x_harness.workers.compile_cache import FOLDER
 
-__all__ = ["load", "store"]
+__all__ = ["adopt", "load", "store"]
 
 _FORMAT = 1
+
+
+def adopt(seqio: types.ModuleType) -> None:
+    """Has AutoGraph keep what is kept here of SeqIO's functions: this process need not convert them.
+
+    Args:
+      seqio: it, imported.
+    """
+    functions = functions_of(SEQIO_FUNCTIONS)
+    conversions, autograph = load(functions), AutoGraph.find()
+    if conversions and autograph:
+        autograph.keep_all(functions, conversions)
 
 
 def load(functions: Sequence[types.FunctionType]) -> list[Conversion | None] | None:
