@@ -96,6 +96,21 @@ def train_text() -> str:
 
 
 @pytest.fixture
+def infer_eval_text() -> str:
+    """For the end of a train config: it decodes and scores the validation split, too."""
+    return """
+train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
+infer_eval/utils.DatasetConfig:
+  mixture_or_task_name = %MIXTURE_OR_TASK_NAME
+  task_feature_lengths = %TASK_FEATURE_LENGTHS
+  split = 'validation'
+  batch_size = 8
+  shuffle = False
+  seed = 42
+"""
+
+
+@pytest.fixture
 def eval_text() -> str:
     """An eval config whose checkpoint nobody gave."""
     return MODEL.format(mode="eval", run="eval") + "utils.DatasetConfig.batch_size = 8\n"

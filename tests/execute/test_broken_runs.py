@@ -219,18 +219,12 @@ def test_what_plan_sees(backend: Backend, train_text: str, extra: str, code: str
     assert Path(error.location.file).name == "config.gin"
 
 
-def test_a_metric_that_raises_beside_training_is_told_as_the_metrics_fault(backend: Backend, train_text: str) -> None:
+def test_a_metric_that_raises_beside_training_is_told_as_the_metrics_fault(
+    backend: Backend, train_text: str, infer_eval_text: str
+) -> None:
     """T5X raises it an eval later, from a thread, with a traceback through its own evaluator."""
-    extra = """
+    extra = f"""{infer_eval_text}
 MIXTURE_OR_TASK_NAME = 'late_metric'
-train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
-infer_eval/utils.DatasetConfig:
-  mixture_or_task_name = %MIXTURE_OR_TASK_NAME
-  task_feature_lengths = %TASK_FEATURE_LENGTHS
-  split = 'validation'
-  batch_size = 8
-  shuffle = False
-  seed = 42
 train_script.train.inference_evaluator_cls = @seqio.Evaluator
 seqio.Evaluator.logger_cls = []
 """

@@ -22,18 +22,6 @@ BESIDE = [
 ]
 Start = Callable[..., Any]
 
-DECODING = """
-train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
-infer_eval/utils.DatasetConfig:
-  mixture_or_task_name = %MIXTURE_OR_TASK_NAME
-  task_feature_lengths = %TASK_FEATURE_LENGTHS
-  split = 'validation'
-  batch_size = 8
-  shuffle = False
-  pack = False
-  seed = 0
-"""
-
 
 @pytest.fixture
 def start(zygote: Zygote, train_text: str, tmp_path: Path) -> Iterator[Start]:
@@ -55,8 +43,8 @@ def start(zygote: Zygote, train_text: str, tmp_path: Path) -> Iterator[Start]:
         run.close()
 
 
-def test_evaluations_are_compiled_beside_the_train_step_and_not_again(start: Start) -> None:
-    run = start(DECODING)
+def test_evaluations_are_compiled_beside_the_train_step_and_not_again(start: Start, infer_eval_text: str) -> None:
+    run = start(infer_eval_text)
     assert run.call("train", timeout=300) == "passed"
     assert run.call("compiled") == BESIDE
     assert run.call("evaluate", timeout=300) == "passed"
@@ -69,8 +57,10 @@ def test_without_evaluations_the_train_step_alone_is_compiled(start: Start) -> N
     assert run.call("compiled") == [["jit(train_step)", "MainThread"]]
 
 
-def test_what_cannot_be_compiled_fails_the_evaluation_that_needs_it(start: Start, tmp_path: Path) -> None:
-    run = start(f"{DECODING}\nmodels.EncoderDecoderModel.decode_fn = @stage_tasks.decode_nothing\n")
+def test_what_cannot_be_compiled_fails_the_evaluation_that_needs_it(
+    start: Start, infer_eval_text: str, tmp_path: Path
+) -> None:
+    run = start(f"{infer_eval_text}\nmodels.EncoderDecoderModel.decode_fn = @stage_tasks.decode_nothing\n")
     assert run.call("train", timeout=300) == "failed"
     assert "no decoding today" in (tmp_path / "run.log").read_text()
     assert ["jit(train_step)", "MainThread"] in run.call("compiled")

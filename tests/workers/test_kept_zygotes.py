@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,41 +143,41 @@ def test_another_environment_is_refused(
         assert zygote.pid != keeper.pid
 
 
-def test_another_name_of_the_interpreter_is_none_of_another_python(
-    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+_READ = os.readlink
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refusal"),
+    [
+        (
+            "sys.executable",
+            f"{Path(sys.executable).parent}/./{Path(sys.executable).name}",
+            "",
+        ),  # another name of the same one
+        ("sys.prefix", "/elsewhere", f"it runs another Python: {sys.prefix}, not /elsewhere"),
+        (
+            "os.readlink",
+            lambda path: "mnt:[1]" if path == "/proc/self/ns/mnt" else _READ(path),
+            "it is in another namespace, and may see other files or another network: mnt:[",
+        ),
+    ],
+)
+def test_a_session_with_another_python_or_in_another_namespace_is_refused(
+    keeper: Zygote,
+    session: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: Any,
+    refusal: str,
 ) -> None:
-    link = tmp_path / "python"
-    link.symlink_to(sys.executable)
     zygote = session()
     with monkeypatch.context() as patch:
-        patch.setattr(sys, "executable", str(link))
+        patch.setattr(name, value)
         zygote.warm()
-    assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert (zygote.refusal, zygote.pid) == ("", keeper.pid)
-
-
-def test_another_python_is_refused(
-    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zygote = session()
-    prefix = sys.prefix
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "prefix", "/elsewhere")  # what it is in another virtual environment
-        zygote.warm()
-    assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert zygote.refusal == f"it runs another Python: {prefix}, not /elsewhere"
-
-
-def test_a_session_in_another_namespace_is_refused(
-    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zygote = session()
-    read = os.readlink
-    with monkeypatch.context() as patch:
-        patch.setattr("os.readlink", lambda path: "mnt:[1]" if path == "/proc/self/ns/mnt" else read(path))
-        zygote.warm()
-    assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert zygote.refusal.startswith("it is in another namespace, and may see other files or another network: mnt:[")
+    assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own, if not of the kept one
+    assert zygote.refusal.startswith(refusal)
+    assert zygote.is_kept is (not refusal)
 
 
 def test_a_file_that_has_changed_is_imported_anew(
