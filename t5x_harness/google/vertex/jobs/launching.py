@@ -50,11 +50,6 @@ _METRIC_FILE = "hypertune/output.metrics"
 # user's credentials nor his settings are.
 _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 # What the service does besides running a job, and nothing does here.
-_NO_RUN = (
-    "experiment is given without experiment_run: the service makes a run for the job, and no source tells how it is "
-    "called. None is made here, and AIP_EXPERIMENT_RUN_NAME is not set: name a run in the spec, or have the program "
-    "start one"
-)
 _NO_UPLOAD = (
     "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; nothing does here: "
     "aiplatform.upload_tb_log does it for a run that has ended"
@@ -125,8 +120,6 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
         for pool in found
         if pool.slice is not None and pool.hosts < pool.slice.hosts
     ]
-    if spec.experiment and not spec.experiment_run:
-        notes.append(_NO_RUN)
     if spec.tensorboard and not any(pool.slice for pool in found):  # those of TPUs stay empty on the service, too
         notes.append(_NO_UPLOAD)
     return notes

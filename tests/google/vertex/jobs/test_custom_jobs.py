@@ -264,24 +264,15 @@ def test_what_the_rules_only_warn_of_is_in_the_job_s_log(service: Any) -> None:
     service.ended(job)
 
 
-CONTEXTS = f"{PARENT}/metadataStores/default/contexts"
-NO_RUN = "experiment is given without experiment_run: the service makes a run for the job"
 NO_UPLOAD = "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; nothing does here"
 BOARD = {"tensorboard": f"{PARENT}/tensorboards/1", "service_account": "a@p.iam.gserviceaccount.com"}
+TPU = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": 8}
 
 
-@pytest.mark.parametrize(
-    ("spec", "machine", "notes"),
-    [
-        ({"experiment": f"{CONTEXTS}/e"}, {}, [NO_RUN]),
-        ({"experiment": f"{CONTEXTS}/e", "experiment_run": f"{CONTEXTS}/e-r"}, {}, []),
-        (BOARD, {}, [NO_UPLOAD]),
-        (BOARD, {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": 8}, []),
-    ],
-)
-def test_what_the_service_does_besides_and_nothing_does_here_is_in_the_job_s_log(
-    service: Any, spec: dict[str, Any], machine: dict[str, Any], notes: list[str]
+@pytest.mark.parametrize(("machine", "notes"), [({}, [NO_UPLOAD]), (TPU, [])])
+def test_that_nothing_uploads_to_a_job_s_tensorboard_is_in_its_log(
+    service: Any, machine: dict[str, Any], notes: list[str]
 ) -> None:
-    job = service.ended(service.create({"worker_pool_specs": [pool("true", **machine)], **spec}))
+    job = service.ended(service.create({"worker_pool_specs": [pool("true", **machine)], **BOARD}))
     said = [line for line in service.said(job, "service") if "the service " in line]
-    assert [line.partition(", and no source")[0].partition(": aiplatform")[0] for line in said] == notes
+    assert [line.partition(": aiplatform")[0] for line in said] == notes
