@@ -278,6 +278,8 @@ def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[...
 def test_where_the_environment_has_no_pip_the_one_that_python_brings_is_there(tmp_path: Path) -> None:
     pytest.importorskip("ensurepip")
     venv.create(tmp_path / "of user", symlinks=True)
+    (tmp_path / "harness").mkdir()  # where it is installed, pip may be, too
+    (tmp_path / "harness" / "t5x_harness").symlink_to(Path(python_environment.__file__).parents[3])
     program = (
         "import os, pathlib, subprocess, sys\n"
         "from t5x_harness.google.vertex.jobs import python_environment\n"
@@ -289,7 +291,7 @@ def test_where_the_environment_has_no_pip_the_one_that_python_brings_is_there(tm
     script = "pip --version && pip install -q --upgrade pip && pip --version"
     told = subprocess.check_output(
         [tmp_path / "of user" / "bin" / "python", "-c", program, tmp_path, script],
-        env={"PYTHONPATH": str(Path(python_environment.__file__).parents[4])},
+        env={"PYTHONPATH": str(tmp_path / "harness")},
         text=True,
     ).splitlines()
     places = [line.split(" from ")[1] for line in told]
