@@ -13,7 +13,6 @@ from typing import Any
 
 from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.brevity import prepare_for_few_steps
-from t5x_harness.execute.compiling_beside import compile_evaluations_beside
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
 from t5x_harness.mesh import install_mesh
@@ -50,7 +49,6 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     install_mesh(slice_)
     prepare_for_few_steps()
     share_steps()
-    compile_evaluations_beside()
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
 
 

@@ -56,8 +56,3 @@ add("bad_postprocess", postprocess_fn=int_postprocessor)
 add("bad_preprocess", preprocessors=[broken_preprocessor, *_STEPS])
 add("no_eos", preprocessors=[seqio.preprocessors.tokenize])
 add("no_metrics", metric_fns=[])
-
-
-def decode_nothing(*_: Any, **__: Any) -> None:
-    """A decode_fn that raises while it is traced."""
-    raise RuntimeError("no decoding today")

@@ -10,7 +10,6 @@ import jax
 from flax import traverse_util
 from flax.linen import partitioning as flax_partitioning
 from jax.sharding import Mesh, PartitionSpec
-from t5x._partitioning import jitted
 from t5x._partitioning.axis_rules import AxisNames, LogicalAxisRules, standard_logical_axis_rules
 from t5x._partitioning.base import BasePartitioner, CompiledPartitionedCallable, PartitionedCallable
 from t5x._partitioning.chunks import DataLayout, LocalChunker, LocalChunkInfo
@@ -91,18 +90,18 @@ class BasePjitPartitioner(BasePartitioner):
         donate_argnums: int | Sequence[int] = (),
     ) -> PjittedFnWithContext:
         """Makes a function that runs on all devices of the mesh; see :meth:`BasePartitioner.partition`."""
-        pjitted = jax.jit(
+        jitted = jax.jit(
             fn,
             in_shardings=shardings_of(self.mesh, in_axis_resources),
             out_shardings=shardings_of(self.mesh, out_axis_resources),
             static_argnums=static_argnums,
             donate_argnums=donate_argnums,
         )
-        return PjittedFnWithContext(pjitted, self.mesh, self._context_rules)
+        return PjittedFnWithContext(jitted, self.mesh, self._context_rules)
 
     def compile(self, partitioned_fn: PjittedFnWithContext, *args: Any) -> CompiledPartitionedCallable:
         """Compiles a partitioned function for arguments of these shapes."""
-        return jitted.compile_lowered(partitioned_fn.lower(*args))
+        return partitioned_fn.lower(*args).compile()
 
 
 class PjitPartitioner(BasePjitPartitioner):

@@ -198,18 +198,14 @@ class BaseTrainer(abc.ABC):
         """
         for name, batch in batches.items():
             began = metrics_manager.now()
-            self._compiled_eval_steps[name] = self.compiled_eval_step(batch)
+            layout = flax.core.FrozenDict(jax.eval_shape(lambda batch=batch: batch))
+            if layout not in self._compiled_eval_step_cache:
+                self._compiled_eval_step_cache[layout] = self._partitioner.compile(
+                    self._partitioned_eval_step, self.train_state, self._on_mesh(batch)
+                )
+            self._compiled_eval_steps[name] = self._compiled_eval_step_cache[layout]
             seconds = metrics_manager.now() - began
             self.eval_metrics_managers[name].write_scalar("timing/compilation_seconds", seconds, self.train_state.step)
-
-    def compiled_eval_step(self, batch: Batch) -> PartitionedEvalCallable:
-        """Returns the eval step for batches of ``batch``'s shapes and dtypes, compiled the first time."""
-        layout = flax.core.FrozenDict(jax.eval_shape(lambda: batch))
-        if layout not in self._compiled_eval_step_cache:
-            self._compiled_eval_step_cache[layout] = self._partitioner.compile(
-                self._partitioned_eval_step, self.train_state, self._on_mesh(batch)
-            )
-        return self._compiled_eval_step_cache[layout]
 
     @property
     @abc.abstractmethod

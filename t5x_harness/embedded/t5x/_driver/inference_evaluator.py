@@ -9,16 +9,8 @@ from typing import Any
 
 import jax
 import seqio
-from seqio.metrics import ModelOutputType
 from t5x import checkpoints, utils
 from t5x._driver.train_setup import vocabulary_check
-
-_METHODS = {
-    ModelOutputType.PREDICTION: "predict_batch",
-    ModelOutputType.PREDICTION_WITH_AUX: "predict_batch_with_aux",
-    ModelOutputType.SCORE: "score_batch",
-}
-"""The model's method that gives each kind of output that metrics are computed from."""
 
 
 class InferenceEvaluator:
@@ -85,19 +77,6 @@ class InferenceEvaluator:
                 partitioner=self._partitioner,
             )
         return self._infer_fns[method]
-
-    def compile(self, train_state: Any, train_state_axes: Any) -> None:
-        """Compiles what :meth:`evaluate` will run.
-
-        Args:
-            train_state: parameters of the same shapes.
-            train_state_axes: a tree of partition specs like it.
-        """
-        for task in self._evaluator.eval_tasks:
-            for kind in {metric.model_output_type for metric in task.metric_objs}:
-                infer_fn = self._infer_fn(_METHODS[kind], train_state_axes)
-                rng = None if kind is ModelOutputType.SCORE else jax.random.PRNGKey(0)
-                infer_fn.compile(self._evaluator.cached_model_datasets[task.name], train_state, rng)
 
     def evaluate(self, train_state: Any, train_state_axes: Any) -> Any:
         """Runs the model over the tasks and starts to compute the metrics.

@@ -84,13 +84,6 @@ class Evaluation:
     act: Callable[[str, Mapping[str, Any]], bool]
     concurrent_metrics: bool
 
-    def compile(self) -> None:
-        """Compiles what evaluations run, ahead of the first one; it writes nothing."""
-        for dataset in self.datasets.values():
-            self.trainer.compiled_eval_step(utils.get_zeros_batch_like_dataset(dataset))
-        if self.evaluator is not None:
-            self.evaluator.compile(self.trainer.train_state, self.train_state_axes)
-
     def with_training_metrics(self, *, compile_first: bool) -> None:
         """Evaluates with teacher forcing, if there is data for it."""
         if not self.datasets:
@@ -157,7 +150,8 @@ class TrainLoop:
                 self.step, self.schedule.total_steps,
             )  # fmt: skip
             return
-        self.compile()
+        logging.info("Compiling the train step.")
+        self.trainer.compile_train(self.inputs.dummy_batch(self.partitioner))
         self._await_first_batch()
         stop = Stop(self.step, saves=False)
         for epoch in self.schedule.epochs():
@@ -166,11 +160,6 @@ class TrainLoop:
                 break
             stop = self._train(epoch, stop)
             self._after(epoch)
-
-    def compile(self) -> None:
-        """Compiles the train step."""
-        logging.info("Compiling the train step.")
-        self.trainer.compile_train(self.inputs.dummy_batch(self.partitioner))
 
     def _await_first_batch(self) -> None:
         began = time.time()

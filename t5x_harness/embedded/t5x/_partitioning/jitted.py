@@ -80,11 +80,6 @@ class PjittedFnWithContext(Callable[..., Any]):
             yield
 
 
-def compile_lowered(lowered: Any) -> Any:
-    """Compiles what :meth:`PjittedFnWithContext.lower` returned; other threads may lower something meanwhile."""
-    return lowered.compile()
-
-
 def shardings_of(mesh: Mesh, resources: Any) -> Any:
     """Turns partition specs into shardings; shardings and unspecified values stay."""
 

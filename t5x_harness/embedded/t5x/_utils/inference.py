@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -62,38 +61,27 @@ def get_infer_fn(
         ),
         out_axis_resources=(None, None),
     )
-    return _InferFn(step, partitioner, batch_size, keep_aux_as_numpy)
+    layout = partitioner.get_data_layout(batch_size)
 
-
-@dataclasses.dataclass(frozen=True)
-class _InferFn:
-    """What :func:`get_infer_fn` returns: it runs a partitioned step over the batches of a dataset."""
-
-    step: Callable[..., Any]
-    partitioner: partitioning.BasePartitioner
-    batch_size: int
-    keep_aux_as_numpy: bool
-
-    def __call__(
-        self, ds: tf.data.Dataset, train_state: train_state_lib.TrainState, rng: jnp.ndarray | None = None
+    def infer_fn(
+        ds: tf.data.Dataset, train_state: train_state_lib.TrainState, rng: jnp.ndarray | None = None
     ) -> InferFnResult | InferFnWithAuxResult:
         multihost_assert_equal(
             jax.tree.map(lambda spec: jnp.array(spec.shape), ds.element_spec),
             "The examples have different shapes on different hosts: the dataset is probably not deterministic.",
         )
         num_examples = _length(ds)
-        layout = self.partitioner.get_data_layout(self.batch_size)
-        batches = _pad(ds, num_examples, self.batch_size).shard(layout.num_shards, layout.shard_id)
-        batches = batches.batch(self.batch_size // layout.num_shards, drop_remainder=True)
+        batches = _pad(ds, num_examples, batch_size).shard(layout.num_shards, layout.shard_id)
+        batches = batches.batch(batch_size // layout.num_shards, drop_remainder=True)
         multihost_assert_equal(jnp.array(len(batches)), "The hosts have different numbers of batches.")
-        logging.info("Inference of %d examples in %d batches of %d.", num_examples, len(batches), self.batch_size)
+        logging.info("Inference of %d examples in %d batches of %d.", num_examples, len(batches), batch_size)
 
         results = []
         for indices, batch in batches.as_numpy_iterator():
             step_rng = None
             if rng is not None:
                 step_rng, rng = jax.random.split(rng)
-            result = _run_step(self.step, self.partitioner, train_state, batch, step_rng, indices)
+            result = _run_step(step, partitioner, train_state, batch, step_rng, indices)
             jax.tree.map(_start_copy, result)
             results.append(result)
 
@@ -103,20 +91,9 @@ class _InferFn:
                 f"The step returned outputs for {len(indices)} of the dataset's {num_examples} examples: each index "
                 "must come back once."
             )
-        return _as_python(indices, outputs, self.keep_aux_as_numpy)
+        return _as_python(indices, outputs, keep_aux_as_numpy)
 
-    def compile(
-        self, ds: tf.data.Dataset, train_state: train_state_lib.TrainState, rng: jnp.ndarray | None = None
-    ) -> None:
-        """Compiles the step for such examples, so that the first call need not; in a single process only."""
-        if jax.process_count() > 1:
-            return
-
-        def zeros(spec: tf.TensorSpec) -> np.ndarray:
-            return np.zeros((self.batch_size, *spec.shape), spec.dtype.as_numpy_dtype)
-
-        indices, batch = jax.tree.map(zeros, ds.element_spec)
-        self.partitioner.compile(self.step, train_state.params, batch, rng, indices, train_state.flax_mutables)
+    return infer_fn
 
 
 def step_with_indices(infer_step: InferStepCallable) -> Callable[..., tuple[jax.Array, PyTree]]:
