@@ -104,12 +104,15 @@ class Uploads:
 
         Raises:
           NotFound: there is no such upload.
-          Invalid: the offset leaves a gap, or the upload is finished.
+          Invalid: the offset leaves a gap, or the upload is finished without these bytes.
         """
         running = self._runner(upload_id)
         with running.lock:
             upload = self.get(upload_id)
             if upload.finished is not None:
+                # A request whose connection broke may end an upload while another sends the same bytes again.
+                if offset + len(data) <= upload.received:
+                    return upload.received
                 raise Invalid(f"The upload of {upload.bucket}/{upload.name} is finished")
             if offset > upload.received:
                 raise Invalid(f"The upload has {upload.received} bytes: byte {offset} cannot follow")
