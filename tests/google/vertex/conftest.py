@@ -13,6 +13,7 @@ import pytest
 from sdk_client import INTERPRETERS, SdkClient
 
 from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.vertex_admin import FakeVertex
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 
@@ -60,14 +61,17 @@ def sdk_process(
 
 
 @pytest.fixture
-def sdk(request: pytest.FixtureRequest, sdk_process: SdkClient) -> Callable[..., Any]:
+def sdk(
+    request: pytest.FixtureRequest, sdk_process: SdkClient, fake_gcs_server: GoogleSession
+) -> Iterator[Callable[..., Any]]:
     """``sdk(code, **given)`` runs code and returns what it leaves in ``result``.
 
     The code knows ``ai``, the SDK; ``init``, its init for a transport, gRPC if a test has no other; and ``name``, which
-    is nobody else's.
+    is nobody else's. What it has made in Vertex AI is gone afterwards, as the server is other tests', too.
     """
     sdk_process.run("begin(transport)", transport=getattr(request, "param", "grpc"))
-    return functools.partial(sdk_process.run, name=f"n{uuid.uuid4().hex[:8]}")
+    yield functools.partial(sdk_process.run, name=f"n{uuid.uuid4().hex[:8]}")
+    FakeVertex(fake_gcs_server).reset()
 
 
 @pytest.fixture(params=["memory:", "fakeredis:"])
