@@ -12,7 +12,6 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import site
 import sys
 import sysconfig
@@ -103,18 +102,16 @@ def program(home: Path, word: str) -> str:
 
 
 def make(home: Path) -> None:
-    """Makes the environment of a process that is about to start; what an earlier one has installed is gone.
+    """Makes the environment of a process that is about to start.
 
     Args:
-      home: the folder of its HOME; it is there.
+      home: the folder of its HOME, in which no process before it has left anything.
     """
-    python, user_base = home / _FOLDER, home / _USER_BASE
-    for path in (python, user_base):
-        _remove(path)
+    python = home / _FOLDER
     _Builder(system_site_packages=True, symlinks=True).create(python)  # True: else pip refuses --user
     # Within the environment, so that pip takes what is installed there for its own, and may replace it.
     (python / "user").mkdir()
-    user_base.symlink_to(Path(_FOLDER, "user"))
+    (home / _USER_BASE).symlink_to(Path(_FOLDER, "user"))
 
 
 def hints(lines: Iterable[str]) -> list[str]:
@@ -198,10 +195,3 @@ def _runs_python_of(folder: Path, path: str) -> bool:
 def _write_program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -81,8 +81,7 @@ def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
 
     def make(*arguments: str, words: tuple[str, ...] = ("python", "-m", "t5x.main"), **variables: str) -> Task:
         folder = tmp_path / f"job-{len(made)}"
-        for name in ("home", "tmp", "work"):
-            (folder / name).mkdir(parents=True)
+        own = tuple(folder / name for name in ("home", "tmp", "work"))
         environment = {
             **python_environment.variables(folder / "home", os.environ["PATH"]),
             "PYTHONPATH": str(image),
@@ -91,7 +90,7 @@ def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
             "TMPDIR": str(folder / "tmp"),
             "CLOUD_ML_JOB_ID": str(len(made)),
         }
-        made.append(Task((*words, *arguments), environment | variables, folder / "work", folder / "home"))
+        made.append(Task((*words, *arguments), environment | variables, folder / "work", folder / "home", own))
         return made[-1]
 
     return make
@@ -137,7 +136,6 @@ def test_a_job_is_what_it_would_be_in_a_new_interpreter(
     assert taken.pop("ahead")
     assert taken.pop("home") == ["settings"]  # what importing wrote
     assert taken["environment"].pop("SET_BY_GIN") == "1"
-    (Path(job.environment["HOME"]) / "settings").unlink()
     fresh = seen_by(ran(Guarded(job)))
     assert (fresh.pop("ahead"), fresh.pop("home")) == (False, [])
     assert taken == fresh
@@ -178,12 +176,12 @@ def test_another_attempt_finds_nothing_of_what_the_one_before_left(
     standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
 ) -> None:
     job = task()
-    folders = (job.folder, Path(job.environment["HOME"]), Path(job.environment["TMPDIR"]))
-    for folder in folders:
+    for folder in job.own:
+        folder.mkdir(parents=True)
         (folder / "left").touch()
-    seen = seen_by(ran(standbys.start(dataclasses.replace(job, own=folders))))
+    seen = seen_by(ran(standbys.start(job)))
     assert (seen["ahead"], seen["home"]) == (True, ["settings"])  # what importing wrote
-    assert not [*folders[0].iterdir(), *folders[2].iterdir()]
+    assert not [*job.folder.iterdir(), *Path(job.environment["TMPDIR"]).iterdir()]
 
 
 def test_one_that_has_ended_is_not_taken(
@@ -249,7 +247,10 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
         "import json, os, sys, time\n"
         "from pathlib import Path\n"
         "from t5x_harness.google.vertex.jobs.standby import Standbys, Task\n"
-        "waiting, job = (Task(tuple(t['words']), t['environment'], Path(t['folder'])) for t in json.load(sys.stdin))\n"
+        "def read(t):\n"
+        "    own = tuple(map(Path, t['own']))\n"
+        "    return Task(tuple(t['words']), t['environment'], Path(t['folder']), Path(t['home']), own)\n"
+        "waiting, job = map(read, json.load(sys.stdin))\n"
         "standbys = Standbys(lambda number: waiting, 2)\n"
         "standbys.begin()\n"
         "guarded = standbys.start(job)\n"
@@ -263,11 +264,13 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
     assert server.stdin
     assert server.stdout
     with server:
-        server.stdin.write(json.dumps([announced, job], default=str))
-        server.stdin.close()
-        assert server.stdout.readline() == "runs\n"
-        assert len(until(lambda: processes_of(tmp_path), lambda found: len(found) == 2)) == 2
-        server.kill()
+        try:
+            server.stdin.write(json.dumps([announced, job], default=str))
+            server.stdin.close()
+            assert server.stdout.readline() == "runs\n"
+            assert len(until(lambda: processes_of(tmp_path), lambda found: len(found) == 2)) == 2
+        finally:
+            server.kill()
     until(lambda: processes_of(tmp_path), lambda left: not left)
 
 
