@@ -22,7 +22,7 @@ from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.output_folder import OutputFolder, output_folder_of
 from t5x_harness.vertex.overrides import argument_of, normalized
-from t5x_harness.vertex.paths import GS, mounted, object_address
+from t5x_harness.vertex.paths import GS, bucket_of, mounted, object_address
 from t5x_harness.vertex.run_mode import RunMode
 from t5x_harness.vertex.target import VertexTarget
 
@@ -165,14 +165,19 @@ class T5XJob:
         Raises:
           JobError: the config's lies in no bucket.
         """
-        name, folder = self._output_folder.name, self._output_folder.value
+        name, folder, own = self._output_folder.name, self._output_folder.value, f"{self.output}/model"
         if folder is None:
-            return f"{self.output}/model"
+            return own
         address = object_address(folder)
         if address is None:
             raise JobError(
                 f"{name} = {folder!r}: that is a folder of the job's container, and is gone when the job ends. Bind "
-                f"{name} to a gs:// folder, or leave it out: then it is {self.output}/model"
+                f"{name} to a gs:// folder, or leave it out: then it is {own}"
+            )
+        if not bucket_of(folder):
+            raise JobError(
+                f"{name} = {folder!r}: that names no bucket. Bind {name} to a folder of one, as gs://BUCKET/FOLDER, or "
+                f"leave it out: then it is {own}"
             )
         return address.rstrip("/")
 
@@ -276,6 +281,10 @@ class T5XJob:
         address = object_address(folder)
         if address is None:
             raise JobError(f"--tfds_data_dir {folder}: the job does not have this folder; copy it to a gs:// folder")
+        if not bucket_of(folder):
+            raise JobError(
+                f"--tfds_data_dir {folder}: that names no bucket; give a folder of one, as gs://BUCKET/FOLDER"
+            )
         return address
 
 

@@ -6,7 +6,7 @@ Gin, in T5X's main, opens files by Python and so reads only ``/gcs/``; TensorFlo
 
 from __future__ import annotations
 
-__all__ = ["GCS", "GS", "mounted", "object_address"]
+__all__ = ["GCS", "GS", "bucket_of", "mounted", "object_address"]
 
 GS = "gs://"
 GCS = "/gcs/"
@@ -24,3 +24,8 @@ def object_address(address: str) -> str | None:
     if address.startswith(GCS):
         return f"{GS}{address.removeprefix(GCS)}"
     return address if address.startswith(GS) else None
+
+
+def bucket_of(address: str) -> str:
+    """The bucket that an address names; empty where it names none, as ``gs://`` and ``/gcs//folder`` do."""
+    return (object_address(address) or "").removeprefix(GS).partition("/")[0]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.paths import GS
+from t5x_harness.vertex.paths import GS, bucket_of
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
@@ -32,10 +32,12 @@ class Folder:
       client: of ``google.cloud.storage``; by default one with the process's own credentials.
 
     Raises:
-      StorageError: there are no credentials.
+      StorageError: the address names no bucket, or there are no credentials.
     """
 
     def __init__(self, address: str, project: str, client: Client | None = None) -> None:
+        if not bucket_of(address):
+            raise StorageError(f"{address!r} names no bucket: give a folder of one, as gs://BUCKET/FOLDER")
         bucket, _, prefix = address.removeprefix(GS).rstrip("/").partition("/")
         self.address = f"{GS}{bucket}/{prefix}".rstrip("/")
         self._prefix = f"{prefix}/" if prefix else ""

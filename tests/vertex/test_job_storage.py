@@ -35,6 +35,13 @@ def test_a_bucket_may_be_made_twice(folder: Folder) -> None:
     folder.require_bucket()
 
 
+@pytest.mark.parametrize("address", ["gs://", "gs:///x", "/gcs/", "/a/folder/of/this/machine"])
+def test_an_address_without_a_bucket_is_no_folder_of_one(address: str) -> None:
+    with pytest.raises(StorageError) as caught:
+        Folder(address, "p")
+    assert str(caught.value) == f"{address!r} names no bucket: give a folder of one, as gs://BUCKET/FOLDER"
+
+
 def test_a_bucket_that_is_not_there_is_told_as_that(fake_gcs: FakeGcs) -> None:
     folder = Folder("gs://no-bucket/x", "p")
     for ask in (lambda: folder.put(FILES), lambda: folder.read("y"), lambda: list(folder.names())):

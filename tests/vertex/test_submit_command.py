@@ -123,6 +123,11 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         (["--gin.X=a"], "X = a: Gin cannot read this: not a Python literal; a string needs quotes of its own: X = 'a'"),
         (["--tfds_data_dir=/data"], "the job does not have this folder; copy it to a gs:// folder"),
         (["--model_dir=/tmp/x"], "MODEL_DIR = '/tmp/x': that is a folder of the job's container"),
+        (
+            ["--model_dir=gs://"],
+            "MODEL_DIR = 'gs://': that names no bucket. Bind MODEL_DIR to a folder of one, as gs://",
+        ),
+        (["--tfds_data_dir=gs:///x"], "--tfds_data_dir gs:///x: that names no bucket; give a folder of one, as gs://"),
         (["--env=A"], "--env A: give NAME=VALUE"),
         (["--format=sarif"], "argument --format: invalid choice: 'sarif'"),
         (["--full-size"], "unrecognized arguments: --full-size"),

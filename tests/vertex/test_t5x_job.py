@@ -77,6 +77,21 @@ def test_the_data_folder_is_a_flag_only_where_there_is_one(project: Path) -> Non
         _ = _job(project, tfds_data_dir="/data").args
 
 
+@pytest.mark.parametrize("given", ["gs://", "gs:///x", "/gcs/", "/gcs//x"])
+def test_an_address_without_a_bucket_is_refused(project: Path, given: str) -> None:
+    with pytest.raises(JobError) as caught:
+        _ = _job(project, bindings=[f"MODEL_DIR = '{given}'"]).args
+    assert str(caught.value) == (
+        f"MODEL_DIR = '{given}': that names no bucket. Bind MODEL_DIR to a folder of one, as gs://BUCKET/FOLDER, or "
+        f"leave it out: then it is {RUN}/model"
+    )
+    with pytest.raises(JobError) as caught:
+        _ = _job(project, tfds_data_dir=given).args
+    assert str(caught.value) == (
+        f"--tfds_data_dir {given}: that names no bucket; give a folder of one, as gs://BUCKET/FOLDER"
+    )
+
+
 def test_staged_modules_come_before_those_of_the_image(project: Path) -> None:
     (project / "tasks.py").write_text("")
     target = dataclasses.replace(TARGET, image_python_path="/tasks")
