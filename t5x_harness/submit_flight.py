@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from t5x_harness.submit_output import SubmitOutput
+from t5x_harness.vertex.cancelled_runs import end_run_of
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import T5XJob
@@ -21,7 +22,7 @@ __all__ = ["Flight"]
 class Flight:
     """Jobs on their way; what goes wrong with one is said, and leaves the others alone.
 
-    Ctrl-C inside its ``with`` block cancels them all.
+    Ctrl-C inside its ``with`` block cancels them all, and then ends their runs in experiments.
 
     Args:
       output: takes what is to be said.
@@ -44,8 +45,10 @@ class Flight:
         try:
             if isinstance(error, KeyboardInterrupt):
                 self._interrupts.forget()
-                for job in self._sent:
-                    self._cancel(job)
+                ending = [job for job in self._sent if self._cancel(job)]
+                for job in ending:  # after all of them: what is not cancelled costs money
+                    if told := end_run_of(job, self._interrupts.heed):
+                        self._output.note(told)
         finally:
             self._interrupts.end()
 
@@ -93,6 +96,7 @@ class Flight:
         except (VertexError, WaitError) as error:
             self._fail(str(error))
         else:
+            self._sent.remove(launched.submitted)
             self._output.ended(launched, end)
             self._all_well = self._all_well and end.outcome.succeeded
 
@@ -105,13 +109,16 @@ class Flight:
         self._all_well = False
         self._output.note(reason)
 
-    def _cancel(self, job: SubmittedJob) -> None:
+    def _cancel(self, job: SubmittedJob) -> bool:
+        """Cancels a job unless it has ended; returns whether nothing of it goes on."""
         try:
             self._interrupts.heed()
             if not job.has_ended:
                 job.cancel()
                 self._output.note(f"cancelled: {job.name}")
+            return True
         except VertexError as error:
             self._output.note(f"NOT cancelled, and it may go on at cost: {error}. See {job.url}")
         except KeyboardInterrupt:
             self._output.note(f"Ctrl-C cut short the cancelling of {job.name}. It may go on at cost: see {job.url}")
+        return False

@@ -9,6 +9,7 @@ from typing import Any
 
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
+from t5x_harness.vertex.cancelled_runs import end_run_of
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError, StagedFile
@@ -172,14 +173,19 @@ class Jobs:
     def close(self) -> list[str]:
         """Cancels what has not ended; returns a line for each, also for one that could not be cancelled.
 
-        Ctrl-C meanwhile leaves what is not cancelled yet as it is, and the lines say so. May be called again.
+        Then the runs that stand for them in experiments are ended, with a line for each, too. Ctrl-C meanwhile leaves
+        what is not cancelled yet as it is, and the lines say so. May be called again.
         """
-        lines = []
+        lines: list[str] = []
+        ending: list[SubmittedJob] = []
         self._interrupts.forget()
         try:
             while self._in_flight:
-                lines.append(self._closed(self._in_flight[0]))
+                line, ends = self._closed(self._in_flight[0])
+                lines.append(line)
+                ending += self._in_flight[:1] if ends else ()
                 del self._in_flight[0]
+            lines += [end_run_of(job, self._interrupts.heed) for job in ending]
         finally:
             self._interrupts.end()
         return [line for line in lines if line]
@@ -199,12 +205,16 @@ class Jobs:
             patience.wait(float("inf"))
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
 
-    def _closed(self, job: SubmittedJob) -> str:
+    def _closed(self, job: SubmittedJob) -> tuple[str, bool]:
+        """Cancels a job unless it has ended; returns what to say, and whether nothing of it goes on."""
         try:
             self._interrupts.heed()
-            return _cancelled(job)
+            return _cancelled(job), True
+        except VertexError as error:
+            return f"{error}. It goes on and is paid for: {_by_hand(job)}", False
         except KeyboardInterrupt:
-            return f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
+            told = f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
+            return told, False
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
         """The job of ``--tpu-reuse`` that does what this one would."""
@@ -239,12 +249,9 @@ def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[Stag
 
 
 def _cancelled(job: SubmittedJob) -> str:
-    try:
-        if job.has_ended:
-            return ""
-        job.cancel()
-    except VertexError as error:
-        return f"{error}. It goes on and is paid for: {_by_hand(job)}"
+    if job.has_ended:
+        return ""
+    job.cancel()
     return f"cancelled the job {job.name}, which had not ended: {job.url}"
 
 

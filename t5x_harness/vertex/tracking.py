@@ -109,7 +109,8 @@ class TrackedRun:
             if summary := metrics.summary():
                 self._run.log_metrics({name: _plain(value) for name, value in summary.items()})
             state = aiplatform.gapic.Execution.State[_STATES.get(outcome.state, "FAILED")]
-            self._execution().update(state=state)
+            for execution in self._executions():
+                execution.update(state=state)
             self._run.end_run(state=state)
 
     def _link(self, job: T5XJob) -> None:
@@ -151,7 +152,8 @@ class TrackedRun:
         ]
         if added:
             self._associate(added, [])
-            self._execution().assign_output_artifacts(added)
+            for execution in self._executions():
+                execution.assign_output_artifacts(added)
 
     def _artifact(self, schema: str, name: str, uri: str, metadata: Mapping[str, str]) -> Any:
         from google.cloud import aiplatform
@@ -169,8 +171,9 @@ class TrackedRun:
             execution_resource_names=[execution.resource_name for execution in executions],
         )
 
-    def _execution(self) -> Any:
-        return next(e for e in self._run.get_executions() if e.schema_title == _JOB)
+    def _executions(self) -> list[Any]:
+        """The one that stands for the job; none where making the run was interrupted before it."""
+        return [e for e in self._run.get_executions() if e.schema_title == _JOB]
 
 
 def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
