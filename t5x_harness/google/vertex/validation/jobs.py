@@ -162,6 +162,13 @@ def ip_ranges_network(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
+def experiment_run_alone(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """A run belongs to an experiment."""
+    if subject.spec.experiment_run and not subject.spec.experiment:
+        yield f"{subject.spec_field}.experiment_run", {}
+
+
+@check
 def wait_without_flex_start(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     """Only one strategy heeds how long a job waits for machines."""
     scheduling = subject.spec.scheduling

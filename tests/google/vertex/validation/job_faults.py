@@ -13,6 +13,8 @@ from t5x_harness.google.vertex.validation.machine_types import machine_types
 
 Condition: TypeAlias = Callable[[Job], object]
 
+EXPERIMENT = "projects/p/locations/us-central1/metadataStores/default/contexts/tuning"
+
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
@@ -239,7 +241,8 @@ FAULTS = (
     in_spec("network-project", "network", network="projects/my-project/global/networks/my-vpc"),
     in_spec("ip-ranges-network", "reserved_ip_ranges", reserved_ip_ranges=["range"], network=None),
     in_spec("experiment-form", "experiment", experiment="my-experiment"),
-    in_spec("experiment-run-form", "experiment_run", experiment_run="my-run"),
+    in_spec("experiment-run-form", "experiment_run", experiment=EXPERIMENT, experiment_run="my-run"),
+    in_spec("experiment-run-alone", "experiment_run", experiment=None, experiment_run=f"{EXPERIMENT}-first"),
     in_spec("timeout-negative", "scheduling.timeout", scheduling={"timeout": "-5s"}),
     in_spec(
         "wait-negative",
