@@ -17,6 +17,8 @@ _PROGRAMS = ("main", "train", "eval", "infer", "precompile", "export")
 _RUN_MODES = (*(mode.value for mode in Mode), "precompile", "export")
 _RENAMED = {"compile": "precompile", "predict": "infer", "test": "eval", "evaluate": "eval", "inference": "infer"}
 _GIN_TWICE = re.compile(r"--gin\.(?:--gin\.|gin\.)(?P<rest>.*)", re.DOTALL)
+_QUOTES = "\"'"
+_QUOTED_FLAG = re.compile(rf"[{_QUOTES}]--(?:gin[._]|(?:run_mode|tfds_data_dir)=)")
 _MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
 
 
@@ -39,11 +41,22 @@ def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def carried_over(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A binding's flag does not end with a comma of the list that it was copied from."""
+    """A flag brings neither quote nor comma of the list along that it was copied from."""
     for at, argument in subject.resolve(rule.field):
-        bare = argument.rstrip().rstrip(",").rstrip("\"'")
-        if argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
-            yield at, {"value": argument, "mend": f"write {bare}"}
+        fault = ""
+        if _QUOTED_FLAG.match(argument):
+            fault = "begins with a quote, so that it is no flag, and T5X ends with Too many command-line arguments"
+        elif argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
+            fault = "ends with a comma, which Gin cannot parse"
+        if fault:
+            yield at, {"value": argument, "fault": fault, "mend": f"write {_without_list(argument)}"}
+
+
+def _without_list(argument: str) -> str:
+    """A flag without the quote before it, and without the comma and the quote that has no partner behind it."""
+    bare = argument.strip().rstrip(",")
+    bare = bare[1:] if bare[0] in _QUOTES else bare
+    return bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
 
 
 @check

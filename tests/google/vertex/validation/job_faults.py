@@ -262,6 +262,7 @@ FAULTS = (
     in_container("data-dir-none", "args[0]", args=["--tfds_data_dir=None"]),
     in_package("gin-prefix-twice", "args[0]", args=["--gin.--gin.X=1"]),
     in_container("argument-carried-over", "args[1]", args=["--gin.X=1", "--gin.Y=1,"]),
+    in_package("argument-carried-over", "args[0]", args=['"--gin.Y=1,', "--gin.X=1"]),
     in_package("run-mode", "args[0]", args=["--run_mode=compile"]),
     in_container("t5x-module", "", command=["python", "-m", "t5x.train_unfragmented"]),
     in_package("t5x-module", "", python_module="t5x.train_unfragmented"),

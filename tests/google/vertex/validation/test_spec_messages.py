@@ -186,6 +186,19 @@ def test_labels_may_be_international_and_empty() -> None:
         ),
         ("--gin.--gin.TRAIN_STEPS=5", "--gin.--gin.TRAIN_STEPS=5 has --gin. twice: write --gin.TRAIN_STEPS=5."),
         ("--gin.TRAIN_STEPS=5,", "--gin.TRAIN_STEPS=5, ends with a comma, which Gin cannot parse: write --gin.TRAIN"),
+        ("--gin.X='a',", "--gin.X='a', ends with a comma, which Gin cannot parse: write --gin.X='a'."),
+        ("--gin.X=5',", "--gin.X=5', ends with a comma, which Gin cannot parse: write --gin.X=5."),
+        (
+            '"--gin.X=5,',
+            '"--gin.X=5, begins with a quote, so that it is no flag, and T5X ends with Too many command-line '
+            "arguments: write --gin.X=5.",
+        ),
+        (
+            "'--gin.X=\"a\"',",
+            "'--gin.X=\"a\"', begins with a quote, so that it is no flag, and T5X ends with Too many ",
+        ),
+        ('"--gin_file=a.gin"', '"--gin_file=a.gin" begins with a quote, so that it is no flag, and T5X ends with '),
+        ("'--run_mode=train", "'--run_mode=train begins with a quote, so that it is no flag, and T5X ends with "),
         ("--run_mode=compile", "T5X's main has no run mode 'compile': write --run_mode=precompile."),
         ("--run_mode=trian", "T5X's main has no run mode 'trian': write --run_mode=train."),
         ("-run_mode=x", "T5X's main has no run mode 'x': there are train, eval, infer, precompile, export."),
@@ -199,6 +212,29 @@ def test_arguments_that_t5x_stumbles_over(argument: str, expected: str) -> None:
     (warning,) = verdict.warnings
     assert warning.field == "job_spec.worker_pool_specs[0].container_spec.args[1]"
     assert warning.message.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("argument", "mend"),
+    [
+        ("'--gin.X=\"a\"',", '--gin.X="a"'),
+        ('"--gin.X="a",', '--gin.X="a"'),
+        ('"--gin.X="a"",', '--gin.X="a"'),
+        ('"--gin_file=a.gin"', "--gin_file=a.gin"),
+    ],
+)
+def test_an_argument_with_quotes_of_its_list_is_mended_to_what_was_meant(argument: str, mend: str) -> None:
+    told = job({"machine_type": "n1-standard-4"})
+    told.job_spec.worker_pool_specs[0].container_spec.args = [argument]
+    (warning,) = judge(told).warnings
+    assert (warning.code, warning.message.partition(": ")[2]) == ("VTX07", f"write {mend}.")
+
+
+@pytest.mark.parametrize("argument", ["--gin.X='a'", '--gin.X="it\'s"', "--gin.X=['a',]", "'a'", "'--other"])
+def test_quotes_of_values_are_left_alone(argument: str) -> None:
+    told = job({"machine_type": "n1-standard-4"})
+    told.job_spec.worker_pool_specs[0].container_spec.args = [argument]
+    assert judge(told).warnings == ()
 
 
 @pytest.mark.parametrize(
