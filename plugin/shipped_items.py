@@ -100,6 +100,7 @@ class ShippedItem(pytest.Item):
             if self._sent is None:
                 raise ShipFailed(f"{self.name} was not sent as a job: {self._problem}")
             self._outcome = self._followed(self._sent)
+            self._require_tpu(self._sent, self._outcome)
         except ShipFailed as failure:  # a test that failed: only what its fixtures do is an error of its setup
             self._failure = failure
 
@@ -109,6 +110,8 @@ class ShippedItem(pytest.Item):
         Raises:
           ShipFailed: it left no outcome, or one of a subtest that pytest here cannot read.
         """
+        if self._outcome is not None:
+            self._tell_warnings(self._outcome)
         if self._failure is None:
             self._tell_subtests()
         if self._failure is not None:
@@ -139,6 +142,33 @@ class ShippedItem(pytest.Item):
                     f"{self.name}: a subtest failed in the job, and pytest here knows no subtests: take the release of "
                     "pytest that the image has"
                 )
+
+    def _tell_warnings(self, outcome: ShippedOutcome) -> None:
+        """Has pytest count what the test warned of there among this session's warnings."""
+        from t5x_harness.promotion.shipped_warnings import from_json
+
+        for value in outcome.warnings:
+            warning = from_json(value, self.config.rootpath)
+            told = {"warning_message": warning, "when": "runtest", "nodeid": self.nodeid, "location": None}
+            self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
+
+    def _tell_devices(self, outcome: ShippedOutcome) -> None:
+        """Says in the test's section and properties what it ran on."""
+        emulated = self.promotion.settings.emulated
+        devices, versions = outcome.about_devices(emulated=emulated), outcome.about_versions()
+        self.user_properties += [("t5x.devices", devices), ("t5x.versions", versions)]
+        self._told += f"\ndevices: {devices}\nversions: {versions}"
+
+    def _require_tpu(self, launched: LaunchedJob, outcome: ShippedOutcome) -> None:
+        """Lets no test pass that a TPU was paid for, and that ran on the CPU beside it."""
+        machine = self._order().machine
+        if machine.is_tpu and outcome.fell_back and not self.promotion.settings.emulated and not outcome.failed:
+            raise ShipFailed(
+                f"{self.name}: it ran on {outcome.devices}, and on no TPU: JAX in the job "
+                f"{launched.submitted.display_name} found none on {machine}, and fell back to the CPU\n"
+                "    fix: the image needs jax[tpu], with its libtpu: t5x-harness doctor --image, run inside it, says "
+                "what is wrong. A test that is meant for the CPU says so with JAX_PLATFORMS=cpu"
+            )
 
     def _packed(self) -> Iterator[Any]:
         """The archive, the order, pytest's ini file and the folders to import from."""
@@ -184,6 +214,7 @@ class ShippedItem(pytest.Item):
             raise ShipFailed(f"{self.name}: the job {job.display_name} ended well and left no outcome in {job.output}")
         if outcome.problem:
             raise ShipFailed(f"{self.name}: it did not run in the job {job.display_name}:\n{outcome.problem}")
+        self._tell_devices(outcome)
         return outcome
 
 

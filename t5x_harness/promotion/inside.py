@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,25 @@ import pytest
 from t5x_harness import __version__
 from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
 from t5x_harness.promotion.shipped import ShippedOutcome
+from t5x_harness.promotion.shipped_warnings import to_json
 
 __all__ = ["main", "run_test"]
 
 _UNPACKING_FAILED = 2
+_PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the second one is the old way, for which jax has no field
 
 
 class Recorder:
-    """A pytest plugin that keeps the reports of a session that runs one test."""
+    """A pytest plugin that keeps the reports and warnings of a session that runs one test.
 
-    def __init__(self) -> None:
+    Args:
+      folder: where the test was unpacked.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.reports: list[Mapping[str, Any]] = []
+        self.warnings: list[Mapping[str, Any]] = []
         self.problems: list[str] = []
         self._config: pytest.Config | None = None
 
@@ -43,6 +52,11 @@ class Recorder:
         """Keeps the report of a phase, or of a subtest."""
         assert self._config is not None
         self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
+        """Keeps what the test warned of; what collecting it does is warned of where it is sent from, too."""
+        if when == "runtest":
+            self.warnings.append(to_json(warning_message, self._folder))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keeps why a module could not be collected."""
@@ -80,7 +94,7 @@ def run_test(nodeid: str, folder: Path, ini: str | None = None, python_path: Seq
     """
     os.chdir(folder)
     sys.path[:0] = [str(folder / path) for path in python_path] + [str(folder)]
-    recorder = Recorder()
+    recorder = Recorder(folder)
     # Options of the project's own, as --cov or -n, are for the machine that it is developed on.
     options = [f"--rootdir={folder}", "-o", "addopts=", "-p", "no:cacheprovider", "-rA"]
     status = pytest.main([*(["-c", ini] if ini else []), *options, nodeid], plugins=[recorder])
@@ -90,8 +104,9 @@ def run_test(nodeid: str, folder: Path, ini: str | None = None, python_path: Seq
         int(status),
         tuple(recorder.reports),
         problem="" if recorder.reports else problem,
-        devices=_devices(),
         versions=dict(_versions()),
+        warnings=tuple(recorder.warnings),
+        **_devices(),
     )
 
 
@@ -116,13 +131,17 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _devices() -> str:
-    """The devices of this host's JAX, if the test has used it: asking would else take them."""
+def _devices() -> dict[str, Any]:
+    """What an outcome says of this host's JAX, if the test has used it: asking would else take its devices."""
     jax = sys.modules.get("jax")
     if jax is None:
-        return ""
-    devices = jax.devices()
-    return f"{len(devices)} x {devices[0].device_kind}"
+        return {}
+    told = any(jax.config.values.get(name) for name in _PLATFORM_OPTIONS)
+    try:
+        devices = jax.devices()
+    except RuntimeError as error:  # of the platforms that it was told to take, one has no devices
+        return {"devices": f"none: {error}", "told": told}
+    return {"devices": f"{len(devices)} x {devices[0].device_kind}", "platform": devices[0].platform, "told": told}
 
 
 def _versions() -> Iterator[tuple[str, str]]:

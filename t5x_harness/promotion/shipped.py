@@ -9,7 +9,7 @@ from typing import Any, Self
 
 __all__ = ["ShippedOutcome", "ShippedOutcomeError"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 class ShippedOutcomeError(ValueError):
@@ -25,8 +25,11 @@ class ShippedOutcome:
       status: pytest's exit status.
       reports: those of setup, call and teardown, as pytest makes them serializable.
       problem: why there is none of them, such as an import error while collecting; empty if there are.
-      devices: what JAX saw there, such as ``8 x TPU v3``; empty if the test imported no JAX.
+      devices: what JAX saw there, such as ``8 x TPU v3``, or why it saw none; empty if the test imported no JAX.
+      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none.
+      told: whether JAX was told what platforms to take, as by JAX_PLATFORMS. Else it takes the best it finds.
       versions: of Python, pytest, the harness and JAX.
+      warnings: that the test caused, as :mod:`t5x_harness.promotion.shipped_warnings` has them.
     """
 
     nodeid: str
@@ -34,7 +37,39 @@ class ShippedOutcome:
     reports: tuple[Mapping[str, Any], ...] = ()
     problem: str = ""
     devices: str = ""
+    platform: str = ""
+    told: bool = False
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    warnings: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether JAX took the CPU because it found nothing better."""
+        return self.platform == "cpu" and not self.told
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of its phases failed, or one of its subtests."""
+        return any(report["outcome"] == "failed" for report in self.reports)
+
+    def about_devices(self, *, emulated: bool) -> str:
+        """What a test for a TPU ran on, in words.
+
+        Args:
+          emulated: whether the job was.
+        """
+        if not self.devices:
+            return "not looked at: the test imported no JAX"
+        if self.platform != "cpu":
+            return self.devices
+        if emulated:
+            return f"{self.devices}: the emulated Vertex AI has no TPU"
+        why = "found no TPU" if self.fell_back else "was told to take the CPU"
+        return f"{self.devices}: nothing ran on the TPU, as JAX {why}"
+
+    def about_versions(self) -> str:
+        """The versions there, in words."""
+        return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def to_text(self) -> str:
         """As JSON; what JSON has no form for is written as its text."""
@@ -55,6 +90,6 @@ class ShippedOutcome:
                     f"the report of the job has version {version}, and {_VERSION} is known here: the image's "
                     "t5x-harness and the one here differ"
                 )
-            return cls(**{**value, "reports": tuple(value["reports"])})
+            return cls(**{**value, **{name: tuple(value[name]) for name in ("reports", "warnings")}})
         except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise ShippedOutcomeError(f"the report of the job cannot be read: {error}") from None

@@ -10,6 +10,7 @@ import pytest
 
 from t5x_harness.promotion.packing import listed_files, pack
 from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError
+from t5x_harness.promotion.shipped_warnings import from_json
 
 MODULE = """
 import os
@@ -116,10 +117,92 @@ def test_an_archive_that_is_not_the_one_that_was_sent_is_not_run(project: Path, 
     [
         ("", "the report of the job cannot be read: "),
         ("[]", "the report of the job cannot be read: "),
-        ('{"version": 1}', "the report of the job cannot be read: "),
-        ('{"version": 99}', "the report of the job has version 99, and 1 is known here: the image's t5x-harness and"),
+        ('{"version": 2}', "the report of the job cannot be read: "),
+        ('{"version": 99}', "the report of the job has version 99, and 2 is known here: the image's t5x-harness and"),
     ],
 )
 def test_what_is_no_outcome_is_said(text: str, message: str) -> None:
     with pytest.raises(ShippedOutcomeError, match=message):
         ShippedOutcome.from_text(text)
+
+
+DEVICES = """
+import warnings
+
+import pytest
+
+def test_uses():
+    import jax
+    jax.devices()
+
+def test_uses_none():
+    pass
+
+def test_asks_for_what_is_not_there():
+    import jax
+    jax.config.update("jax_platforms", "no_such_platform")
+
+def test_warns():
+    class OwnWarning(UserWarning):
+        pass
+    warnings.warn("soon", FutureWarning)
+    warnings.warn(OwnWarning("mine"))
+"""
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("devices")
+    (root / "test_devices.py").write_text(DEVICES)
+    (root / "pytest.ini").write_text("[pytest]\n")
+    return root
+
+
+def outcome_of(name: str, project: Path, folder: Path) -> ShippedOutcome:
+    done = ship(project, f"test_devices.py::{name}", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ShippedOutcome.from_text((folder / "new/outcome.json").read_text())
+
+
+def test_devices_come_along(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
+    outcome = outcome_of("test_uses", devices, tmp_path)
+    assert (outcome.devices, outcome.platform, outcome.told) == ("3 x cpu", "cpu", True)
+    assert not outcome.fell_back
+    assert outcome.about_devices(emulated=True) == "3 x cpu: the emulated Vertex AI has no TPU"
+    assert outcome.about_devices(emulated=False) == ("3 x cpu: nothing ran on the TPU, as JAX was told to take the CPU")
+    assert outcome.about_versions().startswith("python 3.")
+
+
+def test_a_cpu_that_nobody_asked_for_is_a_fall_back(
+    devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    outcome = outcome_of("test_uses", devices, tmp_path)
+    assert (outcome.platform, outcome.told, outcome.fell_back) == ("cpu", False, True)
+    assert outcome.about_devices(emulated=False).endswith(": nothing ran on the TPU, as JAX found no TPU")
+
+
+def test_a_test_without_jax_looked_at_no_device(devices: Path, tmp_path: Path) -> None:
+    outcome = outcome_of("test_uses_none", devices, tmp_path)
+    assert (outcome.devices, outcome.platform, outcome.fell_back) == ("", "", False)
+    assert outcome.about_devices(emulated=False) == "not looked at: the test imported no JAX"
+
+
+def test_devices_that_cannot_be_had_cost_no_outcome(devices: Path, tmp_path: Path) -> None:
+    outcome = outcome_of("test_asks_for_what_is_not_there", devices, tmp_path)
+    assert not outcome.failed
+    assert outcome.about_devices(emulated=False).startswith("none: ")
+    assert "no_such_platform" in outcome.devices
+
+
+def test_warnings_come_along(devices: Path, tmp_path: Path) -> None:
+    outcome = outcome_of("test_warns", devices, tmp_path)
+    ours = [from_json(value, devices) for value in outcome.warnings]
+    line = DEVICES.splitlines().index('    warnings.warn("soon", FutureWarning)') + 1
+    assert [(each.category, str(each.message), each.filename, each.lineno) for each in ours] == [
+        (FutureWarning, "soon", str(devices / "test_devices.py"), line),
+        (UserWarning, "OwnWarning: mine", str(devices / "test_devices.py"), line + 1),
+    ]
