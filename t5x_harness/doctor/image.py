@@ -43,7 +43,7 @@ class PinnedT5x(Check):
         runtime, commit = environment.runtime, environment.variables.get(COMMIT_VARIABLE, "")
         findings = []
         if runtime.kind != "installed":
-            message = f"no T5X is installed ({runtime.note}): jobs would run the harness's embedded runtime"
+            message = f"{runtime.note}: jobs would run the harness's embedded runtime"
             findings.append(Finding(Severity.ERROR, message, _REBUILD))
         elif not commit:
             message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"

@@ -68,9 +68,10 @@ def test_another_commit_is_drift(image: Environment) -> None:
 
 
 def test_the_embedded_runtime_is_none_for_a_tpu(image: Environment) -> None:
-    runtime = Runtime("embedded", "0.1.0", image.runtime.location, "no T5X is installed")
+    note = "no T5X is installed; passed over /opt/t5x (no T5X: it has no module partitioning)"
+    runtime = Runtime("embedded", "0.1.0", image.runtime.location, note)
     assert messages(changed(image, runtime=runtime))["IMG01"] == [
-        "no T5X is installed (no T5X is installed): jobs would run the harness's embedded runtime"
+        f"{note}: jobs would run the harness's embedded runtime"
     ]
 
 
