@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -36,6 +37,7 @@ class Task:
       home: the folder of its HOME, in which its own Python environment is made as it starts; None for a process that
         has none.
       own: folders that it finds empty, its HOME among them: all that is its own, and not a part of its image.
+      copies: those of its own that it finds filled instead, with what each is a copy of.
     """
 
     words: tuple[str, ...]
@@ -43,6 +45,17 @@ class Task:
     folder: Path
     home: Path | None = None
     own: tuple[Path, ...] = ()
+    copies: Mapping[Path, Path] = dataclasses.field(default_factory=dict)
+
+    def make_folders(self) -> None:
+        """Makes the folders that are its own, as a process finds them that starts now.
+
+        Raises:
+          OSError: what was left in one cannot be removed, or there is no place.
+        """
+        make_empty(self.own)
+        for folder, original in self.copies.items():
+            shutil.copytree(original, folder, dirs_exist_ok=True)
 
 
 class Guarded:
@@ -59,7 +72,7 @@ class Guarded:
     """
 
     def __init__(self, task: Task, inherits: tuple[int, ...] = ()) -> None:
-        make_empty(task.own)
+        task.make_folders()
         if task.home is not None:
             python_environment.make(task.home)
         self.link, theirs = socket.socketpair()

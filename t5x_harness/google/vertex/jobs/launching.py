@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.machine import Policy
+from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.ports import free_ports
 from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
@@ -181,15 +181,17 @@ class Attempt:
             environment = self._environment(unit, spec, folder)
             words = expand(words, environment)
             words[0] = python_environment.program(folder / "home", words[0])
+            copies: dict[Path, Path] = {}
             if pool.spec.WhichOneof("task") == "python_package_spec":
-                environment = self._with_packages(spec.package_uris, folder, environment)
+                environment, copies = self._with_packages(spec.package_uris, folder, environment)
             environment = self._with_devices(pool, unit, image, environment)
             words, environment = self._with_gcs(words, environment)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
         work, home = folder / "work", folder / "home"
         # Not the folder of a trial's metrics: what was reported before a restart, the service has.
-        return Task(tuple(words), environment, work, home, own=(work, home, self._temporary(unit)))
+        own = (work, home, self._temporary(unit), *copies)
+        return Task(tuple(words), environment, work, home, own, copies)
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
         """What stands for the image, the words of the command, and the part of the spec that says so."""
@@ -224,11 +226,20 @@ class Attempt:
         """Its path is short: programs make sockets in it, whose paths have 107 bytes at most."""
         return self.folder / "tmp" / str(list(self.units).index(unit.name))
 
-    def _with_packages(self, uris: Any, folder: Path, environment: dict[str, str]) -> dict[str, str]:
-        packages = folder / "packages"
-        shutil.rmtree(packages, ignore_errors=True)  # of an attempt before this one
-        found = [str(path) for path in fetch_packages(uris, Store(self.settings.root), packages)]
-        return {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
+    def _with_packages(
+        self, uris: Any, folder: Path, environment: dict[str, str]
+    ) -> tuple[dict[str, str], dict[Path, Path]]:
+        """Unpacks packages; each process imports from a copy of them, as it may change what it finds there.
+
+        Returns:
+          The environment with them, and the folder of the copy with what it is a copy of.
+        """
+        unpacked, packages = folder / "unpacked", folder / "packages"
+        make_empty([unpacked])  # of an attempt before this one
+        paths = fetch_packages(uris, Store(self.settings.root), unpacked)
+        found = [str(packages / path.relative_to(unpacked)) for path in paths]
+        environment = {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
+        return environment, {packages: unpacked}
 
     def _with_devices(self, pool: Pool, unit: Unit, image: Image, environment: dict[str, str]) -> dict[str, str]:
         """The harness's environment, where T5X or a TPU is what is to be emulated."""

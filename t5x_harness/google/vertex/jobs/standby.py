@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.standby_process import MODULE, PROGRAM
 
 __all__ = ["Standby", "Standbys"]
@@ -68,7 +67,7 @@ class Standby:
           OSError: it has ended just now.
         """
         with self._orders:
-            make_empty(task.own)
+            task.make_folders()
             _move(_home(self._task), _home(task))
             order = {
                 "words": list(task.words[len(self._task.words) - len(_COMMAND) :]),

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from t5x_harness.google.here import Store
+from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import packages
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages, import_path, unpack
 from t5x_harness.google.vertex.jobs.states import State
@@ -137,6 +138,52 @@ def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
     job = service.ended(service.create(python_spec(package_uris=uris, args=["--n=1", "two words"], env=env)))
     assert job.state == State.SUCCEEDED, service.said(job)
     assert service.said(job) == ["helped ['--n=1', 'two words'] fast"]
+
+
+# Leaves something in its package, and takes its rights to it away; ends by itself the second time. What tells is beside
+# what is its own.
+SPOILS = """
+import os, pathlib, sys, time
+here = pathlib.Path(__file__).parent
+names = sorted(path.name for path in here.iterdir() if path.name != "__pycache__")
+print(names, (here / "data").read_text(), flush=True)
+(here / "data").write_text("spoilt")
+(here / "left").touch()
+here.chmod(0o500)
+ran = pathlib.Path("../ran")
+if ran.exists():
+    sys.exit()
+ran.touch()
+print("ready", flush=True)
+END
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheduling", "ending"),
+    [
+        pytest.param("preempt", {}, "time.sleep(100)", id="replica"),
+        pytest.param("preempt", {"restart_job_on_worker_restart": True}, "time.sleep(100)", id="job"),
+        pytest.param(None, {}, "os.abort()", id="abort"),
+    ],
+)
+def test_what_runs_again_finds_its_package_as_it_was(
+    service: Any, kind: str | None, scheduling: dict[str, Any], ending: str
+) -> None:
+    tar(
+        service.api.settings.root / "buckets" / "b" / "trainer-0.1.tar.gz",
+        ("trainer-0.1/setup.py", b""),
+        ("trainer-0.1/trainer/__init__.py", b""),
+        ("trainer-0.1/trainer/task.py", SPOILS.replace("END", ending).encode()),
+        ("trainer-0.1/trainer/data", b"clean"),
+    )
+    if kind:
+        service.api.faults.arm(VertexFault(kind, output="ready"))
+    spec = {**python_spec(package_uris=["gs://b/trainer-0.1.tar.gz"]), "scheduling": scheduling}
+    job = service.ended(service.create(spec))
+    assert job.state == State.SUCCEEDED, service.said(job)
+    found = "['__init__.py', 'data', 'task.py'] clean"
+    assert [line for line in service.said(job) if line != "ready"] == [found, found]
 
 
 def test_a_job_without_its_package_fails_and_names_it(service: Any) -> None:
