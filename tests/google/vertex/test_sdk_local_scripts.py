@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from packaging.version import Version
 
-
-def packages_scripts() -> bool:
-    """Whether what the SDK packages scripts with is here; it is not imported, as others have imported distutils."""
-    if find_spec("setuptools") is None:
-        return False
-    return Version(version("setuptools")) >= Version("70.1") or find_spec("wheel") is not None
-
-
-pytestmark = pytest.mark.skipif(not packages_scripts(), reason="needs setuptools of 70.1, or an older one with wheel")
 
 Sdk = Callable[..., Any]
 
