@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.paths import bucket_of, object_address
 from t5x_harness.vertex.target import VertexTarget
 
 __all__ = ["create_tensorboard", "upload_events", "uploading"]
@@ -43,8 +44,14 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
       target: project and region.
 
     Raises:
-      VertexError: the service refuses, or the uploader's libraries are not installed.
+      VertexError: the folder's address has no bucket, the service refuses, or the uploader's libraries are not
+        installed.
     """
+    if object_address(model_dir) is not None and not bucket_of(model_dir):
+        raise VertexError(
+            f"the event files of {run} cannot be uploaded: {model_dir!r} names no bucket: give a folder of one, as "
+            "gs://BUCKET/FOLDER"
+        )
     from google.cloud import aiplatform
 
     with _told(run, target):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.google.gcs import FakeGcs
+from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.storage import Folder, StorageError
+from t5x_harness.vertex.target import EMULATED, VertexTarget
+from t5x_harness.vertex.tensorboard import upload_events
 
 pytest.importorskip("google.cloud.storage")
 
@@ -40,6 +43,16 @@ def test_an_address_without_a_bucket_is_no_folder_of_one(address: str) -> None:
     with pytest.raises(StorageError) as caught:
         Folder(address, "p")
     assert str(caught.value) == f"{address!r} names no bucket: give a folder of one, as gs://BUCKET/FOLDER"
+
+
+@pytest.mark.parametrize("address", ["gs://", "gs:///x", "/gcs/"])
+def test_no_events_are_uploaded_from_an_address_without_a_bucket(address: str) -> None:
+    with pytest.raises(VertexError) as caught:
+        upload_events(address, "my-run", "123", VertexTarget(**EMULATED))
+    assert str(caught.value) == (
+        f"the event files of my-run cannot be uploaded: {address!r} names no bucket: give a folder of one, as "
+        "gs://BUCKET/FOLDER"
+    )
 
 
 def test_a_bucket_that_is_not_there_is_told_as_that(fake_gcs: FakeGcs) -> None:
