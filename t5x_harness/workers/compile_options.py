@@ -18,6 +18,7 @@ _OPTIONS = (
 )
 # XLA ends a process that names an option it does not know.
 _SINCE_0_10 = (
+    "--xla_cpu_opt_preset=FAST_COMPILE",
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",  # parts of a small program cost more than they spare
 )
