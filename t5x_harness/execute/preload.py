@@ -82,7 +82,6 @@ MODULES = (
 """What is now in memory."""
 
 LATER = (
-    "google.cloud.storage_control_v2",  # etils asks it what kind of bucket a path at gs:// is in
     "jaxlib.mlir.dialects.mhlo",
     "regex",
     "sacrebleu",

@@ -79,8 +79,7 @@ class _Zygote:
         if self._listener is not None:
             self._door = Door(self._listener, settings, before)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) & ~os.O_ASYNC)
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # and no search for garbage before it: that takes as long as many an import, and finds little
         self._await_orders(lifeline, imported)
         return 0
 

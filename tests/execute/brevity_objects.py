@@ -19,9 +19,11 @@ class Options:
         import orbax.checkpoint as ocp
         import t5x.partitioning  # noqa: F401 - its import sets them
         import tensorflow as tf
+        from etils.epath import gpath
 
         handler = ocp.type_handlers.get_type_handler(jax.Array)
         return {
             "optimises graphs": not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"),
             "smallest slice": handler._min_slice_bytes_for_replica_parallel,
+            "asks for buckets": hasattr(gpath._is_zonal_gcs_bucket, "cache_info"),
         }

@@ -7,18 +7,21 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.execute.checkpoint_writing import SMALLEST_SLICE
+from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.import_hooks import BRIEF_VARIABLE
 from t5x_harness.workers import Zygote
 
 HERE = str(Path(__file__).parent)
 
 
+@pytest.mark.parametrize("emulated", [True, False])
 @pytest.mark.parametrize("brief", [True, False])
-def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool) -> None:
-    env = {BRIEF_VARIABLE: "1" if brief else None}
+def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool, emulated: bool) -> None:
+    env = {BRIEF_VARIABLE: "1" if brief else None, ROOT_VARIABLE: str(tmp_path) if emulated else None}
     with zygote.start(
         "brevity_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[HERE]
     ) as run:
         found = run.call("read", timeout=60)
     assert found["optimises graphs"] is not brief
     assert (found["smallest slice"] == SMALLEST_SLICE) is brief
+    assert found["asks for buckets"] is not (brief and emulated)

@@ -38,7 +38,6 @@ LIBRARIES = (
     "clu.metric_writers",
     "tensorboard.summary",
     "tensorflow_datasets.core.reader",
-    "google.cloud.storage_control_v2",
 )
 
 
