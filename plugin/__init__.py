@@ -22,6 +22,7 @@ from t5x_harness.fixtures.vertex_target import vertex_target
 
 from . import (
     collection,
+    job_sections,
     junit,
     marks,
     options,
@@ -119,9 +120,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """The reports of a shipped test are those that pytest made in its job; here at the latest Ctrl-C is heard."""
+    """Reports tell of jobs; a shipped test's are those that pytest made there; here at the latest Ctrl-C is heard."""
     report = yield
     item.config.stash[promotion.PROMOTION].heed_interrupts(call.excinfo.value if call.excinfo else None)
+    job_sections.add_job_sections(item, report)
     return shipped_items.report_of(item, report)
 
 

@@ -14,6 +14,7 @@ from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
+from .job_sections import tell_job
 from .promotion import BEFORE, PROMOTION, promotion_of
 from .session import SESSION
 
@@ -165,6 +166,7 @@ class StageItem(pytest.Item):
     def _record(self, result: StageResult) -> None:
         """Puts facts and findings where JUnit and other reporters find them."""
         self.user_properties += [(f"t5x.{name}", value) for name, value in result.facts]
+        tell_job(self, result)
         self.user_properties += [
             ("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings
         ]

@@ -17,7 +17,7 @@ import pytest
 from t5x_harness.promotion.expression import TPU
 from t5x_harness.promotion.resources import TpuResources
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
-from t5x_harness.spec import RunResult, RunSpec
+from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
@@ -225,11 +225,6 @@ class Promotion:
     def sends_ahead(self, item: pytest.Item) -> bool:
         """Whether a run's job is sent after this stage of it, while other runs' stages follow."""
         return item in self._ahead and self.jobs.has_room
-
-    def record(self, item: pytest.Item, result: RunResult) -> None:
-        """Puts a run's job where JUnit and other reporters find it."""
-        facts = [fact for stage in result.stages for fact in stage.facts if fact[0] in ("job", "job_url", "state")]
-        item.user_properties.extend((f"t5x.{name}", value) for name, value in facts)
 
     def heed_interrupts(self, heard: BaseException | None) -> None:
         """Ends the session if Ctrl-C was to end it and came to nothing, while there may be jobs.

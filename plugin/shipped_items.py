@@ -11,6 +11,7 @@ import pytest
 
 from t5x_harness.promotion.resources import ResourcesError
 
+from .job_sections import JOB_SECTION
 from .promotion import NOT_SENT, PROMOTION, Promotion
 from .session import SESSION
 
@@ -57,7 +58,7 @@ class ShippedItem(pytest.Item):
     @property
     def sections(self) -> list[tuple[str, str]]:
         """What reports of it say of its job."""
-        return [("Vertex AI job", self._told)] if self._told else []
+        return [(JOB_SECTION, self._told)] if self._told else []
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
         """Its marks, without those that depend on where it runs: pytest there looks at them."""
@@ -154,21 +155,18 @@ class ShippedItem(pytest.Item):
 
     def _tell_devices(self, outcome: ShippedOutcome) -> None:
         """Says in the test's section and properties what it ran on."""
-        emulated = self.promotion.settings.emulated
-        devices, versions = outcome.about_devices(emulated=emulated), outcome.about_versions()
+        tpu, emulated = self._order().machine.is_tpu, self.promotion.settings.emulated
+        devices, versions = outcome.ran_on.about(tpu=tpu, emulated=emulated), outcome.about_versions()
         self.user_properties += [("t5x.devices", devices), ("t5x.versions", versions)]
         self._told += f"\ndevices: {devices}\nversions: {versions}"
 
     def _require_tpu(self, launched: LaunchedJob, outcome: ShippedOutcome) -> None:
         """Lets no test pass that a TPU was paid for, and that ran on the CPU beside it."""
         machine = self._order().machine
-        if machine.is_tpu and outcome.fell_back and not self.promotion.settings.emulated and not outcome.failed:
-            raise ShipFailed(
-                f"{self.name}: it ran on {outcome.devices}, and on no TPU: JAX in the job "
-                f"{launched.submitted.display_name} found none on {machine}, and fell back to the CPU\n"
-                "    fix: the image needs jax[tpu], with its libtpu: t5x-harness doctor --image, run inside it, says "
-                "what is wrong. A test that is meant for the CPU says so with JAX_PLATFORMS=cpu"
-            )
+        if machine.is_tpu and outcome.ran_on.fell_back and not self.promotion.settings.emulated and not outcome.failed:
+            message, fix = outcome.ran_on.no_tpu(launched.submitted.display_name, str(machine))
+            meant = "A test that is meant for the CPU says so with JAX_PLATFORMS=cpu"
+            raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}. {meant}")
 
     def _packed(self) -> Iterator[Any]:
         """The archive, the order, pytest's ini file and the folders to import from."""

@@ -27,6 +27,7 @@ OTHER_CODES: Mapping[str, str] = {
     "RUN05": "a restored checkpoint differs from the state that was saved",
     "RUN09": "data is out of reach, on the hub or in a bucket, and no rows are declared to stand for it",
     "RUN10": "a library that this config needs, here and in the job, is not installed",
+    "RUN11": "a job on a TPU's machine ran on the CPU",
     "USR01": "a function of yours raised: file, line and error are named",
 }
 """Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""

@@ -141,7 +141,13 @@ class VertexBackend:
         ended = self._jobs.follow(self._sent.job, self._log, self._on_progress, stage=str(first))
         problem = self._read_results(self._sent.folder)
         results = stages_of_job(
-            self._executing, ended, submitted, self._found, first_step=self._sent.first_step, log=self._log
+            self._executing,
+            ended,
+            submitted,
+            self._found,
+            first_step=self._sent.first_step,
+            log=self._log,
+            tpu=self._order.machine if self._order.machine.is_tpu and not self._jobs.emulated else None,
         )
         done = dataclasses.replace(
             results[first],
@@ -157,6 +163,7 @@ class VertexBackend:
         yield "job_url", job.url
         yield "machine", str(self._order.machine)
         yield "state", str(ended.outcome) if ended.outcome else "unknown"
+        yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs.emulated)
 
     def _read_results(self, folder: str) -> str:
         """Reads what the job wrote; returns why it cannot be read, or nothing."""

@@ -19,6 +19,7 @@ from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.paths import GS
+from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
 from t5x_harness.vertex.tracking import TrackedRun
@@ -49,11 +50,13 @@ class Ended:
       outcome: how it ended; None if this session's patience ended first.
       problem: why nothing more was heard of it; empty if it ended.
       notes: what of it could not be read, tracked or uploaded, in words.
+      ran_on: what its log says of that.
     """
 
     outcome: JobOutcome | None
     problem: str = ""
     notes: tuple[str, ...] = ()
+    ran_on: RanOn = UNKNOWN
 
     @property
     def succeeded(self) -> bool:
@@ -84,6 +87,11 @@ class Jobs:
         self._in_flight: list[SubmittedJob] = []
         self._found_again: dict[str, LaunchedJob] | None = None
         self._interrupts = Interrupts()
+
+    @property
+    def emulated(self) -> bool:
+        """Whether they go to the private Google."""
+        return self._settings.emulated
 
     @property
     def has_room(self) -> bool:
@@ -155,7 +163,7 @@ class Jobs:
         except (VertexError, WaitError) as error:
             return Ended(None, str(error))
         self._in_flight = [other for other in self._in_flight if other is not job.submitted]
-        return Ended(end.outcome, "", end.notes)
+        return Ended(end.outcome, "", end.notes, end.ran_on)
 
     def heed_interrupts(self, heard: BaseException | None) -> None:
         """To be called now and then: raises a Ctrl-C that came to nothing.

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
+from t5x_harness.vertex.ran_on import RanOn
+
 __all__ = ["ShippedOutcome", "ShippedOutcomeError"]
 
 _VERSION = 2
@@ -43,29 +45,14 @@ class ShippedOutcome:
     warnings: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def fell_back(self) -> bool:
-        """Whether JAX took the CPU because it found nothing better."""
-        return self.platform == "cpu" and not self.told
+    def ran_on(self) -> RanOn:
+        """What the test's JAX ran on."""
+        return RanOn(self.devices, self.platform, self.told, unknown="not looked at: the test imported no JAX")
 
     @property
     def failed(self) -> bool:
         """Whether one of its phases failed, or one of its subtests."""
         return any(report["outcome"] == "failed" for report in self.reports)
-
-    def about_devices(self, *, emulated: bool) -> str:
-        """What a test for a TPU ran on, in words.
-
-        Args:
-          emulated: whether the job was.
-        """
-        if not self.devices:
-            return "not looked at: the test imported no JAX"
-        if self.platform != "cpu":
-            return self.devices
-        if emulated:
-            return f"{self.devices}: the emulated Vertex AI has no TPU"
-        why = "found no TPU" if self.fell_back else "was told to take the CPU"
-        return f"{self.devices}: nothing ran on the TPU, as JAX {why}"
 
     def about_versions(self) -> str:
         """The versions there, in words."""

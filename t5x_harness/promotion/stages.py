@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from t5x_harness.promotion.jobs import Ended
 from t5x_harness.promotion.results import JobResults
 from t5x_harness.spec import Finding, Outcome, Severity, Stage, StageResult
+from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.ran_on import RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.workers.diagnosis import read_tail
 
@@ -18,10 +21,18 @@ _NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_c
 _NO_PREDICTIONS = (
     "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"
 )
+_TPU_NOT_CHECKED = "whether the job ran on its TPU: its log names no devices"
 
 
 def stages_of_job(
-    executing: Sequence[Stage], ended: Ended, job: SubmittedJob, found: JobResults, *, first_step: int, log: Path
+    executing: Sequence[Stage],
+    ended: Ended,
+    job: SubmittedJob,
+    found: JobResults,
+    *,
+    first_step: int,
+    log: Path,
+    tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
     """The results of all stages that execute.
 
@@ -32,9 +43,12 @@ def stages_of_job(
       found: what it wrote.
       first_step: that training starts from.
       log: the file with its log.
+      tpu: the machine, if the job must have run on its TPU.
     """
     first, *later = executing
     done = _first(first, ended, job, found, first_step, log)
+    if ended.succeeded and tpu is not None:
+        done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
         return {first: done, **{s: _left_out(s, f"not run, because {first} failed") for s in later}}
     others = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
@@ -80,6 +94,17 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
         ended.notes,
         exercised=exercised,
     )
+
+
+def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
+    """A stage of a job that ended well: failed if it ran on the CPU beside the TPU, and open if nobody knows."""
+    if not ran_on.devices:
+        return dataclasses.replace(done, not_checked=(*done.not_checked, _TPU_NOT_CHECKED))
+    if not ran_on.fell_back:
+        return done
+    message, fix = ran_on.no_tpu(job.display_name, str(tpu))
+    finding = Finding("RUN11", Severity.ERROR, done.stage, message, fix=fix)
+    return dataclasses.replace(done, outcome=Outcome.FAILED, findings=(finding, *done.findings))
 
 
 def _findings(stage: Stage, found: JobResults, exercised: int) -> Iterator[Finding]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.validation import Verdict, judge
+from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.metrics import EVALUATED
@@ -96,6 +98,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
         values |= {
             "state": end.outcome.state,
             "error": end.outcome.error,
+            "devices": _devices(launched, end),
             "metrics": {name: _finite(steps) for name, steps in end.metrics.values.items()},
             "notes": list(end.notes),
         }
@@ -107,10 +110,23 @@ def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
     yield f"{launched.submitted.display_name}: {end.outcome}"
     yield f"  {launched.submitted.name}"
     yield f"  wrote to: {launched.model_dir}"
+    yield f"  devices: {_devices(launched, end)}"
+    if end.ran_on.fell_back and launched.submitted.machine.is_tpu and not _is_emulated():
+        message, fix = end.ran_on.no_tpu(launched.submitted.display_name, str(launched.submitted.machine))
+        yield f"  warning: {message}"
+        yield f"    fix: {fix}"
     shown = [n for n in sorted(end.metrics.values) if n.startswith(EVALUATED) or n == "train/loss"]
     for name in shown:
         yield f"  {name}: {end.metrics.last(name):g} at step {max(end.metrics.values[name])}"
     yield from (f"  not done: {note}" for note in end.notes)
+
+
+def _devices(launched: LaunchedJob, end: RunEnd) -> str:
+    return end.ran_on.about(tpu=launched.submitted.machine.is_tpu, emulated=_is_emulated())
+
+
+def _is_emulated() -> bool:
+    return is_led_to_private_google(os.environ)
 
 
 def _finite(steps: Mapping[int, float]) -> dict[str, float | str]:

@@ -15,6 +15,7 @@ from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
+from t5x_harness.vertex.ran_on import UNKNOWN, LoggedDevices, RanOn
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import VertexTarget
@@ -41,11 +42,13 @@ class RunEnd:
       outcome: how it ended.
       metrics: what it wrote; empty where it wrote none.
       notes: what could not be read or tracked, in words.
+      ran_on: what its log says of that; nothing where the log was not asked for.
     """
 
     outcome: JobOutcome
     metrics: RunMetrics
     notes: tuple[str, ...] = ()
+    ran_on: RanOn = UNKNOWN
 
 
 def duplicates_of(job: T5XJob) -> list[SubmittedJob]:
@@ -169,7 +172,7 @@ class LaunchedJob:
                 self.tracked.end(outcome, found)
             except (VertexError, StorageError) as error:
                 notes.append(f"experiment: {error}")
-        return RunEnd(outcome, found, tuple(notes))
+        return RunEnd(outcome, found, tuple(notes), log.devices.ran_on)
 
     def cancel(self) -> None:
         """Asks the service to end the job.
@@ -205,6 +208,7 @@ class _Log:
         self._notes = notes
         self._is_private = is_led_to_private_google(os.environ)
         self._next = 0.0
+        self.devices = LoggedDevices()
 
     def advance(self) -> bool:
         """Hands on what is new, if it is time to ask; returns whether there was anything."""
@@ -219,6 +223,7 @@ class _Log:
                 self._notes.append(str(error))
             return False
         for line in lines:
+            self.devices.read(line.text)
             self._on_line(line)
         return bool(lines)
 

@@ -100,6 +100,12 @@ class Machine:
         return cls.of_slice(text)
 
     @classmethod
+    def of_pb(cls, message: types.MachineSpec) -> Machine:
+        """The inverse of :meth:`to_pb`."""
+        accelerator = message.accelerator_type.name if message.accelerator_type else None
+        return cls(message.machine_type, accelerator, message.accelerator_count, message.tpu_topology or None)
+
+    @classmethod
     def _of_keys(cls, text: str) -> Machine:
         values: dict[str, str] = {}
         for part in text.split(","):

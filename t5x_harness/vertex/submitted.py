@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.logs import LogReader
+from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.output_folder import OUTPUT_MACROS
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import ENDED, JobOutcome
@@ -89,6 +90,11 @@ class SubmittedJob:
     def output(self) -> str:
         """Its ``gs://…`` folder for results."""
         return str(self.resource.job_spec.base_output_directory.output_uri_prefix).rstrip("/")
+
+    @property
+    def machine(self) -> Machine:
+        """What it runs on, of its first worker pool."""
+        return Machine.of_pb(self.resource.job_spec.worker_pool_specs[0].machine_spec)
 
     @property
     def timeout(self) -> int:

@@ -169,9 +169,11 @@ def test_devices_come_along(devices: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
     outcome = outcome_of("test_uses", devices, tmp_path)
     assert (outcome.devices, outcome.platform, outcome.told) == ("3 x cpu", "cpu", True)
-    assert not outcome.fell_back
-    assert outcome.about_devices(emulated=True) == "3 x cpu: the emulated Vertex AI has no TPU"
-    assert outcome.about_devices(emulated=False) == ("3 x cpu: nothing ran on the TPU, as JAX was told to take the CPU")
+    assert not outcome.ran_on.fell_back
+    assert outcome.ran_on.about(tpu=True, emulated=True) == "3 x cpu: the emulated Vertex AI has no TPU"
+    assert outcome.ran_on.about(tpu=True, emulated=False) == (
+        "3 x cpu: nothing ran on the TPU, as JAX was told to take the CPU"
+    )
     assert outcome.about_versions().startswith("python 3.")
 
 
@@ -181,20 +183,20 @@ def test_a_cpu_that_nobody_asked_for_is_a_fall_back(
     for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         monkeypatch.delenv(name, raising=False)
     outcome = outcome_of("test_uses", devices, tmp_path)
-    assert (outcome.platform, outcome.told, outcome.fell_back) == ("cpu", False, True)
-    assert outcome.about_devices(emulated=False).endswith(": nothing ran on the TPU, as JAX found no TPU")
+    assert (outcome.platform, outcome.told, outcome.ran_on.fell_back) == ("cpu", False, True)
+    assert outcome.ran_on.about(tpu=True, emulated=False).endswith(": nothing ran on the TPU, as JAX found no TPU")
 
 
 def test_a_test_without_jax_looked_at_no_device(devices: Path, tmp_path: Path) -> None:
     outcome = outcome_of("test_uses_none", devices, tmp_path)
-    assert (outcome.devices, outcome.platform, outcome.fell_back) == ("", "", False)
-    assert outcome.about_devices(emulated=False) == "not looked at: the test imported no JAX"
+    assert (outcome.devices, outcome.platform, outcome.ran_on.fell_back) == ("", "", False)
+    assert outcome.ran_on.about(tpu=True, emulated=False) == "not looked at: the test imported no JAX"
 
 
 def test_devices_that_cannot_be_had_cost_no_outcome(devices: Path, tmp_path: Path) -> None:
     outcome = outcome_of("test_asks_for_what_is_not_there", devices, tmp_path)
     assert not outcome.failed
-    assert outcome.about_devices(emulated=False).startswith("none: ")
+    assert outcome.ran_on.about(tpu=True, emulated=False).startswith("none: ")
     assert "no_such_platform" in outcome.devices
 
 

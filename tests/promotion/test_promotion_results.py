@@ -18,6 +18,8 @@ from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.promotion.watch import JobWatch, Steps
 from t5x_harness.spec import Checkpoint, Outcome, Stage, StageResult
 from t5x_harness.vertex.logs import LogLine
+from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import JobOutcome
@@ -118,6 +120,28 @@ def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
     ended = Ended(None, "the job is running after 10 s. It goes on")
     [finding] = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))[Stage.TRAIN].errors
     assert (finding.code, finding.message) == ("RUN06", "the job is running after 10 s. It goes on")
+
+
+@pytest.mark.parametrize(
+    ("ran_on", "codes", "not_checked"),
+    [
+        (RanOn("8 x TPU", "tpu"), [], ()),
+        (RanOn("8 x cpu", "cpu", told=False), ["RUN11"], ()),
+        (RanOn("8 x cpu", "cpu"), ["RUN11"], ()),
+        (UNKNOWN, [], ("whether the job ran on its TPU: its log names no devices",)),
+    ],
+)
+def test_a_job_that_ran_beside_its_tpu_proves_nothing_of_it(
+    ran_on: RanOn, codes: list[str], not_checked: tuple[str, ...]
+) -> None:
+    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"), ran_on=ran_on)
+    found = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"), tpu=Machine.of_slice("v3-8"))
+    assert [finding.code for finding in found[Stage.TRAIN].errors] == codes
+    assert found[Stage.TRAIN].outcome is (Outcome.FAILED if codes else Outcome.PASSED)
+    assert found[Stage.TRAIN].not_checked == not_checked
+    assert found[Stage.EVAL].outcome is (Outcome.NOT_RUN if codes else Outcome.PASSED)
+    elsewhere = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))
+    assert elsewhere[Stage.TRAIN].outcome is Outcome.PASSED
 
 
 def test_of_each_task_the_last_evaluation_counts() -> None:

@@ -60,7 +60,7 @@ def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypat
 def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
     run: Run, vertex: FakeVertex, pytester: pytest.Pytester
 ) -> None:
-    result = run("infer.gin", "test_runs.py", "-v", "--junitxml=runs.xml")
+    result = run("infer.gin", "test_runs.py", "-v", "-rP", "--junitxml=runs.xml")
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(
         [
@@ -71,6 +71,10 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
             "train * train * ok * ok * ok * ok * ok * ok *",
         ]
     )
+    for title in ("gin: infer::infer", "test_training", "test_there"):
+        result.stdout.fnmatch_lines(
+            [f"*_ {title} _*", "*- Vertex AI job -*", "devices: 8 x cpu: the emulated Vertex AI has no TPU"]
+        )
     jobs = {job.display_name.partition("-2")[0]: job for job in vertex.jobs()}
     assert {name: job.state for name, job in jobs.items()} == dict.fromkeys(
         ("infer", "test-training", "test-there"), "JOB_STATE_SUCCEEDED"
@@ -81,6 +85,7 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
     for name, job in (("infer", "infer"), ("test_training", "test-training"), ("test_there", "test-there")):
         properties = {p.get("name"): p.get("value") for p in cases[name].iter("property")}
         assert properties["t5x.job"] == jobs[job].name
+        assert properties["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
         assert jobs[job].name.rpartition("/")[2] in str(properties["t5x.job_url"])
 
 

@@ -49,6 +49,13 @@ def test_the_message_has_what_the_api_wants() -> None:
     assert Machine.parse("v5e-16").to_pb().tpu_topology == "4x4"
 
 
+@pytest.mark.parametrize("text", ["v3-32", "v5e-16", "machine-type=n1-standard-8"])
+def test_a_machine_is_read_back_from_its_message(text: str) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    machine = Machine.parse(text)
+    assert Machine.of_pb(machine.to_pb()) == machine
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -35,6 +35,7 @@ def test_a_sample_config_trains_as_a_job(tmp_path: Path, imported: None) -> None
     assert [stage["stage"] for stage in document["report"]["runs"][0]["stages"]] == ["lint", "resolve", "plan"]
     assert sent["state"] == "JOB_STATE_SUCCEEDED"
     assert sent["notes"] == []
+    assert sent["devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
     assert list(sent["metrics"]["train/loss"]) == ["2"]
     assert "training_eval/sample_span_corruption/loss" in sent["metrics"]
     model_dir = tmp_path / "cloud" / "buckets" / sent["model_dir"].removeprefix("gs://")

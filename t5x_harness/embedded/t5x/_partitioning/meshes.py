@@ -117,7 +117,7 @@ def get_mesh(
         block = host
     else:
         block = tile
-    return Mesh(_tiled(grid, tile, block), _AXES)
+    return _mesh(_tiled(grid, tile, block))
 
 
 def _z_major_swap(bounds: HardwareMesh, tile: HardwareMesh) -> tuple[int, int] | None:
@@ -171,7 +171,7 @@ def get_cpu_mesh() -> Mesh:
     grid = np.empty((jax.process_count(), jax.local_device_count()), dtype=object)
     for device in jax.devices():
         grid[device.process_index, device.id % jax.local_device_count()] = device
-    return Mesh(grid, _AXES)
+    return _mesh(grid)
 
 
 @shown_as("t5x.partitioning")
@@ -196,7 +196,7 @@ def get_gpu_mesh(num_partitions: int) -> Mesh:
         dcn_mesh_shape=[processes // across, across],
         process_is_granule=True,
     )
-    return Mesh(grid, _AXES)
+    return _mesh(grid)
 
 
 @shown_as("t5x.partitioning")
@@ -226,7 +226,7 @@ def default_mesh(
     devices = jax.devices(backend)
     if ici_mesh_shape is not None and dcn_mesh_shape is not None:
         grid = mesh_utils.create_hybrid_device_mesh(ici_mesh_shape, dcn_mesh_shape, devices=devices)
-        return Mesh(grid, ("replica", *_AXES))
+        return _mesh(grid, ("replica", *_AXES))
     if model_parallel_submesh:
         return get_mesh(model_parallel_submesh, backend=backend)
 
@@ -243,6 +243,12 @@ def default_mesh(
             f"set model_parallel_submesh to a tile (x, y, z, core) of {num_partitions} devices instead"
         )
     return get_mesh(tile, backend=backend)
+
+
+def _mesh(grid: np.ndarray, axes: tuple[str, ...] = _AXES) -> Mesh:
+    """The mesh of a grid of devices; the log says what it is made of, which a job's owner sees nowhere else."""
+    logging.info("The mesh has %d devices, the first is %r", grid.size, grid.flat[0])
+    return Mesh(grid, axes)
 
 
 def _known_tile(kind: str, bounds: HardwareMesh, num_partitions: int | None) -> HardwareMesh | None:
