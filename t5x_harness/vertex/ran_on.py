@@ -8,7 +8,7 @@ import re
 
 __all__ = ["UNKNOWN", "LoggedDevices", "RanOn"]
 
-_CPU, _TPU = "cpu", "tpu"
+_CPU, _TPU = "cpu", "TPU"
 _NOT_SAID = "not said in its log"
 
 # T5X's mesh of TPUs, of several slices, and, where model_parallel_submesh is bound, of CPUs; each in a line, and its
@@ -18,7 +18,7 @@ _SHAPE = re.compile(r"global_mesh devices shape: \((?P<shape>[\d, ]+)\)")
 # The same of the embedded runtime.
 _EMBEDDED_MESH = re.compile(r"The mesh has (?P<number>\d+) devices, the first is (?P<kind>\w+?)Device\(")
 # On this machine T5X is shown the slice's devices, each of which is a CPU device.
-_KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": "TPU"}
+_KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": _TPU}
 
 # What JAX says where it takes what it finds: why it has no TPU; that there are chips, but no libtpu; and what it said
 # before it looked for chips. It says none of it where it is told what to take.
@@ -130,5 +130,5 @@ class LoggedDevices:
         return RanOn(devices, kind)
 
     def _take(self, kind: str, number: int = 0) -> None:
-        if not self._kind or (_KINDS.get(kind) == "TPU" and self._kind != kind):
+        if not self._kind or (_KINDS.get(kind) == _TPU and self._kind != kind):
             self._kind, self._number = kind, number
