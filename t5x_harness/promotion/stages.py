@@ -98,7 +98,7 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
 
 def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
     """A stage of a job that ended well: failed if it ran on the CPU beside the TPU, and open if nobody knows."""
-    if not ran_on.devices:
+    if not ran_on.platform:
         return dataclasses.replace(done, not_checked=(*done.not_checked, _TPU_NOT_CHECKED))
     if not ran_on.fell_back:
         return done

@@ -9,6 +9,7 @@ import re
 __all__ = ["UNKNOWN", "LoggedDevices", "RanOn"]
 
 _CPU, _TPU = "cpu", "TPU"
+_THE_CPU = "the CPU"
 _NOT_SAID = "not said in its log"
 
 # T5X's mesh of TPUs, of several slices, and, where model_parallel_submesh is bound, of CPUs; each in a line, and its
@@ -35,7 +36,8 @@ class RanOn:
 
     Attributes:
       devices: such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
-      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none.
+      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none. Also ``cpu`` if all that is known is that
+        JAX found no TPU, which leaves the CPU of a TPU's machine.
       told: whether JAX was told what platforms to take, as by JAX_PLATFORMS; else it takes the best it finds. None if
         that is not known.
       reason: why it found no TPU, in JAX's words; empty if it said nothing.
@@ -60,14 +62,13 @@ class RanOn:
           tpu: whether the job's machine has a TPU.
           emulated: whether the job was sent to the emulated Vertex AI.
         """
-        if not self.devices:
-            return self.unknown
         if not tpu or self.platform != _CPU:
-            return self.devices
+            return self.devices or self.unknown
+        devices = self.devices or _THE_CPU
         if emulated:
-            return f"{self.devices}: the emulated Vertex AI has no TPU"
+            return f"{devices}: the emulated Vertex AI has no TPU"
         why = {True: ", as JAX was told to take the CPU", False: ", as JAX found no TPU", None: ""}[self.told]
-        return f"{self.devices}: nothing ran on the TPU{why}"
+        return f"{devices}: nothing ran on the TPU{why}"
 
     def no_tpu(self, job: str, machine: str) -> tuple[str, str]:
         """What is wrong with a job that :attr:`fell_back` on a TPU's machine, and the mend.
@@ -76,7 +77,7 @@ class RanOn:
           job: its display name.
           machine: that it asked for.
         """
-        on = f"it ran on {self.devices}, and on no TPU: "
+        on = f"it ran on {self.devices or _THE_CPU}, and on no TPU: "
         doctor = "t5x-harness doctor --image, run inside it, says what is wrong"
         if self.told is None:
             return (
@@ -126,7 +127,7 @@ class LoggedDevices:
         if kind and kind != _CPU:
             return RanOn(devices, kind.lower())
         if self._reason:
-            return RanOn(devices or "the CPU", _CPU, told=False, reason=self._reason)
+            return RanOn(devices, _CPU, told=False, reason=self._reason)
         return RanOn(devices, kind)
 
     def _take(self, kind: str, number: int = 0) -> None:

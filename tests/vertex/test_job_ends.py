@@ -15,7 +15,7 @@ from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 from t5x_harness.vertex.waiting import JobOutcome
 
-CPU = RanOn("the CPU", "cpu", told=False, reason="libtpu is not installed")
+CPU = RanOn(platform="cpu", told=False, reason="libtpu is not installed")
 WARNING = [
     "  warning: it ran on the CPU, and on no TPU: JAX in the job run-1 found none on cloud-tpu, 8 TPU_V3 cores, and "
     "fell back to the CPU: libtpu is not installed",
@@ -53,7 +53,7 @@ def test_a_job_that_ran_on_the_cpu_beside_its_tpu_is_warned_about() -> None:
 
 def test_what_ran_where_it_was_to_run_is_only_said() -> None:
     assert lines(RanOn("8 x TPU", "tpu")) == ["  devices: 8 x TPU"]
-    assert lines(CPU, "machine-type=n1-standard-8") == ["  devices: the CPU"]
+    assert lines(CPU, "machine-type=n1-standard-8") == ["  devices: not said in its log"]
     assert lines(UNKNOWN) == ["  devices: not said in its log"]
 
 
