@@ -36,8 +36,8 @@ class RanOn:
 
     Attributes:
       devices: such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
-      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none. Also ``cpu`` if all that is known is that
-        JAX found no TPU, which leaves the CPU of a TPU's machine.
+      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none. Also ``cpu`` if all that is known is
+        that JAX found no TPU, which leaves the CPU of a TPU's machine.
       told: whether JAX was told what platforms to take, as by JAX_PLATFORMS; else it takes the best it finds. None if
         that is not known.
       reason: why it found no TPU, in JAX's words; empty if it said nothing.
