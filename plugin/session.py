@@ -126,7 +126,7 @@ class HarnessSession(SessionSettings):
         finally:
             pipeline.close()
         if result.passed or not may_fail:
-            self.results[spec] = result
+            self._take(result)
         if not result.passed and not may_fail and any(path.is_file() for path in workspace.rglob("*")):
             self._kept.append(workspace)
         return result
@@ -214,9 +214,15 @@ class HarnessSession(SessionSettings):
     def add_json(self, value: Mapping[str, Any]) -> None:
         """Adds what :meth:`to_json` gave in another process."""
         for result in map(RunResult.from_json, value["results"]):
-            self.results[result.spec] = result
+            self._take(result)
         self._kept += map(Path, value["kept"])
         self._refusals += value["refusals"]
+
+    def _take(self, result: RunResult) -> None:
+        """Keeps the last result of what several tests run alike, or the first one that failed."""
+        before = self.results.get(result.spec)
+        if before is None or before.passed:
+            self.results[result.spec] = result
 
     def warm_early(self) -> None:
         """Starts the worker's imports while pytest still collects, if the command line asks for runs."""

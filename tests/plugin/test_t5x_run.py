@@ -92,6 +92,25 @@ def test_a_failing_run_shows_its_findings_and_no_frame_of_ours(run: Run, folder:
     result.stdout.no_fnmatch_line("*not reached*")
 
 
+def test_a_failure_stays_in_the_table_though_the_same_run_passes_later(run: Run, folder: Path) -> None:
+    (folder / "test_twice.py").write_text(
+        f"""
+from pathlib import Path
+
+def test_broken(t5x_run):
+    Path("part.gin").write_text({BROKEN!r})
+    t5x_run(["infer.gin", "part.gin"])
+
+def test_mended(t5x_run):
+    Path("part.gin").write_text("")
+    t5x_run(["infer.gin", "part.gin"])
+"""
+    )
+    result = run("test_twice.py")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["part  infer  v3-8   FAILED  *"])
+
+
 def test_a_smoke_test_whose_run_did_nothing_fails(run: Run, folder: Path) -> None:
     (folder / "empty.gin").write_text("# nothing\n")
     (folder / "test_hollow.py").write_text(
