@@ -56,6 +56,12 @@ def test_a_page_has_both_examples_and_says_how_to_silence_it(code: str) -> None:
     assert re.search(r"^\+[^+]", text.split("```diff")[1].split("```")[0], re.MULTILINE) or "\n-" in text
 
 
+def test_every_code_of_how_a_run_went_is_listed() -> None:
+    sources = [path for folder in ("t5x_harness", "plugin") for path in (REPOSITORY / folder).rglob("*.py")]
+    used = {code for path in sources for code in re.findall(r'"((?:RUN|USR)\d\d)"', path.read_text(encoding="utf-8"))}
+    assert used == set(OTHER_CODES)
+
+
 @pytest.mark.parametrize("code", job_codes())
 def test_a_page_about_a_job_has_both_examples_and_where_it_is_from(code: str) -> None:
     text, mistake = job_page(code), job_codes()[code]
