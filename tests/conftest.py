@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -14,6 +16,9 @@ import pytest
 from t5x_harness.pipeline import worker_for
 from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers import KEPT_VARIABLE, Zygote
+
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.settings import VertexOptions
 
 pytest_plugins = ["pytester"]
 
@@ -93,6 +98,16 @@ def imported(
     """The sessions that the test starts find T5X imported, as in a shell of ``t5x-harness warm``."""
     monkeypatch.setenv(KEPT_VARIABLE, str(door))
     monkeypatch.setenv("HOME", str(hermetic))  # imports depend on it, and pytester has one for each test
+
+
+@pytest.fixture(scope="session")
+def vertex_options() -> VertexOptions:
+    """Images for all tests: they share a server, which is made with the options of whichever asks for it first."""
+    from t5x_harness.google.vertex.settings import VertexOptions
+
+    programs = Path(__file__).parent / "vertex"
+    stand_ins = {"*tells-devices*": "t5x_telling_devices.py", "*stand-in*": "t5x_stand_in.py"}
+    return VertexOptions(images={glob: f"{sys.executable} {programs / name}" for glob, name in stand_ins.items()})
 
 
 @pytest.fixture(scope="session")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.sample_tasks import CONFIGS
 
@@ -22,30 +19,9 @@ REAL = [
     "--vertex-project=mine",
     "--vertex-location=us-central1",
     "--vertex-bucket=my-bucket",
-    "--vertex-image=repo/stand-in:1",
+    "--vertex-image=repo/tells-devices:1",
     "--tpu-max-chip-hours=100",
 ]
-# Stands for T5X on a TPU's machine: says what the log of a run of this name shall have, and leaves a trained step.
-JOB = """
-import sys
-sys.path.insert(0, {stand_ins!r})
-import t5x_stand_in
-
-HEAD = "I1122 07:58:04.897587 140352944569216 "
-SAYS = {{
-    "on-tpu": [
-        "partitioning.py:257] global_mesh devices: [[TpuDevice(id=0, process_index=0, coords=(0,0,0), core_on_chip=0)]",
-        " [TpuDevice(id=1, process_index=0, coords=(0,0,0), core_on_chip=1)]",
-        "partitioning.py:258] global_mesh devices shape: (8, 1)",
-    ],
-    "without-libtpu": ["xla_bridge.py:849] Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so"],
-    "silent": [],
-}}
-[name] = [name for name in SAYS if f"/test-{{name}}/" in " ".join(sys.argv)]  # in MODEL_DIR
-for line in SAYS[name]:
-    print(HEAD + line, flush=True)
-sys.exit(t5x_stand_in.main(sys.argv[1:]))
-"""
 TEST = """
 import pytest
 
@@ -61,13 +37,6 @@ def test_silent(t5x_run):
     [train] = [stage for stage in t5x_run("pretrain.gin").stages if stage.stage == "train"]
     assert "whether the job ran on its TPU: its log names no devices" in train.not_checked
 """
-
-
-@pytest.fixture(scope="session")
-def vertex_options(tmp_path_factory: pytest.TempPathFactory) -> VertexOptions:
-    script = tmp_path_factory.mktemp("image") / "job.py"
-    script.write_text(JOB.format(stand_ins=str(Path(__file__).parents[1] / "vertex")))
-    return VertexOptions(images={"*stand-in*": f"{sys.executable} {script}"})
 
 
 @pytest.fixture

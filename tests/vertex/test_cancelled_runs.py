@@ -6,13 +6,11 @@ import argparse
 import contextlib
 import io
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import Jobs
 from t5x_harness.promotion.settings import PromotionSettings
@@ -27,7 +25,6 @@ from t5x_harness.vertex.tracking import TrackedRun
 pytest.importorskip("google.cloud.aiplatform")
 
 TARGET = VertexTarget(**{**EMULATED, "image": "docker.pkg.dev/p/stand-in/image:1"}, experiment="my-experiment")
-STAND_IN = Path(__file__).with_name("t5x_stand_in.py")
 RUNS = "JOB_STATE_RUNNING"
 
 
@@ -44,11 +41,6 @@ class Terminal(SubmitOutput):
         if self._interrupted_at and self._interrupted_at[0] in text:
             del self._interrupted_at[0]
             signal.raise_signal(signal.SIGINT)
-
-
-@pytest.fixture(scope="session")
-def vertex_options() -> VertexOptions:
-    return VertexOptions(images={"*stand-in*": f"{sys.executable} {STAND_IN}"})
 
 
 @pytest.fixture(autouse=True)
