@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import select
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.standby_process import MODULE, PROGRAM
@@ -68,7 +66,6 @@ class Standby:
         """
         with self._orders:
             task.make_folders()
-            _move(_home(self._task), _home(task))
             order = {
                 "words": list(task.words[len(self._task.words) - len(_COMMAND) :]),
                 "environment": dict(task.environment),
@@ -143,13 +140,3 @@ def _shared(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in _OWN and not name.startswith(_OWN_PREFIXES)
     }
-
-
-def _home(task: Task) -> Path:
-    return Path(task.environment["HOME"])
-
-
-def _move(old: Path, new: Path) -> None:
-    """Makes what was written below HOME while importing the job's; its old path leads there, too."""
-    os.rename(old, new)  # which is an empty folder
-    old.symlink_to(new)

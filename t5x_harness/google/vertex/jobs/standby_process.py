@@ -63,10 +63,11 @@ def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
     if not line.endswith("\n"):
         os._exit(0)  # not through the interpreter's end, which takes seconds after TensorFlow
     task = json.loads(line)
+    given = task["given"]
+    _move_home(given["HOME"], task["environment"]["HOME"])
     os.chdir(task["folder"])
     if unimportable:  # let the job itself say why
         os.execvpe(task["words"][0], task["words"], task["environment"])
-    given = task["given"]
     changed = {name: value for name, value in os.environ.items() if given.get(name) != value}  # by Python or imports
     kept = {name: value for name, value in task["environment"].items() if name not in given or name in os.environ}
     os.environ.clear()
@@ -78,6 +79,15 @@ def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
     if not sys.flags.safe_path:
         sys.path.insert(0, os.getcwd())
     return str(task["words"][2])
+
+
+def _move_home(old: str, new: str) -> None:
+    """Makes what was written below HOME while importing the job's; its old path leads there, too.
+
+    This process does it, after importing: nothing that is imported finds that there is no HOME for a moment.
+    """
+    os.rename(old, new)  # which is an empty folder
+    os.symlink(new, old)
 
 
 def _move_python(old: str, new: str) -> None:

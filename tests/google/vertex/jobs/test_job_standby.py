@@ -144,6 +144,26 @@ def test_a_job_is_what_it_would_be_in_a_new_interpreter(
     assert taken["environment"] == {**job.environment, **_of_locale(taken["environment"])}
 
 
+def test_home_stays_where_it_is_while_libraries_are_imported(
+    image: Path, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    with (image / "gin" / "__init__.py").open("a") as library:
+        library.write(
+            "import time\n"
+            f"while not os.path.exists({str(taken)!r}):\n"
+            "    time.sleep(0.01)\n"
+            "os.environ['HOME_WAS_MOVED'] = str(os.path.islink(os.environ['HOME']))\n"
+        )
+    standbys = Standbys(lambda number: task(), 1)
+    standbys.begin()
+    guarded = standbys.start(task())
+    taken.touch()
+    seen = seen_by(ran(guarded))
+    standbys.close()
+    assert (seen["ahead"], seen["environment"]["HOME_WAS_MOVED"]) == (True, "False")
+
+
 def test_each_job_has_one_of_its_own_and_there_are_no_more_than_announced(
     standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
 ) -> None:
