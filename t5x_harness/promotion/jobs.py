@@ -228,7 +228,7 @@ class Jobs:
         """The job of ``--tpu-reuse`` that does what this one would."""
         if self._found_again is None:
             found = [LaunchedJob.attach(name, job.target) for name in self._settings.reuse]
-            self._found_again = {str(one.submitted.resource.labels.get(SPEC_LABEL, "")): one for one in found}
+            self._found_again = {one.submitted.labels.get(SPEC_LABEL, ""): one for one in found}
         digest = job.labels[SPEC_LABEL]
         if digest not in self._found_again:
             given = ", ".join(f"{one.submitted.id} ({label or 'none'})" for label, one in self._found_again.items())

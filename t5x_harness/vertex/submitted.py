@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError, told
@@ -17,6 +19,7 @@ from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import ENDED, JobOutcome
 
 if TYPE_CHECKING:
+    from google.cloud import aiplatform
     from google.cloud.aiplatform_v1 import JobServiceClient, types
 
 __all__ = ["SubmittedJob", "running_with_label", "send"]
@@ -32,13 +35,15 @@ class SubmittedJob:
     """A CustomJob that Vertex AI has.
 
     Args:
-      resource: the SDK's object for it.
+      job: the message for it.
       target: where it was sent.
+      service: what it was sent by, or found with.
     """
 
-    def __init__(self, resource: Any, target: VertexTarget) -> None:
-        self.resource = resource
+    def __init__(self, job: types.CustomJob, target: VertexTarget, service: JobServiceClient) -> None:
         self.target = target
+        self._job = job
+        self._service = service
 
     @classmethod
     def attach(cls, name: str, target: VertexTarget) -> SubmittedJob:
@@ -57,16 +62,27 @@ class SubmittedJob:
                 f"{name!r} names no job: give its number, or projects/{target.project}/locations/{target.location}"
                 "/customJobs/NUMBER"
             )
+        with told(f"the job {name} cannot be read", target.project):
+            service = _job_service(found["location"] if found else target.location)
+            job = service.get_custom_job(name=name if found else f"{target.parent}/customJobs/{name}")
+            return cls(job, target, service)
+
+    @functools.cached_property
+    def resource(self) -> aiplatform.CustomJob:
+        """The SDK's own object for it.
+
+        Raises:
+          VertexError: it cannot be read.
+        """
         from google.cloud import aiplatform
 
-        project, location = (found["project"], found["location"]) if found else (target.project, target.location)
-        with told(f"the job {name} cannot be read", target.project):
-            return cls(aiplatform.CustomJob.get(name, project=project, location=location), target)
+        with told(f"the job {self.name} cannot be read", self.target.project):
+            return aiplatform.CustomJob.get(self.name)
 
     @property
     def name(self) -> str:
         """``projects/NUMBER/locations/REGION/customJobs/NUMBER``."""
-        return str(self.resource.resource_name)
+        return str(self._job.name)
 
     @property
     def id(self) -> str:
@@ -76,7 +92,12 @@ class SubmittedJob:
     @property
     def display_name(self) -> str:
         """What it is called in the console."""
-        return str(self.resource.display_name)
+        return str(self._job.display_name)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return dict(self._job.labels)
 
     @property
     def url(self) -> str:
@@ -89,23 +110,23 @@ class SubmittedJob:
     @property
     def output(self) -> str:
         """Its ``gs://…`` folder for results."""
-        return str(self.resource.job_spec.base_output_directory.output_uri_prefix).rstrip("/")
+        return str(self._job.job_spec.base_output_directory.output_uri_prefix).rstrip("/")
 
     @property
     def machine(self) -> Machine:
         """What it runs on, of its first worker pool."""
-        return Machine.of_pb(self.resource.job_spec.worker_pool_specs[0].machine_spec)
+        return Machine.of_pb(self._job.job_spec.worker_pool_specs[0].machine_spec)
 
     @property
     def timeout(self) -> int:
         """Seconds after which Vertex AI ends it; a week where the job does not say."""
-        seconds = self.resource.job_spec.scheduling.timeout.total_seconds()
+        seconds = self._job.job_spec.scheduling.timeout.total_seconds()
         return int(seconds) or _A_WEEK
 
     @property
     def model_dir(self) -> str | None:
         """The ``gs://…`` folder that T5X writes into; None for a job that was not made here."""
-        args = self.resource.job_spec.worker_pool_specs[0].container_spec.args
+        args = self._job.job_spec.worker_pool_specs[0].container_spec.args
         found = next((match for arg in args if (match := _MODEL_DIR.fullmatch(arg))), None)
         return found["folder"].rstrip("/") if found else None
 
@@ -119,17 +140,6 @@ class SubmittedJob:
             job = self._service.get_custom_job(name=self.name)
             return JobOutcome(job.state.name, str(job.error.message))
 
-    @functools.cached_property
-    def _service(self) -> JobServiceClient:
-        """Keeps its channel; the SDK's own object opens one at each look, and asks what its account may do."""
-        from google.cloud import aiplatform_v1
-        from google.cloud.aiplatform import initializer
-
-        client: JobServiceClient = initializer.global_config.create_client(
-            client_class=aiplatform_v1.JobServiceClient, location_override=self.name.split("/")[3]
-        )
-        return client
-
     @property
     def has_ended(self) -> bool:
         """Whether it is in a state that no job leaves."""
@@ -142,7 +152,7 @@ class SubmittedJob:
           VertexError: the service refuses.
         """
         with told(f"the job {self.name} cannot be cancelled", self.target.project):
-            self.resource.cancel()
+            self._service.cancel_custom_job(name=self.name)
 
     def log(self) -> LogReader:
         """Reads its log from the beginning."""
@@ -161,23 +171,9 @@ def send(job: types.CustomJob, target: VertexTarget) -> SubmittedJob:
     Raises:
       VertexError: the service refuses.
     """
-    from google.cloud import aiplatform
-
-    spec = job.job_spec
     with told(f"the job {job.display_name} cannot be created", target.project):
-        resource = aiplatform.CustomJob(
-            display_name=job.display_name,
-            worker_pool_specs=list(spec.worker_pool_specs),
-            base_output_dir=spec.base_output_directory.output_uri_prefix,
-            project=target.project,
-            location=target.location,
-            labels=dict(job.labels),
-            staging_bucket=f"gs://{target.bucket}",
-        )
-        resource.submit(
-            service_account=spec.service_account or None, timeout=int(spec.scheduling.timeout.total_seconds())
-        )
-    return SubmittedJob(resource, target)
+        service = _job_service(target.location)
+        return SubmittedJob(service.create_custom_job(parent=target.parent, custom_job=job), target, service)
 
 
 def running_with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]:
@@ -186,10 +182,24 @@ def running_with_label(key: str, value: str, target: VertexTarget) -> list[Submi
     Raises:
       VertexError: they cannot be listed.
     """
-    from google.cloud import aiplatform
-
     with told("the jobs cannot be listed", target.project):
-        found = aiplatform.CustomJob.list(
-            filter=f'labels.{key}="{value}"', project=target.project, location=target.location
-        )
-        return [SubmittedJob(job, target) for job in found if job.state.name not in ENDED]
+        service = _job_service(target.location)
+        found = service.list_custom_jobs({"parent": target.parent, "filter": f'labels.{key}="{value}"'})
+        return [SubmittedJob(job, target, service) for job in found if job.state.name not in ENDED]
+
+
+def _job_service(location: str) -> JobServiceClient:
+    """A client of the service in a region.
+
+    It is the SDK's, without the SDK around it, which takes twice as long to import. Where somebody has imported that,
+    its settings count, such as the credentials that ``aiplatform.init`` was given.
+    """
+    from google.cloud.aiplatform_v1 import JobServiceClient
+
+    if "google.cloud.aiplatform" not in sys.modules:
+        return JobServiceClient(client_options={"api_endpoint": f"{location}-aiplatform.googleapis.com"})
+    from google.cloud import aiplatform  # waits where another thread is just importing it
+
+    settings = aiplatform.initializer.global_config
+    client: JobServiceClient = settings.create_client(client_class=JobServiceClient, location_override=location)
+    return client

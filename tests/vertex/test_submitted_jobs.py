@@ -95,6 +95,31 @@ def test_a_job_is_sent_followed_and_read_back(submit: Submit) -> None:
     assert "JOB_STATE_RUNNING" in said
 
 
+SENT = """
+import json, sys
+from t5x_harness.cli import main
+assert main(["submit", "--no-check", "--run_mode=train", "run.gin"]) == 0
+print(json.dumps(sorted({"google.cloud.aiplatform", "google.cloud.aiplatform_v1"} & sys.modules.keys())))
+"""
+ATTACHED = """
+import json
+from google.cloud import aiplatform
+from t5x_harness.vertex import SubmittedJob, VertexTarget
+aiplatform.init(api_transport="rest")
+job = SubmittedJob.attach("JOB", VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE"))
+print(json.dumps([job._service.transport.kind, type(job.resource).__name__, job.resource.resource_name]))
+"""
+
+
+def test_sending_imports_the_sdks_client_alone_and_heeds_its_settings_where_the_sdk_is_imported(
+    submit: Submit, script: Callable[[str], Any]
+) -> None:
+    assert script(SENT) == ["google.cloud.aiplatform_v1"]
+    (sent,) = json.loads(submit("run.gin", "--json").stdout)["sent"]
+    found = script(ATTACHED.replace("JOB", sent["job"]).replace("IMAGE", IMAGE))
+    assert found == ["rest", "CustomJob", sent["job"]]
+
+
 def test_a_job_that_fails_is_a_failure_with_the_services_reason(submit: Submit) -> None:
     done = submit("run.gin", "--gin.STAND_IN_STATUS=3")
     assert done.returncode == 1
@@ -225,13 +250,12 @@ from t5x_harness.vertex import SubmittedJob, VertexTarget
 opened, create = [], grpc_helpers.create_channel
 grpc_helpers.create_channel = lambda *args, **kwargs: opened.append(args) or create(*args, **kwargs)
 job = SubmittedJob.attach("JOB", VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE"))
-opened.clear()
 looks = [job.look() for _ in range(5)]
 print(json.dumps([len(opened), len(looks), looks[-1].state]))
 """
 
 
-def test_many_looks_at_a_job_open_one_channel(submit: Submit, script: Callable[[str], Any]) -> None:
+def test_finding_a_job_and_looking_at_it_often_open_one_channel(submit: Submit, script: Callable[[str], Any]) -> None:
     (sent,) = json.loads(submit("run.gin", "--no-wait", "--json").stdout)["sent"]
     channels, looks, state = script(LOOKS.replace("JOB", sent["job"]).replace("IMAGE", IMAGE))
     assert (channels, looks) == (1, 5)
