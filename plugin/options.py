@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -24,6 +24,7 @@ class Options:
     slice: str | None
     bindings: tuple[str, ...]
     search_paths: tuple[str, ...]
+    tfds_data_dir: str | None
     gin_files: tuple[str, ...]
     full_size: bool
     in_process: bool
@@ -48,7 +49,8 @@ class Options:
             runtime=config.getoption("t5x_runtime"),
             slice=config.getoption("t5x_slice") or config.getini("t5x_slice") or None,
             bindings=(*config.getini("t5x_bindings"), *config.getoption("t5x_gin")),
-            search_paths=tuple(str(path) for path in config.getini("t5x_search_paths")),
+            search_paths=(*_search_paths(config), *map(str, config.getini("t5x_search_paths"))),
+            tfds_data_dir=_from_here(config, config.getoption("tfds_data_dir")),
             gin_files=tuple(config.getini("t5x_gin_files")),
             full_size=config.getoption("t5x_full_size"),
             in_process=config.getoption("t5x_in_process"),
@@ -91,6 +93,14 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="Gin binding parsed after the files of every config, such as 'BATCH_SIZE = 64'; may be repeated",
     )
+    group.addoption(
+        "--gin_search_paths",
+        metavar="DIR,DIR",
+        action="append",
+        default=[],
+        help="Folders where Gin files and includes are looked up, as for T5X; may be repeated",
+    )
+    group.addoption("--tfds_data_dir", metavar="DIR", help="Where TFDS data lies, as for T5X")
     group.addoption(
         "--t5x-ignore",
         metavar="CODE",
@@ -184,6 +194,20 @@ def network_policy(config: pytest.Config) -> str:
       pytest.UsageError: the ini value is neither.
     """
     return config.getoption("t5x_network") or _one_of(_NETWORK, config, "t5x_network")
+
+
+def _search_paths(config: pytest.Config) -> Iterator[str]:
+    """The folders that the command line names."""
+    for folders in config.getoption("gin_search_paths"):
+        yield from (str(_from_here(config, folder)) for folder in folders.split(",") if folder)
+
+
+def _from_here(config: pytest.Config, folder: str | None) -> str | None:
+    """A folder as runs find it, which work in the root folder: pytest may have been called in another one."""
+    here = config.invocation_params.dir
+    if not folder or "://" in folder or here == config.rootpath:
+        return folder
+    return str(here / folder)
 
 
 def _folder(config: pytest.Config, name: str) -> str | None:

@@ -113,6 +113,7 @@ class SessionSettings:
             gin_files=tuple(gin_files),
             bindings=(*self.project.bindings, *self.options.bindings),
             search_paths=(*self.options.search_paths, *self.project.search_paths),
+            tfds_data_dir=self.options.tfds_data_dir,
             slice=self.slice_name,
             runtime=self.options.runtime,
             python_path=(*self.project.python_path, str(self.config.rootpath)),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+
+from t5x_harness.plugin.session_settings import SessionSettings
+
+Run = Callable[..., pytest.RunResult]
 
 
 def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in ("--t5x-runtime", "--t5x-slice", "--t5x-gin", "--t5x-full-size", "--t5x-in-process", "--t5x-timeout"):
         assert option in text
+    for flag in ("--gin_search_paths=DIR,DIR", "--tfds_data_dir=DIR"):
+        assert flag in text
     assert "--t5x-ahead=N" in text
     assert "--t5x-github-annotations={auto,always,never}" in text
     for ini in ("t5x_gin_files", "t5x_bindings", "t5x_search_paths", "t5x_slice", "t5x_github_annotations"):
@@ -27,3 +36,30 @@ def test_the_runs_ahead_are_a_number(pytester: pytest.Pytester, arguments: tuple
     result = pytester.runpytest_subprocess(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--t5x-ahead and t5x_ahead must be a number of runs from 0 up, not 'all'*"])
+
+
+def test_t5x_s_own_flags_say_where_includes_and_data_lie(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are given where runs work, and from there where pytest is called elsewhere."""
+    pytester.makeini("[pytest]\nt5x_search_paths = last\n")
+    flags = ("--gin_search_paths=conf,models", "--gin_search_paths=gs://b/c", "--tfds_data_dir=data")
+    last = str(pytester.path / "last")
+    given = SessionSettings(pytester.parseconfig(*flags)).spec(["run.gin"])
+    assert given.search_paths == ("conf", "models", "gs://b/c", last)
+    assert given.tfds_data_dir == "data"
+    below = pytester.mkdir("below")
+    monkeypatch.chdir(below)
+    given = SessionSettings(pytester.parseconfig(*flags, f"--rootdir={pytester.path}")).spec(["run.gin"])
+    assert given.search_paths == (f"{below}/conf", f"{below}/models", "gs://b/c", last)
+    assert given.tfds_data_dir == f"{below}/data"
+
+
+def test_the_mend_of_an_include_beside_its_file_is_taken_by_pytest(folder: Path, run: Run) -> None:
+    (folder / "conf").mkdir()
+    for name in ("models", "train.gin"):
+        (folder / name).rename(folder / "conf" / name)
+    failed = run("conf/train.gin::lint")
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["*it lies beside the file that includes it: pass --gin_search_paths=conf"])
+    run("conf/train.gin::lint", "--gin_search_paths=conf").assert_outcomes(passed=1)
