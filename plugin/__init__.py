@@ -66,6 +66,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     promotion_options.add_options(parser)
 
 
+def pytest_load_initial_conftests(args: list[str]) -> None:
+    """Takes Gin bindings as T5X does: this is where a plugin may change the command line."""
+    options.take_gin_flags(args)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and this run's session object; declared runs join what pytest collects."""
     marks.register(config)

@@ -88,10 +88,12 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--t5x-gin",
+        "--gin_bindings",
         metavar="BINDING",
         action="append",
         default=[],
-        help="Gin binding parsed after the files of every config, such as 'BATCH_SIZE = 64'; may be repeated",
+        help="Gin binding parsed after the files of every config, such as 'BATCH_SIZE = 64'; --gin.BATCH_SIZE=64 is "
+        "the same, as for T5X; may be repeated",
     )
     group.addoption(
         "--gin_search_paths",
@@ -185,6 +187,21 @@ def add_options(parser: pytest.Parser) -> None:
         "string",
         "auto",
     )
+
+
+def take_gin_flags(arguments: list[str]) -> None:
+    """Turns each ``--gin.NAME=VALUE`` of a command line into an option that pytest knows.
+
+    Raises:
+      pytest.UsageError: one has not this form.
+    """
+    if any(argument.startswith("--gin.") for argument in arguments):
+        from t5x_harness.arguments import UsageError, rewrite_gin
+
+        try:
+            arguments[:] = rewrite_gin(arguments)
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def network_policy(config: pytest.Config) -> str:

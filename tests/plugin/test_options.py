@@ -55,6 +55,26 @@ def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     assert given.tfds_data_dir == f"{below}/data"
 
 
+def test_gin_bindings_are_given_as_to_t5x(pytester: pytest.Pytester) -> None:
+    flags = ("--gin.BATCH_SIZE=64", "--t5x-gin=A = 1", "--gin_bindings=B = 2", "--gin.models/f.x='a = b'")
+    given = SessionSettings(pytester.parseconfig(*flags)).spec(["run.gin"])
+    assert given.bindings == ("BATCH_SIZE = 64", "A = 1", "B = 2", "models/f.x = 'a = b'")
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--gin.BATCH_SIZE", "--gin.BATCH_SIZE: a gin binding has the form --gin.NAME=VALUE"),
+        ("--gin.--gin.A=1", "--gin.--gin.A=1: --gin. stands there twice, write --gin.A=1"),
+    ],
+)
+def test_a_gin_flag_that_binds_nothing_is_refused(pytester: pytest.Pytester, flag: str, told: str) -> None:
+    result = pytester.runpytest_subprocess(flag)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {told}"])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
 def test_the_mend_of_an_include_beside_its_file_is_taken_by_pytest(folder: Path, run: Run) -> None:
     (folder / "conf").mkdir()
     for name in ("models", "train.gin"):
