@@ -34,6 +34,10 @@ def test_a_cache_that_is_asked_for_and_missing(resolve: Resolve) -> None:
         "use_cached is True, and the examples of task counting are not cached: no cache folder is set"
     )
     assert error.binding == "USE_CACHED_TASKS"
+    assert error.fix == (
+        "set it to False, or cache the task (seqio_cache_tasks) and name the folder where the task is registered: "
+        "seqio.add_global_cache_dirs(['FOLDER'])"
+    )
     assert result.exercised == 4, "what would have been cached is looked at all the same"
 
 

@@ -65,7 +65,8 @@ class MissingCache(ResolveRule):
                     run.config,
                     f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
                     role.key(run.config, "use_cached"),
-                    "set it to False, or cache the task and name the folder with --seqio_additional_cache_dirs",
+                    "set it to False, or cache the task (seqio_cache_tasks) and name the folder where the task is "
+                    "registered: seqio.add_global_cache_dirs(['FOLDER'])",
                 )
 
 

@@ -202,7 +202,8 @@ def _explaining(cfg: DatasetConfig, provider: seqio.Task | seqio.Mixture) -> Ite
         folders = ", ".join(map(str, seqio.get_global_cache_dirs())) or "none are set"
         raise AssertionError(
             f"{str(error).rstrip('.')} (searched: {folders}). Set `use_cached` to False (USE_CACHED_TASKS in most "
-            "configs), or run seqio_cache_tasks and pass its output folder as --seqio_additional_cache_dirs."
+            "configs), or run seqio_cache_tasks and name its output folder: seqio.add_global_cache_dirs(['FOLDER']), "
+            "or for t5x.train --seqio_additional_cache_dirs."
         ) from error
     except (LookupError, ValueError, TypeError, OSError, tf.errors.OpError) as error:
         splits = _declared_splits(provider, error)
