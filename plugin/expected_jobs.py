@@ -47,7 +47,7 @@ def expected_jobs(
 
 
 def import_sdk() -> None:
-    """Imports of Google's SDK what sends jobs; why it cannot be imported is told where it is used."""
+    """Imports what sends jobs, of Google's SDK; why it cannot be imported is told where it is used."""
     with contextlib.suppress(Exception):
         importlib.import_module("google.cloud.aiplatform_v1")
 

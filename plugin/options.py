@@ -50,7 +50,7 @@ class Options:
             slice=config.getoption("t5x_slice") or config.getini("t5x_slice") or None,
             bindings=(*config.getini("t5x_bindings"), *config.getoption("t5x_gin")),
             search_paths=(*_search_paths(config), *map(str, config.getini("t5x_search_paths"))),
-            tfds_data_dir=_from_here(config, config.getoption("tfds_data_dir")),
+            tfds_data_dir=_from_here(config, config.getoption("tfds_data_dir") or "") or None,
             gin_files=tuple(config.getini("t5x_gin_files")),
             full_size=config.getoption("t5x_full_size"),
             in_process=config.getoption("t5x_in_process"),
@@ -216,10 +216,10 @@ def network_policy(config: pytest.Config) -> str:
 def _search_paths(config: pytest.Config) -> Iterator[str]:
     """The folders that the command line names."""
     for folders in config.getoption("gin_search_paths"):
-        yield from (str(_from_here(config, folder)) for folder in folders.split(",") if folder)
+        yield from (_from_here(config, folder) for folder in folders.split(",") if folder)
 
 
-def _from_here(config: pytest.Config, folder: str | None) -> str | None:
+def _from_here(config: pytest.Config, folder: str) -> str:
     """A folder as runs find it, which work in the root folder: pytest may have been called in another one."""
     here = config.invocation_params.dir
     if not folder or "://" in folder or here == config.rootpath:
