@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib.metadata
 import os
 import signal
@@ -49,7 +51,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Caches and homes are folders of the test session, so nothing is left behind and nothing is found.
 
     Yields:
-      The home folder.
+      The home folder. As the caches, it is one for all of xdist's workers.
     """
     # What tests start shall hear what they send it, also where this session was started in the background.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -57,16 +59,18 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             signal.signal(number, usual)
     patch = pytest.MonkeyPatch()
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if base.name.startswith("popen-") else base  # xdist's workers share one compile cache
+    shared = base.parent if base.name.startswith("popen-") else base
+    home = shared / "home"
+    home.mkdir(exist_ok=True)
     # A cache that the caller names, as tox does, is one for all sessions, which then compile less.
     patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
-    patch.setenv("HOME", str(base))
+    patch.setenv("HOME", str(home))
     patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
     patch.delenv("PYTHONPATH", raising=False)
     patch.setenv("PYTEST_ADDOPTS", FOREIGN)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
         patch.delenv(name, raising=False)
-    yield base
+    yield home
     patch.undo()
 
 
@@ -85,9 +89,23 @@ def door(hermetic: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def zygote(door: Path) -> Iterator[Zygote]:
-    """A process that has imported the embedded T5X, which runs are forked from: one for all tests, as it takes 10 s."""
-    with worker_for(find_runtime("embedded"), door=door) as worker:
-        worker.warm()
+    """A process that has imported the embedded T5X, which runs are forked from: one for all of xdist's workers.
+
+    The worker that asks for it first has it made, and keeps it until the others need it no longer.
+    """
+    with open(f"{door}.made", "w") as made, open(f"{door}.used", "w") as used, contextlib.ExitStack() as stack:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        if door.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(KEPT_VARIABLE, str(door))
+                worker = stack.enter_context(worker_for(find_runtime("embedded")))
+        else:
+            worker = stack.enter_context(worker_for(find_runtime("embedded"), door=door))
+            stack.callback(fcntl.flock, used, fcntl.LOCK_EX)
+        worker.await_ready()
+        assert not worker.refusal
+        fcntl.flock(used, fcntl.LOCK_SH)
+        fcntl.flock(made, fcntl.LOCK_UN)
         yield worker
 
 

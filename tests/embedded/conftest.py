@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from t5x_harness.import_hooks import EMBEDDED_PATH, use_runtime
-from t5x_harness.workers import Run, RunDied, Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.import_hooks import use_runtime
+from t5x_harness.workers import Run, RunDied, Zygote
 from t5x_harness.workers.compile_options import compile_cheaply
 
 # Not a fixture: test modules import t5x and the recorded tasks at their top.
 use_runtime("embedded")
 sys.path.append(str(Path(__file__).parents[1] / "reference"))
+
+PROGRAM_PATH = (str(Path(__file__).parents[1] / "reference"), str(Path(__file__).parent))
+"""Where forked programs find the recorded tasks, and themselves."""
 
 
 def _compile_cheaply_here() -> None:
@@ -42,15 +44,24 @@ class Programs:
         self._zygote = zygote
         self._folder = folder
 
-    def start(self, *, devices: int = 2, log: str = "program.log", cheap: bool = True) -> Run:
+    def start(
+        self, *, devices: int = 2, log: str = "program.log", brief: bool = True, factory: str = "programs:Program"
+    ) -> Run:
         """Forks a process that works in the test's folder and has so many devices.
 
-        Its programs are compiled with the options of runs, if ``cheap``, else with those of XLA.
+        If ``brief``, it is prepared for a few steps as runs are, else it is as T5X's own process.
         """
-        env = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        if cheap:
+        env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        if brief:
             compile_cheaply(env)
-        return self._zygote.start("programs:Program", {}, log=self._folder / log, cwd=self._folder, env=env)
+        return self._zygote.start(
+            factory,
+            {"brief": brief},
+            log=self._folder / log,
+            cwd=self._folder,
+            env=env,
+            python_path=PROGRAM_PATH,
+        )
 
     def run(self, module: str, *flags: str, log: str = "program.log") -> tuple[int, str]:
         """Runs ``python -m module flags...``; returns its exit status and what it printed."""
@@ -70,28 +81,7 @@ class Programs:
             return run.call(method, timeout=240, **arguments)
 
 
-@pytest.fixture(scope="session")
-def imported_stack(hermetic: None) -> Iterator[Zygote]:
-    """A process that has imported what the scripts import, but no device."""
-    env = {
-        "JAX_PLATFORMS": "cpu",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        **compile_cache_environment(default_cache_folder(os.environ)),
-    }
-    path = [EMBEDDED_PATH, str(Path(__file__).parents[1] / "reference"), str(Path(__file__).parent)]
-    stack = [
-        "t5x.eval",
-        "t5x._driver.script",
-        "t5x._driver.chunks",
-        "t5x.examples.t5.network",
-        "t5x.adafactor",
-        "programs",
-    ]
-    with Zygote(preload=stack, env=env, python_path=path) as zygote:
-        yield zygote
-
-
 @pytest.fixture
-def programs(imported_stack: Zygote, tmp_path: Path) -> Programs:
+def programs(zygote: Zygote, tmp_path: Path) -> Programs:
     """Runs scripts in the test's folder."""
-    return Programs(imported_stack, tmp_path)
+    return Programs(zygote, tmp_path)

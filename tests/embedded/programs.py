@@ -11,12 +11,15 @@ from typing import Any
 
 import recorded
 
+from t5x_harness.execute.brevity import prepare_for_few_steps
+
 
 class Program:
     """The object in the forked process."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
-        pass
+        if argument["brief"]:
+            prepare_for_few_steps()
 
     def run(self, module: str, flags: Sequence[str]) -> int:
         """Does what ``python -m module flags...`` does and returns its exit status."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from t5x_harness.workers import Zygote
 
-
-def test_a_divided_state_is_saved_and_restored(imported_stack: Zygote, tmp_path: Path) -> None:
-    env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    program = "sharded_program:ShardedProgram"
-    with imported_stack.start(program, {}, log=tmp_path / "log", cwd=tmp_path, env=env) as run:
+def test_a_divided_state_is_saved_and_restored(programs: Any, tmp_path: Path) -> None:
+    with programs.start(brief=False, factory="sharded_program:ShardedProgram") as run:
         found = run.call("save_and_restore", folder=str(tmp_path), timeout=240)
     assert found["devices"] == 2
     for layout in ("orbax", "legacy"):

@@ -24,7 +24,7 @@ MEASURED_PER_SUMMARY = (
 def train_case(programs: Any, folder: Path, case: str, devices: int = 2) -> dict[str, Any]:
     """Trains a recorded case and returns what it wrote."""
     (folder / "case.gin").write_text(record(case)["gin"])
-    with programs.start(devices=devices, cheap=case != "t5_1_1") as run:  # that one as in a shell of exec
+    with programs.start(devices=devices, brief=case != "t5_1_1") as run:  # that one as in a shell of exec
         flags = ["--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}/model"']
         assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
         observed: dict[str, Any] = run.call("observe", model_dir="model", final_step=record(case)["final_step"])

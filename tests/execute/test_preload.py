@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +59,34 @@ NUMBER = len(functions_of(SEQIO_FUNCTIONS))
 ALL_HELD = {"converted": NUMBER, "again": NUMBER, "held": NUMBER, "padded": [0, 1, 2], "new": [], "children": False}
 
 
-def converted(tmp_path: Path, how: str, cache: Path | None = None) -> dict[str, Any]:
+Converted = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def unconverted() -> Iterator[Zygote]:
+    """A process that has imported SeqIO, for forks that convert its functions."""
+    with Zygote(preload=["converting"], env={"TF_CPP_MIN_LOG_LEVEL": "3"}, python_path=[str(HERE)]) as zygote:
+        yield zygote
+
+
+@pytest.fixture
+def converted(unconverted: Zygote, tmp_path: Path) -> Converted:
     """What a process says that takes conversions over."""
-    kept = {} if cache is None else {"JAX_COMPILATION_CACHE_DIR": str(cache)}
-    (tmp_path / "tmp").mkdir(exist_ok=True)
-    env = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "3", **kept}
-    command = [sys.executable, str(HERE / "converting_beside.py"), how]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+
+    def call(how: str, cache: Path | None = None) -> dict[str, Any]:
+        (tmp_path / "tmp").mkdir(exist_ok=True)
+        env = {"TMPDIR": str(tmp_path / "tmp"), "JAX_COMPILATION_CACHE_DIR": str(cache) if cache else None}
+        with unconverted.start("converting:Converting", {}, log=tmp_path / "log", cwd=tmp_path, env=env) as run:
+            return dict(run.call("take", how=how, timeout=240))
+
+    return call
 
 
 @pytest.mark.parametrize(("how", "of_the_child"), [("awaited", {NUMBER}), ("at once", set(range(1, NUMBER + 1)))])
 def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, of_the_child: set[int]
+    converted: Converted, how: str, of_the_child: set[int]
 ) -> None:
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    found = converted(tmp_path, how)
+    found = converted(how)
     assert found.pop("foreign") in of_the_child
     assert found == {**ALL_HELD, "forked": True, "files": []}
 
@@ -102,11 +114,13 @@ def converted_in_a_job(cache: Path, brief: str) -> int:
     return int(done.stdout)
 
 
-def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(tmp_path: Path) -> None:
+def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(
+    converted: Converted, tmp_path: Path
+) -> None:
     cache = tmp_path / "compile-cache" / "jax-0"
     cache.mkdir(parents=True)
     for foreign, forked in ((0, True), (NUMBER, False), (0, True)):
-        found = converted(tmp_path, "killed", cache)
+        found = converted("killed", cache)
         assert found == {**ALL_HELD, "foreign": foreign, "forked": forked, "files": []}
         (file,) = cache.iterdir()
         if not forked:
