@@ -1,4 +1,4 @@
-"""Vertex AI in this process: made for the first who asks for it, as Google's library for it takes 2 s to import."""
+"""Vertex AI in this process: made for the first who asks for it, as Google's library for it takes long to import."""
 
 from __future__ import annotations
 
@@ -131,6 +131,7 @@ class VertexService:
 
     def _make(self) -> Api:
         try:
+            importlib.import_module("t5x_harness.google.vertex.api.without_clients").skip_clients()
             rpc_table = importlib.import_module("t5x_harness.google.vertex.api.rpc_table")
             rpc_table.rpc_table()
             service = importlib.import_module("t5x_harness.google.vertex.api.service")

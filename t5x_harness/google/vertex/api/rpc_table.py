@@ -94,7 +94,7 @@ class RpcTable(Mapping[str, Rpc]):
 
 
 def rpc_table(version: str = "v1") -> RpcTable:
-    """The table of one version. The first call imports the library, which takes 2 s.
+    """The table of one version. The first call imports the library, which takes a second or two.
 
     Args:
       version: ``v1`` or ``v1beta1``.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -68,3 +70,28 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+DESCRIBED = """
+def described(table):
+    return sorted(
+        [rpc.path, rpc.request.DESCRIPTOR.full_name, rpc.response.DESCRIPTOR.full_name, rpc.streams, str(rpc.bindings)]
+        for rpc in table.values()
+    )
+"""
+IN_A_SERVER = """
+import json, sys
+from t5x_harness.google.vertex.api.without_clients import skip_clients
+skip_clients()
+from t5x_harness.google.vertex.api.rpc_table import rpc_table
+clients = [name for name in sys.modules if name.startswith("google.cloud.") and name.endswith("client")]
+print(json.dumps([described(rpc_table()), clients]))
+"""
+
+
+def test_a_server_reads_the_same_and_no_client() -> None:
+    known: dict[str, Any] = {}
+    exec(DESCRIBED, known)
+    command = [sys.executable, "-c", DESCRIBED + IN_A_SERVER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout) == [known["described"](rpc_table()), []]
