@@ -40,7 +40,9 @@ def test_silent(t5x_run):
 
 
 @pytest.fixture
-def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch, run_pytest: Run
+) -> Run:
     """Runs pytest on a project with a config, which uses the test's own Vertex AI."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shutil.copytree(CONFIGS / "models", pytester.path / "models")
@@ -48,7 +50,7 @@ def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypat
 
     def call(source: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(test_there=source)
-        result = pytester.runpytest_subprocess("-m", "tpu", "--t5x-runtime=embedded", "-rP", "-v", *arguments)
+        result = run_pytest("-m", "tpu", "--t5x-runtime=embedded", "-rP", "-v", *arguments)
         result.stdout.no_fnmatch_line("*Traceback*")
         return result
 

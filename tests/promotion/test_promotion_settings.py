@@ -18,14 +18,14 @@ def test_it(t5x_run):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch, run_pytest: Run) -> Run:
     """Runs pytest on one promotable test; whatever comes of it, no traceback of ours may be shown."""
     for name in ("", "_PROJECT", "_LOCATION", "_BUCKET", "_IMAGE"):
         monkeypatch.delenv(f"T5X_HARNESS_VERTEX{name}", raising=False)
     pytester.makepyfile(test_promoted=TEST)
 
     def call(*arguments: str) -> pytest.RunResult:
-        result = pytester.runpytest_subprocess("--t5x-runtime=embedded", *arguments)
+        result = run_pytest("--t5x-runtime=embedded", *arguments)
         for text in (result.stdout, result.stderr):
             text.no_fnmatch_line("*Traceback*")
             text.no_fnmatch_line("*INTERNALERROR*")

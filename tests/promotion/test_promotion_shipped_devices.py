@@ -31,12 +31,12 @@ REAL = [
 
 
 @pytest.fixture
-def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None) -> Run:
+def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, run_pytest: Run) -> Run:
     """Runs pytest, which uses the test's own Vertex AI."""
 
     def call(source: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(test_there=HEAD + source)
-        return pytester.runpytest_subprocess("-m", "tpu", "--t5x-runtime=embedded", *arguments)
+        return run_pytest("-m", "tpu", "--t5x-runtime=embedded", *arguments)
 
     return call
 

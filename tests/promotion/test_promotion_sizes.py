@@ -57,14 +57,14 @@ def test_full_size(t5x_run):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch, run_pytest: Run) -> Run:
     """Runs pytest on a project with a config and tests, promoted to an emulated Vertex AI."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shutil.copytree(CONFIGS / "models", pytester.path / "models")
     shutil.copy(CONFIGS / "finetune_sums.gin", pytester.path / "sums.gin")
 
     def call(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_subprocess("-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *arguments)
+        return run_pytest("-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *arguments)
 
     return call
 

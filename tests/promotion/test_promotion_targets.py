@@ -44,7 +44,7 @@ class TestOwn:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch, run_pytest: Run) -> Run:
     """Runs pytest where no option, variable or file names a target; no traceback of ours may be shown."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     for name in ("", "_PROJECT", "_LOCATION", "_BUCKET", "_IMAGE"):
@@ -53,7 +53,7 @@ def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPat
     pytester.makepyprojecttoml('[tool.t5x_harness.tpu]\naccelerator_type = "TPU_V3"\naccelerator_count = 8\n')
 
     def call(*arguments: str) -> pytest.RunResult:
-        result = pytester.runpytest_subprocess("-m", "tpu", "--t5x-runtime=embedded", *arguments)
+        result = run_pytest("-m", "tpu", "--t5x-runtime=embedded", *arguments)
         for text in (result.stdout, result.stderr):
             text.no_fnmatch_line("*INTERNALERROR*")
         return result

@@ -1,0 +1,44 @@
+"""Sessions that promote are forked from a process that has imported Google's library, which is most of their work."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.workers import Zygote
+
+Session = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture(scope="session")
+def google_imported(hermetic: Path) -> Iterator[Zygote]:
+    """A process that has imported pytest and what a promoting session imports of Google's."""
+    with Zygote(preload=["pytest_session"], python_path=[str(Path(__file__).parent)]) as zygote:
+        yield zygote
+
+
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, google_imported: Zygote) -> Session:
+    """As ``pytester.runpytest_subprocess``, in a fork."""
+    numbers = itertools.count()
+
+    def run(*arguments: str) -> pytest.RunResult:
+        given = [f"--basetemp={pytester.path / f'runpytest-{next(numbers)}'}", *map(str, arguments)]
+        print("running: pytest", *given)
+        files = [pytester.path / name for name in ("stdout", "stderr")]
+        env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(pytester.path), os.environ.get("PYTHONPATH")]))}
+        start = time.perf_counter()
+        with google_imported.start(
+            "pytest_session:PytestSession", {}, log=pytester.path / "fork.log", cwd=pytester.path, env=env
+        ) as session:
+            status = session.call("run", arguments=given, stdout=str(files[0]), stderr=str(files[1]), timeout=300)
+        output, errors = (file.read_text().splitlines() for file in files)
+        print(*output, *errors, sep="\n")
+        return pytest.RunResult(pytest.ExitCode(status), output, errors, time.perf_counter() - start)
+
+    return run
