@@ -32,6 +32,8 @@ SEQIO_FUNCTIONS = (
     "seqio.dataset_providers:TFExampleDataSource.__init__.<locals>.read_file_fn",
     "seqio.dataset_providers:TextLineDataSource.__init__.<locals>.read_file_fn",
     "seqio.preprocessors:_append_to_innermost_axis",
+    "seqio.preprocessors:append_eos.<locals>.<lambda>",
+    "seqio.preprocessors:append_eos.<locals>._maybe_add_eos",
     "seqio.preprocessors:append_eos_after_trim_impl",
     "seqio.preprocessors:tokenize_impl",
     "seqio.utils:_GrainMapFn.__call__.<locals>.<lambda>",

@@ -34,6 +34,7 @@ class Watched:
         for pack in (True, False):
             task = seqio.get_mixture_or_task("ref_reverse")
             data = task.get_dataset(LENGTHS, "train", shuffle=pack, seed=0)
+            data = seqio.preprocessors.append_eos(data, task.output_features)
             seqio.EncDecFeatureConverter(pack=pack)(data, LENGTHS)
 
     def settings(self) -> dict[str, Any]:
