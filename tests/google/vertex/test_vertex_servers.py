@@ -123,6 +123,6 @@ asyncio.run(main())
     assert (status, done.stderr) == ("501", "")
     assert missing == (
         "t5x-harness emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
-        "google.cloud.aiplatform_v1.services): python -m pip install 't5x-harness[vertex]'"
+        "google.cloud.aiplatform_v1): python -m pip install 't5x-harness[vertex]'"
     )
-    assert "which is not installed here (there is no google.cloud.aiplatform_v1.services): python -m pip " in body
+    assert "which is not installed here (there is no google.cloud.aiplatform_v1): python -m pip " in body
