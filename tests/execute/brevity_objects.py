@@ -24,6 +24,7 @@ class Options:
         handler = ocp.type_handlers.get_type_handler(jax.Array)
         return {
             "optimises graphs": not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"),
+            "tunes": tf.data.Dataset.range(1)._apply_debug_options().options().autotune.enabled is not False,
             "smallest slice": handler._min_slice_bytes_for_replica_parallel,
             "asks for buckets": hasattr(gpath._is_zonal_gcs_bucket, "cache_info"),
         }

@@ -23,5 +23,6 @@ def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool, em
     ) as run:
         found = run.call("read", timeout=60)
     assert found["optimises graphs"] is not brief
+    assert found["tunes"] is not brief
     assert (found["smallest slice"] == SMALLEST_SLICE) is brief
     assert found["asks for buckets"] is not (brief and emulated)
