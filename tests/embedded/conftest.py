@@ -15,10 +15,10 @@ from t5x_harness.workers.compile_options import compile_cheaply
 
 # Not a fixture: test modules import t5x and the recorded tasks at their top.
 use_runtime("embedded")
-sys.path.append(str(Path(__file__).parents[1] / "reference"))
 
 PROGRAM_PATH = (str(Path(__file__).parents[1] / "reference"), str(Path(__file__).parent))
 """Where forked programs find the recorded tasks, and themselves."""
+sys.path.append(PROGRAM_PATH[0])
 
 
 def _compile_cheaply_here() -> None:
