@@ -20,6 +20,7 @@ from typing import Any
 
 from t5x_harness.workers import framing, guard_process, processes, run_process
 from t5x_harness.workers.door import Client, Door
+from t5x_harness.workers.roomy_stack import call_with_room
 
 __all__ = ["main"]
 
@@ -39,7 +40,8 @@ def main(control: int, lifeline: int, parent: int, door: int | None = None) -> N
     status = 1
     try:
         listener = None if door is None else socket.socket(fileno=door)
-        status = _Zygote(Client(socket.socket(fileno=control), parent), listener).main(lifeline, parent)
+        zygote = _Zygote(Client(socket.socket(fileno=control), parent), listener)
+        status = call_with_room(zygote.main, lifeline, parent)  # all that is forked stands on this stack, too
     except BaseException:
         traceback.print_exc()
     finally:

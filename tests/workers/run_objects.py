@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -87,6 +88,23 @@ class Calculator:
         return random.random()
 
     # What goes wrong.
+
+    def page_faults_of_calls(self, calls: int, depths: int) -> list[int]:
+        """The pages that the kernel had to bring for so many calls, made from each depth of the stack."""
+
+        def nothing() -> None:
+            pass
+
+        nothing.__code__ = nothing.__code__.replace(co_stacksize=200)  # ten times as much as a step deeper
+        def faults(depth: int) -> int:
+            if depth:
+                return faults(depth - 1)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for _ in range(calls):
+                nothing()
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+        return [faults(depth) for depth in range(depths)]
 
     def fail(self, message: str) -> None:
         raise ValueError(message)

@@ -140,6 +140,12 @@ def test_runs_do_not_share_random_numbers(start: Start) -> None:
     assert len({start().call("random") for _ in range(3)}) == 3
 
 
+def test_no_depth_of_the_stack_makes_calls_slow(start: Start) -> None:
+    """CPython takes memory from the kernel for every call that crosses the end of a piece of its stack."""
+    calls = 300
+    assert max(start().call("page_faults_of_calls", calls=calls, depths=600)) < calls / 2
+
+
 def test_background_work_is_finished_when_a_run_is_closed(start: Start, tmp_path: Path) -> None:
     run = start()
     run.call("write_later", path=str(tmp_path / "later"))
