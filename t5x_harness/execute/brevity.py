@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from t5x_harness.execute.bucket_kinds import take_buckets_for_regional
 from t5x_harness.execute.checkpoint_writing import write_small_arrays_whole
-from t5x_harness.execute.input_graphs import take_graphs_as_they_are
+from t5x_harness.execute.input_graphs import assert_without_branches, take_graphs_as_they_are
 
 __all__ = ["prepare_for_few_steps"]
 
@@ -12,5 +12,6 @@ __all__ = ["prepare_for_few_steps"]
 def prepare_for_few_steps() -> None:
     """Sets options of TensorFlow, orbax and etils in this process, before it makes an iterator or a checkpoint."""
     take_graphs_as_they_are()
+    assert_without_branches()
     write_small_arrays_whole()
     take_buckets_for_regional()

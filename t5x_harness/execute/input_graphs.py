@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["take_graphs_as_they_are"]
+__all__ = ["assert_without_branches", "take_graphs_as_they_are"]
 
 
 def take_graphs_as_they_are() -> None:
@@ -28,3 +28,25 @@ def _untuned(dataset: Any) -> Any:
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
+
+
+def assert_without_branches() -> None:
+    """Has what graphs assert in this process be one operation, as it is for strings and integers of 32 bits.
+
+    Of all else TensorFlow makes the assertion one side of a branch, so that what it would print is fetched from a
+    device only where it fails. Input pipelines run on the host, and SeqIO's checks of lengths, which are of 64 bits,
+    spend most of their tracing on those branches.
+    """
+    from tensorflow.python.ops import control_flow_assert
+
+    if hasattr(control_flow_assert, "Assert"):  # what check_ops and AutoGraph call; the public name stays
+        control_flow_assert.Assert = _assert
+
+
+def _assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Any:
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return tf.debugging.Assert(condition, data, summarize, name)
+    with tf.name_scope(name or "Assert"):
+        return tf.raw_ops.Assert(condition=condition, data=data, summarize=summarize, name="Assert")

@@ -6,6 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
+def _assert_below_two(x: Any) -> Any:
+    import tensorflow as tf
+
+    tf.debugging.assert_less(x, tf.constant(2, tf.int64), message="too long")
+    return x
+
+
 class Options:
     """What the libraries of a process that the harness has set up are told."""
 
@@ -22,7 +29,14 @@ class Options:
         from etils.epath import gpath
 
         handler = ocp.type_handlers.get_type_handler(jax.Array)
+        dataset = tf.data.Dataset.range(3).map(_assert_below_two)
+        try:
+            failure = str(list(dataset))
+        except tf.errors.InvalidArgumentError as error:
+            failure = str(error)
         return {
+            "branches": "AssertGuard" in failure,
+            "failure": failure,
             "optimises graphs": not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"),
             "tunes": tf.data.Dataset.range(1)._apply_debug_options().options().autotune.enabled is not False,
             "smallest slice": handler._min_slice_bytes_for_replica_parallel,

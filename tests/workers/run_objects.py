@@ -96,6 +96,7 @@ class Calculator:
             pass
 
         nothing.__code__ = nothing.__code__.replace(co_stacksize=200)  # ten times as much as a step deeper
+
         def faults(depth: int) -> int:
             if depth:
                 return faults(depth - 1)
