@@ -139,8 +139,9 @@ def infer(
     converter = model.FEATURE_CONVERTER_CLS(pack=False)
     lengths, batch_size = dataset_cfg.task_feature_lengths, dataset_cfg.batch_size
 
-    def open_dataset(provider: Any) -> Any:
-        return provider.get_dataset(
+    @functools.cache  # where the provider is a task, its shapes are needed first, then its examples
+    def open_inputs(provider: Any) -> tuple[Any, Any]:
+        examples = provider.get_dataset(
             sequence_length=lengths,
             split=dataset_cfg.split,
             shuffle=False,
@@ -149,8 +150,9 @@ def infer(
             use_cached=dataset_cfg.use_cached,
             seed=dataset_cfg.seed,
         )
+        return examples, converter(examples, task_feature_lengths=lengths)
 
-    spec = converter(open_dataset(task_or_mixture), lengths).element_spec
+    spec = open_inputs(task_or_mixture)[1].element_spec
     initializer = train_state_initializer_cls(
         optimizer_def=None,
         init_fn=model.get_initial_variables,
@@ -183,9 +185,7 @@ def infer(
             task=task,
             files=ChunkFiles(output_dir, task.name, mode, file_extension, shard_id, num_shards),
             infer_fn=functools.partial(infer_fn, train_state=train_state),
-            open_dataset=open_dataset,
-            feature_converter=converter,
-            feature_lengths=lengths,
+            open_inputs=open_inputs,
             chunk_size=checkpoint_period * batch_size,
             write_fn=write_fn,
             merge_fn=merge_fn if merge_chunked_results else None,

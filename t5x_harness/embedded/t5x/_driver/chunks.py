@@ -131,9 +131,7 @@ class TaskInference:
         task: a SeqIO task.
         files: where results go.
         infer_fn: the partitioned step over a dataset, with the parameters bound.
-        open_dataset: opens a task's examples.
-        feature_converter: makes model features of them.
-        feature_lengths: by feature of the task.
+        open_inputs: opens a task's examples, and what the model takes of them.
         chunk_size: examples a chunk.
         write_fn: writes a chunk; see ``write_inferences_to_file``.
         merge_fn: joins the chunks; None leaves them.
@@ -146,9 +144,7 @@ class TaskInference:
     task: seqio.Task
     files: ChunkFiles
     infer_fn: Callable[..., Any]
-    open_dataset: Callable[[Any], tf.data.Dataset]
-    feature_converter: Any
-    feature_lengths: Any
+    open_inputs: Callable[[Any], tuple[tf.data.Dataset, tf.data.Dataset]]
     chunk_size: int
     write_fn: Callable[..., None]
     merge_fn: Callable[..., None] | None
@@ -187,9 +183,7 @@ class TaskInference:
 
     def _chunks(self) -> Iterator[tuple[Any, Any]]:
         """Returns the ``tf.data`` iterator over index and examples, for the task and for the model, of each chunk."""
-        examples = self.open_dataset(self.task)
-        for_model = self.feature_converter(examples, task_feature_lengths=self.feature_lengths)
-        pairs = tf.data.Dataset.zip((examples, for_model)).padded_batch(self.chunk_size, drop_remainder=False)
+        pairs = tf.data.Dataset.zip(self.open_inputs(self.task)).padded_batch(self.chunk_size, drop_remainder=False)
         return iter(pairs.enumerate().prefetch(tf.data.AUTOTUNE))
 
     def _assert_there(self, chunk: str) -> None:
