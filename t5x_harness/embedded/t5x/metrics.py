@@ -18,6 +18,11 @@ Scalar = int | float | np.number | np.ndarray | jax.Array
 _Tree = TypeVar("_Tree")
 
 
+def _as_array(value: Scalar) -> jax.Array | np.ndarray:
+    """Makes a number an array on the host: one on a device would have every arithmetic with it compiled for that."""
+    return value if isinstance(value, jax.Array) else np.asarray(value)
+
+
 @flax.struct.dataclass
 class Sum(clu_metrics.Metric):
     """A plain total.
@@ -37,9 +42,9 @@ class Sum(clu_metrics.Metric):
         """Adds the two totals."""
         return type(self)(total=self.total + other.total)
 
-    def compute(self) -> jax.Array:
+    def compute(self) -> jax.Array | np.ndarray:
         """Returns the total."""
-        return jnp.asarray(self.total)
+        return _as_array(self.total)
 
 
 @flax.struct.dataclass
@@ -56,7 +61,7 @@ class Step(clu_metrics.Metric):
         """Returns this metric with another count of steps."""
         return self.replace(steps=steps)
 
-    def compute(self) -> jax.Array:
+    def compute(self) -> jax.Array | np.ndarray:
         """Returns the count of steps.
 
         Raises:
@@ -64,7 +69,7 @@ class Step(clu_metrics.Metric):
         """
         if self.steps is None:
             raise ValueError(f"{type(self).__name__} has no step count: call replace_steps before compute")
-        return jnp.asarray(self.steps)
+        return _as_array(self.steps)
 
 
 @flax.struct.dataclass
@@ -86,7 +91,7 @@ class AveragePerStep(Step):
         """Adds totals and step counts."""
         return type(self)(total=self.total + other.total, steps=self.steps + other.steps)
 
-    def compute(self) -> jax.Array:
+    def compute(self) -> jax.Array | np.ndarray:
         """Returns total / steps.
 
         Raises:
@@ -112,7 +117,7 @@ class Time(clu_metrics.Metric):
         """Returns this metric as it is: the one duration that will be set covers both."""
         return self
 
-    def compute(self) -> jax.Array:
+    def compute(self) -> jax.Array | np.ndarray:
         """Returns the duration in seconds.
 
         Raises:
@@ -120,7 +125,7 @@ class Time(clu_metrics.Metric):
         """
         if self.duration is None:
             raise ValueError(f"{type(self).__name__} has no duration: call replace_duration before compute")
-        return jnp.asarray(self.duration)
+        return _as_array(self.duration)
 
     def replace_duration(self, duration: Scalar) -> Self:
         """Returns this metric with a duration, in seconds."""
@@ -152,7 +157,7 @@ class TimeRate(Time):
             raise AssertionError("rates can only be merged before their durations are set")
         return type(self)(numerator=self.numerator + other.numerator)
 
-    def compute(self) -> jax.Array:
+    def compute(self) -> jax.Array | np.ndarray:
         """Returns numerator / duration.
 
         Raises:
@@ -174,7 +179,7 @@ class StepsPerTime(Step, Time):
         """Adds the step counts."""
         return type(self)(steps=self.steps + other.steps)
 
-    def compute(self) -> jax.Array:
+    def compute(self) -> jax.Array | np.ndarray:
         """Returns steps / duration.
 
         Raises:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import seqio
 import tensorflow as tf
 from absl import logging
@@ -55,7 +55,7 @@ def run_actions(
             raise RuntimeError(f"there are no metrics for the {mode.name} actions: has the evaluation no task?")
         # A list, so that every action sees the metrics also after one has asked to stop.
         stop = any([action.run(train_state, metrics_by_task=metrics_by_task) for action in actions.get(mode, ())])
-    return bool(multihost_utils.broadcast_one_to_all(jnp.array(stop)))
+    return bool(multihost_utils.broadcast_one_to_all(np.array(stop)))
 
 
 def _actions_by_mode(actions: Mapping[str, Sequence[Any]] | None, concurrent_metrics: bool) -> dict[Any, Sequence[Any]]:

@@ -13,6 +13,7 @@ import clu.values
 import flax.core
 import jax
 import jax.numpy as jnp
+import numpy as np
 from absl import logging
 from t5x import partitioning, utils
 from t5x._driver import metrics_manager
@@ -138,8 +139,8 @@ class BaseTrainer(abc.ABC):
             self.train_state = state
         summary = dict(merged or {})
         if summary:
-            uptime = jnp.asarray([metrics_manager.now() - self._created_at])
-            summary["timing/uptime"] = clu.metrics.LastValue.from_model_output(uptime)
+            uptime = np.float32(metrics_manager.now() - self._created_at)
+            summary["timing/uptime"] = clu.metrics.LastValue(uptime, np.int32(1))
         return self.train_metrics_manager.write_metrics_summary(summary, last, num_steps)
 
     def compile_train(self, batch: Batch) -> None:

@@ -67,13 +67,13 @@ def get_infer_fn(
         ds: tf.data.Dataset, train_state: train_state_lib.TrainState, rng: jnp.ndarray | None = None
     ) -> InferFnResult | InferFnWithAuxResult:
         multihost_assert_equal(
-            jax.tree.map(lambda spec: jnp.array(spec.shape), ds.element_spec),
+            jax.tree.map(lambda spec: np.array(spec.shape), ds.element_spec),
             "The examples have different shapes on different hosts: the dataset is probably not deterministic.",
         )
         num_examples = _length(ds)
         batches = _pad(ds, num_examples, batch_size).shard(layout.num_shards, layout.shard_id)
         batches = batches.batch(batch_size // layout.num_shards, drop_remainder=True)
-        multihost_assert_equal(jnp.array(len(batches)), "The hosts have different numbers of batches.")
+        multihost_assert_equal(np.array(len(batches)), "The hosts have different numbers of batches.")
         logging.info("Inference of %d examples in %d batches of %d.", num_examples, len(batches), batch_size)
 
         results = []
