@@ -152,7 +152,7 @@ def add_options(parser: pytest.Parser) -> None:
         type=number_of_runs,
         metavar="N",
         help="Collected runs that may work beside the one whose stages are being reported; 0 makes one run after the "
-        "other (default: as many as there are further cores, at most 3; 0 with --t5x-full-size)",
+        "other (default: as many as there are cores, at most 3; 0 with --t5x-full-size)",
     )
     group.addoption(
         "--t5x-network",

@@ -1,8 +1,9 @@
 """Runs that work ahead: several at once, each in a process of its own, whose results are taken later and in order.
 
-Tracing, building input pipelines and most of compiling is done by one thread of a run, so that runs one after the other
-leave all cores but one without work. Here a thread of this process asks each run for its stages, before anyone wants
-them; it only waits for the run's process. Who wants a result asks :class:`RunAhead` for it as if it was a pipeline.
+Tracing, building input pipelines and most of compiling is done by one thread of a run, which waits for disks and other
+threads besides, so that runs one after the other leave cores without work. Here a thread of this process asks each run
+for its stages, before anyone wants them; it only waits for the run's process. Who wants a result asks :class:`RunAhead`
+for it as if it was a pipeline.
 """
 
 from __future__ import annotations
@@ -36,11 +37,10 @@ def runs_at_once(ahead: int | None) -> int:
     """How many runs may work at the same time.
 
     Args:
-      ahead: how many beside the one whose result is waited for; None for as many as this process has cores for.
+      ahead: how many beside the one whose result is waited for; None for as many as this process may use cores, which
+        keeps them busy while one of the runs waits.
     """
-    if ahead is not None:
-        return 1 + ahead
-    return max(1, min(MOST, len(os.sched_getaffinity(0))))
+    return 1 + ahead if ahead is not None else min(MOST, 1 + len(os.sched_getaffinity(0)))
 
 
 class Ahead:

@@ -228,7 +228,7 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         type=_number,
         metavar="N",
         help="how many runs may work beside the one whose result comes next; 0 for one after the other (default: as "
-        "many as there are further cores, at most 3; 0 with --full-size)",
+        "many as there are cores, at most 3; 0 with --full-size)",
     )
     worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
     worker.add_argument(

@@ -31,7 +31,8 @@ class RunOptions:
       timeout: seconds that one stage may take.
       in_process: run in this process, for a debugger.
       network: let runs reach beyond this machine; ``gs://`` is then the real one.
-      ahead: how many runs may work beside the one whose result comes next; None for as many as there are cores for.
+      ahead: how many runs may work beside the one whose result comes next; None for as many as there are cores, at
+        most 3.
     """
 
     workspace: Path

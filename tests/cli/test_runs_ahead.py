@@ -149,7 +149,7 @@ def test_what_making_a_run_raises_is_raised_where_it_is_asked_for(begin: Begun) 
 
 
 @pytest.mark.parametrize(
-    ("cores", "ahead", "expected"), [(1, None, 1), (2, None, 2), (64, None, 4), (1, 5, 6), (8, 0, 1)]
+    ("cores", "ahead", "expected"), [(1, None, 2), (2, None, 3), (64, None, 4), (1, 5, 6), (8, 0, 1)]
 )
 def test_how_many_runs_work_at_once(
     cores: int, ahead: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
