@@ -27,7 +27,8 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
 
     ``T5X_HARNESS_CACHE_DIR`` names the harness's cache folder, else it is ``t5x-harness`` in the XDG cache home. Below
     it, JAX's version and the CPU's instruction set are told apart, because a home folder may be shared by machines and
-    code compiled for one of them can crash on another.
+    code compiled for one of them can crash on another; and so is how JAX compresses programs, which depends on what
+    else is installed, because it cannot read those that were compressed otherwise.
 
     Args:
       env: environment variables to look at.
@@ -54,7 +55,7 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
         version = importlib.metadata.version("jax")
     except importlib.metadata.PackageNotFoundError:
         return None
-    return root / FOLDER / f"jax-{version}-{_instruction_set()}"
+    return root / FOLDER / f"jax-{version}-{_instruction_set()}-{_compression()}"
 
 
 def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
@@ -118,6 +119,13 @@ def trim_cache(folder: Path, *, max_bytes: int) -> int:
         entry.unlink(missing_ok=True)
         removed += size
     return removed
+
+
+def _compression() -> str:
+    """What JAX compresses programs with."""
+    import importlib.util
+
+    return "zstd" if importlib.util.find_spec("zstandard") else "zlib"
 
 
 def _instruction_set() -> str:

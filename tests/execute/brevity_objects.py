@@ -34,11 +34,13 @@ class Options:
             failure = str(list(dataset))
         except tf.errors.InvalidArgumentError as error:
             failure = str(error)
+        options = tf.data.Dataset.range(1)._apply_debug_options().options()
         return {
             "branches": "AssertGuard" in failure,
             "failure": failure,
             "optimises graphs": not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"),
-            "tunes": tf.data.Dataset.range(1)._apply_debug_options().options().autotune.enabled is not False,
+            "tunes": options.autotune.enabled is not False,
+            "rewrites": options.experimental_optimization.apply_default_optimizations is not False,
             "smallest slice": handler._min_slice_bytes_for_replica_parallel,
             "asks for buckets": hasattr(gpath._is_zonal_gcs_bucket, "cache_info"),
         }

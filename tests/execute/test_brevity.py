@@ -24,6 +24,7 @@ def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool, em
         found = run.call("read", timeout=60)
     assert found["optimises graphs"] is not brief
     assert found["tunes"] is not brief
+    assert found["rewrites"] is not brief
     assert found["branches"] is not brief
     said = "[too long] [Condition x < y did not hold element-wise:] [x (args_0:0) = ] [2] [y (Const:0) = ] [2]"
     assert f"assertion failed: {said}" in found["failure"]
