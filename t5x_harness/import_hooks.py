@@ -173,6 +173,7 @@ def install_from_environment() -> None:
         use_runtime(preference)
     slice_name, is_brief = os.environ.get(SLICE_VARIABLE), bool(os.environ.get(BRIEF_VARIABLE))
     if slice_name or is_brief:
+        after_import("jax._src.lru_cache", _write_entries_whole)
         # Every mode of T5X imports it, after JAX and before it makes anything.
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
     if os.environ.get(POD_VARIABLE):
@@ -181,6 +182,12 @@ def install_from_environment() -> None:
         pod = Pod.from_environment(os.environ)
         assert pod
         join_when_needed(pod)
+
+
+def _write_entries_whole(lru_cache: ModuleType) -> None:
+    from t5x_harness.workers.compile_cache_entries import write_entries_whole
+
+    write_entries_whole(lru_cache)
 
 
 def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:

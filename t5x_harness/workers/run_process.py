@@ -18,7 +18,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from t5x_harness.import_hooks import after_import
 from t5x_harness.workers import framing, processes
+from t5x_harness.workers.compile_cache_entries import write_entries_whole
 from t5x_harness.workers.jax_options import apply_jax_environment
 
 __all__ = ["STACK_SIGNAL", "load_factory", "run", "type_name", "user_traceback"]
@@ -134,6 +136,7 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     sys.argv = ["t5x-run"]
     importlib.invalidate_caches()
     apply_jax_environment(before, os.environ)
+    after_import("jax._src.lru_cache", write_entries_whole)
     # Python's own generator is seeded anew in every fork; numpy's global one is not.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -66,3 +68,17 @@ class Options:
             "misses": count("/jax/compilation_cache/cache_misses"),
             "result": float(result[0, 0]),
         }
+
+    def write_entries(self, folder: str, text: str) -> list[str]:
+        """What is read of an entry that is replaced meanwhile, and what is read of it then; one cannot be written."""
+        from jax._src.lru_cache import LRUCache
+
+        cache = LRUCache(folder, max_size=-1)
+        cache.put("key", text.encode())
+        with Path(folder, "key-cache").open() as reader:
+            begin = reader.read(1)
+            cache.put("key", b"other")
+            read = begin + reader.read()
+        with contextlib.suppress(TypeError):
+            cache.put("broken", None)  # type: ignore[arg-type]
+        return [read, (cache.get("key") or b"").decode()]

@@ -86,6 +86,15 @@ def test_runs_share_a_compile_cache(with_jax: Zygote, tmp_path: Path) -> None:
         os.truncate(entry, entry.stat().st_size // 2)
     with start("mending") as run:
         assert run.call("compile") == {"hits": 0, "misses": 1, "result": 5.0}
+    with start("mended") as run:
+        assert run.call("compile") == {"hits": 1, "misses": 0, "result": 5.0}
+
+
+def test_an_entry_of_the_compile_cache_is_there_whole_or_not_at_all(with_jax: Zygote, tmp_path: Path) -> None:
+    env = compile_cache_environment(tmp_path / "cache")
+    with with_jax.start("jax_objects:Options", {}, log=tmp_path / "log", env=env, python_path=[HERE]) as run:
+        assert run.call("write_entries", folder=str(tmp_path / "entries"), text="a" * 1000) == ["a" * 1000, "other"]
+    assert {file.name for file in (tmp_path / "entries").iterdir()} == {"key-cache"}
 
 
 @pytest.mark.parametrize(
