@@ -17,9 +17,9 @@ def call_with_room(function: Callable[..., T], *arguments: object) -> T:
     """Calls ``function(*arguments)``, whose calls in turn, however deep, never wait for memory for their frames.
 
     CPython keeps the frames of a thread in pieces of 16 KB. A call that does not fit takes a new piece from the kernel
-    and gives it back when it returns. So a loop that calls where a piece happens to end takes 200 times as long for a
-    call, and tracing with JAX makes millions of calls at all depths. A frame too large for any piece makes CPython take
-    one that holds it and, as sizes are doubled, much more; what nobody touches of that costs nothing.
+    and gives it back when it returns, so a loop that calls where a piece happens to end makes two system calls for each
+    of its own; and tracing with JAX makes millions of calls at all depths. A frame too large for any piece makes
+    CPython take one that holds it and, as sizes are doubled, much more; what nobody touches of that costs nothing.
     """
     return function(*arguments)
 

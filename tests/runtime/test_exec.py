@@ -37,6 +37,15 @@ def test_python_finds_t5x_and_the_devices(machine) -> None:
     assert (count, platform) == ("4", "cpu")
 
 
+def test_jax_there_writes_whole_entries_into_the_compile_cache(machine, tmp_path: Path) -> None:
+    program = (
+        "from jax._src.lru_cache import LRUCache;"
+        f"cache = LRUCache({str(tmp_path)!r}, max_size=-1); cache.put('a', b'half'); cache.put('a', b'all')"
+    )
+    machine.run(program, before=(*EXEC, "--slice", "v4-8", "--"))
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a-cache", "all")]
+
+
 def test_an_installed_t5x_wins_there_too_also_in_processes_of_processes(machine) -> None:
     package = machine.package("work/t5x", label="editable")
     machine.editable("site", package)
