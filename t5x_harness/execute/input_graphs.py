@@ -10,7 +10,7 @@ __all__ = ["assert_without_branches", "take_graphs_as_they_are"]
 def take_graphs_as_they_are() -> None:
     """Has TensorFlow run input pipelines in this process neither optimised nor tuned while they run.
 
-    Grappler takes half of what an iterator costs to make, and ``tf.data``'s own rewriting a third of the rest, for
+    Grappler takes half of what an iterator costs to make, and ``tf.data``'s own rewriting much of the rest, for
     pipelines that here give some tens of examples. And the thread that tunes an iterator may sleep on for seconds when
     that is destroyed, which waits for it.
     """
