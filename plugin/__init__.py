@@ -22,6 +22,7 @@ from t5x_harness.fixtures.vertex_target import vertex_target
 
 from . import (
     collection,
+    interrupted,
     job_sections,
     junit,
     marks,
@@ -79,10 +80,12 @@ def pytest_configure(config: pytest.Config) -> None:
     promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
     promoted.check_options()
     collection.add_declared_runs(config, session)
+    config.pluginmanager.register(interrupted.Interruption(config), "t5x_harness_interruption")
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs
 
         config.pluginmanager.register(xdist_runs, "t5x_harness_xdist")
+        config.pluginmanager.register(xdist_runs.Interruption(), "t5x_harness_xdist_interruption")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -164,11 +167,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before JUnit's file is written
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Ends runs whose further stages will not come any more, and jobs; an interrupted run has nothing to tell."""
+    """Ends runs whose further stages will not come any more, and jobs; of interrupted ones it keeps what is known."""
     session.config.stash[promotion.PROMOTION].close()
-    if exitstatus != pytest.ExitCode.INTERRUPTED:
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.config.stash[SESSION].finish()
-        junit.record_versions(session.config)
+    else:  # interrupted, in one way or another: a stage may be at work
+        session.config.stash[SESSION].interrupt()
+    junit.record_versions(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -76,11 +76,11 @@ class Lookahead:
             self._ahead = Ahead(self._at_once)
         return self._ahead.begin(run.spec, run.stages, make, on_progress)
 
-    def join(self) -> None:
-        """Waits for the threads of runs that have been closed."""
+    def join(self, *, patient: bool) -> None:
+        """Waits for the threads of runs that have been closed; see :meth:`t5x_harness.ahead.Ahead.join`."""
         if self._ahead is not None:
             self._ahead.cancel()
-            self._ahead.join()
+            self._ahead.join(patient=patient)
 
 
 def _upcoming(item: StageItem) -> list[Upcoming]:

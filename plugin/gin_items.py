@@ -14,7 +14,9 @@ from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
+from .failures import failure_of
 from .job_sections import tell_job
+from .junit import stage_properties
 from .promotion import BEFORE, PROMOTION, promotion_of
 from .session import SESSION
 
@@ -97,7 +99,7 @@ def stage_items(parent: pytest.Collector, spec: RunSpec, start: Location | None)
     """An item for each stage that a run of this mode has."""
     from t5x_harness.pipeline import stages_of
 
-    for stage in stages_of(spec.mode):
+    for stage in stages_of(spec.mode, spec.until):
         item: StageItem = StageItem.from_parent(parent, name=stage.value)
         item.spec, item.stage, item.start = spec, stage, start
         yield item
@@ -142,6 +144,7 @@ class StageItem(pytest.Item):
         result = session.stage(
             self.spec,
             self.stage,
+            origin=self.parent.nodeid if self.parent is not None else self.nodeid,
             network=marks.network_allowed(self),
             promote=promotion.for_run(self, self.spec, self._target) if promotion else None,
         )
@@ -164,8 +167,8 @@ class StageItem(pytest.Item):
             raise StageFailed(result)
 
     def _record(self, result: StageResult) -> None:
-        """Puts facts and findings where JUnit and other reporters find them."""
-        self.user_properties += [(f"t5x.{name}", value) for name, value in result.facts]
+        """Puts numbers, facts and findings where JUnit and other reporters find them."""
+        self.user_properties += stage_properties(result)
         tell_job(self, result)
         self.user_properties += [
             ("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings
@@ -174,9 +177,7 @@ class StageItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The findings instead of a traceback; the traceback of anything unforeseen."""
         if isinstance(excinfo.value, StageFailed):
-            from t5x_harness.report.terminal import stage_failure
-
-            return stage_failure(excinfo.value.result, notes=self.config.get_verbosity() > 0)
+            return failure_of(self, excinfo.value.result)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:

@@ -1,4 +1,4 @@
-"""What a JUnit file says about a whole session: which versions ran on which slice."""
+"""What a JUnit file says: of a whole session which versions ran on which slice, of a stage its numbers and facts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from _pytest.junitxml import xml_key  # what record_testsuite_property writes to; a fixture reaches no stage of a config
 
 from t5x_harness import __version__
+from t5x_harness.spec import Measure, StageResult
 
 from .session import SESSION, HarnessSession
 
@@ -33,3 +34,19 @@ def _versions(session: HarnessSession) -> Iterator[tuple[str, str]]:
             yield f"t5x.{library}", importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:
             continue
+
+
+def stage_properties(result: StageResult) -> list[tuple[str, str]]:
+    """The numbers of a stage, ``t5x.loss.train.step_4``, and its facts of one line; names have no blanks."""
+    found = {
+        ".".join(["t5x", measure.name, *filter(None, [measure.of]), *_step(measure)]): f"{measure.value:.10g}"
+        for measure in result.measures
+    }
+    facts = {f"t5x.{name}": value for name, value in result.facts if "\n" not in value}
+    tables = {f"t5x.{table.name}" for table in result.tables}
+    found = {name: value for name, value in facts.items() if name not in tables} | found
+    return [("_".join(name.split()), value) for name, value in found.items()]
+
+
+def _step(measure: Measure) -> list[str]:
+    return [] if measure.step is None else [f"step_{measure.step}"]

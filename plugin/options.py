@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from t5x_harness.positive_number import positive_number
-from t5x_harness.spec import GCS
+from t5x_harness.spec import GCS, READ_SECONDS, Stage
 
 _WHEN = ("auto", "always", "never")
 _NETWORK = ("forbid", "allow")
@@ -27,11 +27,17 @@ class Options:
     tfds_data_dir: str | None
     gin_files: tuple[str, ...]
     full_size: bool
+    full_mesh: bool
     in_process: bool
     ahead: int | None
     timeout: float
     ignore: tuple[str, ...]
+    select: tuple[str, ...]
+    strict: bool
+    until: Stage | None
+    python_path: tuple[str, ...]
     standins: str | None
+    read_seconds: int | None
     gcs: str | None
     gcs_root: str | None
     golden: str | None
@@ -53,11 +59,17 @@ class Options:
             tfds_data_dir=_from_here(config, config.getoption("tfds_data_dir") or "") or None,
             gin_files=tuple(config.getini("t5x_gin_files")),
             full_size=config.getoption("t5x_full_size"),
+            full_mesh=config.getoption("t5x_full_mesh"),
             in_process=config.getoption("t5x_in_process"),
             ahead=config.getoption("t5x_ahead") if config.getoption("t5x_ahead") is not None else _ahead(config),
             timeout=config.getoption("t5x_timeout"),
             ignore=tuple(config.getoption("t5x_ignore")),
+            select=tuple(config.getoption("t5x_select")),
+            strict=config.getoption("t5x_strict"),
+            until=config.getoption("t5x_until"),
+            python_path=tuple(str(config.invocation_params.dir / d) for d in config.getoption("t5x_python_path")),
             standins=config.getoption("standins"),
+            read_seconds=config.getoption("t5x_read_seconds"),
             gcs=config.getoption("gcs"),
             gcs_root=_folder(config, "gcs_root"),
             golden=config.getoption("plan_golden"),
@@ -108,21 +120,56 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="CODE",
         action="append",
         default=[],
-        help="Code of findings to leave out, such as CKP14, besides those that [tool.t5x_harness] ignores; may be "
-        "repeated",
+        help="Code of findings to leave out, such as CKP14, or a family of them such as CKP, besides those that "
+        "[tool.t5x_harness] ignores; may be repeated",
+    )
+    group.addoption(
+        "--t5x-select",
+        metavar="CODE",
+        action="append",
+        default=[],
+        help="Leave out all codes but this one, or this family; may be repeated (default: select of "
+        "[tool.t5x_harness], or every code)",
+    )
+    group.addoption(
+        "--t5x-strict",
+        action="store_true",
+        help="Take warnings for errors, which fail their stage (default: strict of [tool.t5x_harness])",
+    )
+    group.addoption(
+        "--t5x-until",
+        type=Stage,
+        choices=tuple(Stage),
+        metavar="STAGE",
+        help=f"Last stage of each collected config, of {', '.join(Stage)}; tests that call t5x_run run all of theirs "
+        "(default: all)",
+    )
+    group.addoption(
+        "--t5x-python-path",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="Folder with the configs' own modules, before python_path of [tool.t5x_harness]; may be repeated",
     )
     group.addoption(
         "--standins",
         choices=("off", "missing", "all"),
-        help="What is made up of vocabularies, checkpoints and datasets: nothing (off), what cannot be reached here "
-        "(missing), or everything in a bucket or on a hub (all) (default: missing)",
+        help="Which vocabularies, checkpoints and datasets get a stand-in: none (off), those that cannot be reached "
+        "here (missing), or all in a bucket or on a hub (all) (default: missing)",
+    )
+    group.addoption(
+        "--t5x-read-seconds",
+        type=whole_seconds,
+        metavar="SECONDS",
+        help="How long to read each split of the data, to find examples that cannot be preprocessed (default: "
+        f"{READ_SECONDS}, and no more than 10,000 examples)",
     )
     group.addoption(
         "--gcs",
         choices=GCS,
-        help="What gs:// and /gcs are to runs: a private Google on this machine, whose /gcs is a plain folder (folder) "
-        "or behaves as Cloud Storage FUSE (fuse), or nothing (off) (default: folder, where the extra google is "
-        "installed)",
+        help="What gs:// and /gcs are to runs: an emulated Google Cloud on this machine, whose /gcs is a plain folder "
+        "(folder) or behaves as Cloud Storage FUSE (fuse), or nothing (off) (default: folder, where the extra google "
+        "is installed)",
     )
     group.addoption(
         "--gcs-root",
@@ -140,7 +187,14 @@ def add_options(parser: pytest.Parser) -> None:
         "--plan-golden-update", action="store_true", help="Write the golden plans anew, to accept what changed"
     )
     group.addoption(
-        "--t5x-full-size", action="store_true", help="Run configs at the sizes they name instead of shrunken"
+        "--t5x-full-size",
+        action="store_true",
+        help="Run configs at the sizes they name and on the slice's whole mesh instead of shrunken",
+    )
+    group.addoption(
+        "--t5x-full-mesh",
+        action="store_true",
+        help="Run configs on the slice's whole mesh; without it, one of more than 8 devices is cut along its data axis",
     )
     group.addoption(
         "--t5x-in-process",
@@ -266,6 +320,17 @@ def number_of_runs(text: str) -> int:
     """
     if not text.isdecimal():
         raise pytest.UsageError(f"--t5x-ahead and t5x_ahead must be a number of runs from 0 up, not {text!r}")
+    return int(text)
+
+
+def whole_seconds(text: str) -> int:
+    """Parses a number of seconds.
+
+    Raises:
+      pytest.UsageError: it is no whole number from 1 up.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise pytest.UsageError(f"--t5x-read-seconds must be a whole number of seconds from 1 up, not {text!r}")
     return int(text)
 
 

@@ -7,12 +7,14 @@ import dataclasses
 import functools
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from t5x_harness.ending import Ending
 from t5x_harness.google.here import SOURCE_VARIABLE
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from t5x_harness.backends.vertex import VertexBackend
     from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.pipeline import Pipeline
+    from t5x_harness.report import Report
     from t5x_harness.workers import InProcess, Zygote
 
     from .ahead import Lookahead
@@ -42,6 +45,9 @@ class HarnessSession(SessionSettings):
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)
         self.results: dict[RunSpec, RunResult] = {}
+        self._origins: dict[RunSpec, str] = {}  # by the run as it was asked for, or as its result has it
+        self._started = time.perf_counter()
+        self._import_seconds = 0.0
         self._pipelines: dict[RunSpec, Pipeline | RunAhead] = {}
         self._workspaces: dict[RunSpec, Path] = {}
         self._lookahead: Lookahead | None = None
@@ -51,6 +57,7 @@ class HarnessSession(SessionSettings):
         self._kept: list[Path] = []
         self._refusals: list[str] = []
         self._ahead: set[RunSpec] = set()
+        self._is_interrupted = False
 
     def pipeline(self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None) -> Pipeline | RunAhead:
         """The one pipeline of a run; its stages run once however many items ask for them.
@@ -89,6 +96,7 @@ class HarnessSession(SessionSettings):
         """Has the run of a collected stage, and those of the stages that follow it, work at once."""
         from .ahead import Lookahead
 
+        self._follow_controller()
         self._lookahead = self._lookahead or Lookahead(self.config, self.options)
         for run in self._lookahead.runs(item):
             if run.spec not in self._pipelines:
@@ -96,25 +104,42 @@ class HarnessSession(SessionSettings):
                 self._pipelines[run.spec] = self._lookahead.begin(run, make, lambda spec: self._progress)
 
     def stage(
-        self, spec: RunSpec, stage: Stage, *, network: bool = False, promote: Promote | None = None
+        self, spec: RunSpec, stage: Stage, *, origin: str, network: bool = False, promote: Promote | None = None
     ) -> StageResult:
-        """The result of one stage of a run, with its progress on the terminal while it works; see :meth:`pipeline`."""
-        with self.showing_progress():
+        """The result of one stage of a run, with its progress on the terminal while it works.
+
+        Args:
+          spec: what to run.
+          stage: one of its stages.
+          origin: the node of pytest's that asks for the run; the first one counts.
+          network: see :meth:`pipeline`.
+          promote: likewise.
+        """
+        self._origins.setdefault(spec, origin)
+        self._follow_controller()
+        with self.showing_progress(), self.watching():
             return self.pipeline(spec, network=network, promote=promote).stage(stage)
 
     def run(
-        self, spec: RunSpec, *, may_fail: bool = False, network: bool = False, promote: Promote | None = None
+        self,
+        spec: RunSpec,
+        *,
+        origin: str,
+        may_fail: bool = False,
+        network: bool = False,
+        promote: Promote | None = None,
     ) -> RunResult:
         """Runs all stages of a run and ends its process.
 
         Args:
           spec: what to run.
+          origin: the test that asks for it.
           may_fail: whether the caller judges a failure; it then is no failure of the session.
           network: whether the run may reach beyond this machine.
           promote: makes the backend of a run that is promoted.
         """
         for stage in self.pipeline(spec, network=network, promote=promote).stages:
-            self.stage(spec, stage)
+            self.stage(spec, stage, origin=origin)
         return self.end(spec, may_fail=may_fail)
 
     def end(self, spec: RunSpec, *, may_fail: bool = False) -> RunResult:
@@ -126,7 +151,7 @@ class HarnessSession(SessionSettings):
         finally:
             pipeline.close()
         if result.passed or not may_fail:
-            self._take(result)
+            self._take(result, self._origins[spec])
         if not result.passed and not may_fail and any(path.is_file() for path in workspace.rglob("*")):
             self._kept.append(workspace)
         return result
@@ -143,6 +168,49 @@ class HarnessSession(SessionSettings):
                 self._pipelines.pop(spec).close()
             else:
                 self.end(spec)
+
+    def _follow_controller(self) -> None:
+        """Has a worker of xdist's interrupted with its controller; xdist itself does that 5 s later.
+
+        Called in the main thread before any run begins: the kernel forgets it with the thread that asks for it.
+        """
+        if hasattr(self.config, "workerinput"):
+            from t5x_harness.workers import processes
+
+            processes.interrupt_with_parent()
+
+    @functools.cached_property
+    def ending(self) -> Ending:
+        """What handles Ctrl-C while runs work and once the session is to end."""
+        return Ending(pytest.ExitCode.INTERRUPTED)
+
+    def watching(self) -> contextlib.AbstractContextManager[None]:
+        """While the block lasts, Ctrl-C begins the end of the session, unless a debugger, or jobs, are to handle it."""
+        from .promotion import PROMOTION
+
+        others = self.config.option.usepdb or self.options.in_process or self.config.stash[PROMOTION].active
+        return contextlib.nullcontext() if others or not self.in_use else self.ending.watching()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anything of the harness works, or will."""
+        return self.expects_runs or self._workers is not None or bool(self._pipelines)
+
+    def interrupt(self) -> None:
+        """Has all runs killed, and keeps what is known of them. May be called again."""
+        if self._is_interrupted:
+            return
+        self._is_interrupted = True
+        from t5x_harness.ahead import RunAhead
+
+        for spec, run in self._pipelines.items():
+            known = run.known(asked=True) if isinstance(run, RunAhead) else run.known()
+            if known.stages:
+                self._take(known, self._origins[spec])
+            if any(stage.outcome is Outcome.FAILED for stage in known.stages):
+                self._kept.append(self._workspaces[spec])
+        if self._workers is not None:  # afterwards, as it makes stages fail
+            self._workers.kill()
 
     def workers(self) -> Zygote | InProcess:
         """The worker that forks runs; made at the first use."""
@@ -199,6 +267,22 @@ class HarnessSession(SessionSettings):
         own = getattr(self._workers, "refusal", "")
         return list(dict.fromkeys([*self._refusals, *([own] if own else [])]))
 
+    def report(self) -> Report:
+        """The results of all runs, in the order in which they ended."""
+        from t5x_harness.report import Report
+
+        return Report(
+            tuple(self.results.values()),
+            tuple(self._origins[spec] for spec in self.results),
+            seconds=time.perf_counter() - self._started,
+            import_seconds=0.0 if self.refusals else self.import_seconds,  # a refusal says that there was a wait
+        )
+
+    @property
+    def import_seconds(self) -> float:
+        """How long runs have waited for imports; under pytest-xdist, in the process that has waited longest."""
+        return max(self._import_seconds, getattr(self._workers, "seconds_waited", 0.0))
+
     def to_json(self) -> dict[str, Any]:
         """What another process needs to report this session's runs: no metrics, predictions, configs or bindings."""
         results = [
@@ -207,19 +291,23 @@ class HarnessSession(SessionSettings):
         ]
         return {
             "results": [result.to_json() for result in results],
+            "origins": [self._origins[spec] for spec in self.results],
+            "import_seconds": self.import_seconds,
             "kept": [str(path) for path in self._kept],
             "refusals": self.refusals,
         }
 
     def add_json(self, value: Mapping[str, Any]) -> None:
         """Adds what :meth:`to_json` gave in another process."""
-        for result in map(RunResult.from_json, value["results"]):
-            self._take(result)
+        for result, origin in zip(map(RunResult.from_json, value["results"]), value["origins"], strict=True):
+            self._take(result, origin)
+        self._import_seconds = max(self._import_seconds, value["import_seconds"])
         self._kept += map(Path, value["kept"])
         self._refusals += value["refusals"]
 
-    def _take(self, result: RunResult) -> None:
+    def _take(self, result: RunResult, origin: str) -> None:
         """Keeps the last result of what several tests run alike, or the first one that failed."""
+        self._origins.setdefault(result.spec, origin)
         before = self.results.get(result.spec)
         if before is None or before.passed:
             self.results[result.spec] = result
@@ -276,12 +364,14 @@ class HarnessSession(SessionSettings):
         if self._workers is not None:
             self._workers.close()  # which ends a thread's wait for it
         if self._lookahead is not None:
-            self._lookahead.join()
+            self._lookahead.join(patient=not self._is_interrupted)
         for google in self._googles.values():
-            google.close()
+            google.close(patient=not self._is_interrupted)
         if self._folder is not None and self._folder.is_dir():  # whoever clears up /tmp may have been here
             for workspace in self._folder.iterdir():
                 if workspace not in self._kept:
                     shutil.rmtree(workspace, ignore_errors=True)
             if not self._kept:
                 shutil.rmtree(self._folder, ignore_errors=True)
+        if "ending" in vars(self):
+            self.ending.restore()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.google.here import store
-from t5x_harness.spec import GCS, RunSpec
+from t5x_harness.spec import GCS, READ_SECONDS, RunSpec
 
 from . import marks
 from .options import Options, network_policy
@@ -52,12 +53,12 @@ class SessionSettings:
             _ = self.slice_name
         if self.options.runtime == "installed":
             _ = self.runtime
-        if self.options.ignore:
-            from t5x_harness.rule import all_codes
-            from t5x_harness.silencing import not_codes
+        from t5x_harness.rule import all_codes
+        from t5x_harness.silencing import not_codes
 
-            if problem := not_codes(self.options.ignore, all_codes):
-                raise pytest.UsageError(f"--t5x-ignore: {problem}")
+        for option, codes in (("--t5x-ignore", self.options.ignore), ("--t5x-select", self.options.select)):
+            if problem := not_codes(codes, all_codes):
+                raise pytest.UsageError(f"{option}: {problem}")
         if self.options.golden_update and not (self.options.golden or self.project.plan_golden):
             from t5x_harness.plan.golden_check import NOTHING_TO_UPDATE
 
@@ -116,16 +117,27 @@ class SessionSettings:
             tfds_data_dir=self.options.tfds_data_dir,
             slice=self.slice_name,
             runtime=self.options.runtime,
-            python_path=(*self.project.python_path, str(self.config.rootpath)),
+            python_path=(*self.options.python_path, *self.project.python_path, str(self.config.rootpath)),
             full_size=self.options.full_size,
+            full_mesh=self.options.full_mesh,
             cwd=str(self.config.rootpath),
-            ignore=(*self.project.ignore, *self.options.ignore),
+            ignore=self._silenced,
+            strict=self.options.strict or self.project.strict,
             standins=self.options.standins or self.project.standins or "missing",
             samples=self.project.samples,
+            read_seconds=self.options.read_seconds or self.project.read_seconds or READ_SECONDS,
             gcs=self.options.gcs or self.project.gcs or GCS[0],
             gcs_root=self.fake_buckets or self.options.gcs_root or self.project.gcs_root,
         )
         return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
+
+    @functools.cached_property
+    def _silenced(self) -> tuple[str, ...]:
+        from t5x_harness.rule import all_codes
+        from t5x_harness.silencing import codes_to_silence
+
+        ignore, select = (*self.project.ignore, *self.options.ignore), self.options.select or self.project.select
+        return codes_to_silence(ignore, select, all_codes)
 
     def golden(self, name: str) -> dict[str, Any]:
         """The fields of :class:`RunSpec` for the golden plan of a collected run; none if nobody asks for one."""

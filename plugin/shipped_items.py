@@ -169,7 +169,7 @@ class ShippedItem(pytest.Item):
             raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}. {meant}")
 
     def _packed(self) -> Iterator[Any]:
-        """The archive, the order, pytest's ini file and the folders to import from."""
+        """The archive, the order, pytest's ini file, the folders to import from, and whether output is captured."""
         from t5x_harness.promotion.packing import listed_files, pack
 
         root, ini = self.config.rootpath, self.config.inipath
@@ -181,6 +181,7 @@ class ShippedItem(pytest.Item):
         yield self._order()
         yield ini.relative_to(root).as_posix() if ini in files and ini is not None else None
         yield [folder.relative_to(root).as_posix() for folder in folders if folder.is_relative_to(root)]
+        yield self.config.option.capture == "no"
 
     def _order(self) -> JobOrder:
         target = self.promotion.target_of(self)
@@ -198,14 +199,15 @@ class ShippedItem(pytest.Item):
         log = session.folder() / f"{job.id}.log"
         with session.showing_progress() as on_progress:
             ended = self.promotion.jobs.follow(launched, log, on_progress)
-        self.user_properties += [("t5x.job", job.name), ("t5x.job_url", job.url), ("t5x.state", str(ended.outcome))]
-        self._told = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.url}"
+        pages = [("t5x.job_url", job.url)] if job.url else []
+        self.user_properties += [("t5x.job", job.name), *pages, ("t5x.state", str(ended.outcome))]
+        self._told = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.page}"
         try:
             outcome = read_outcome(Folder(job.output, job.target.project))
         except (ShippedOutcomeError, StorageError) as error:
             raise ShipFailed(f"{self.name}: the outcome cannot be read: {error}") from None
         if not ended.succeeded:
-            _, message, fix = ending(ended, job)
+            _, message, fix = ending(ended, job, shipped=True)
             tail = read_tail(log) if log.exists() else "; ".join(ended.notes)
             raise ShipFailed(f"{self.name}: {message}\n    fix: {fix}\nthe end of the job's log:\n{tail}")
         if outcome is None:

@@ -9,6 +9,7 @@ import pytest
 
 from t5x_harness import __version__
 
+from . import collection
 from .promotion import Promotion
 from .session import HarnessSession
 
@@ -17,21 +18,18 @@ if TYPE_CHECKING:
 
 
 def header(session: HarnessSession) -> list[str]:
-    """One line with versions, runtime, slice and mesh; nothing in a session that does not use the harness."""
-    if not session.expects_runs and not session.options.gin_files:
-        return []
-    from t5x_harness.mesh import MeshRefused, plan_mesh
+    """One line with versions, runtime and slice; only what is left out in a session that does not use them."""
+    left_out = [line] if (line := collection.left_out(session.config, session)) else []
+    if not session.expects_runs:
+        return left_out
     from t5x_harness.slices import get_slice
 
     tpu = get_slice(session.slice_name)
-    try:
-        mesh = f"mesh {plan_mesh(tpu, num_partitions=1)} at num_partitions=1"
-    except MeshRefused:
-        mesh = "no mesh without a model_parallel_submesh"
     runtime = session.runtime
     return [
-        f"t5x-harness {__version__}: {runtime.kind} T5X {runtime.version}, slice {tpu.name} as {tpu.num_devices} CPU "
-        f"devices, {mesh}"
+        f"t5x-harness {__version__}: {runtime.kind} T5X {runtime.version}, slice {tpu.name} "
+        f"({tpu.num_devices} devices) on CPU",
+        *left_out,
     ]
 
 
@@ -40,14 +38,12 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
 
     In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
     """
-    results = tuple(session.results.values())
-    if not results or hasattr(session.config, "workerinput"):  # xdist's workers have a reporter that nobody reads
+    if not session.results or hasattr(session.config, "workerinput"):  # xdist's workers have a reporter nobody reads
         return
-    from t5x_harness.report import Report
     from t5x_harness.report.step_summary import append_step_summary
     from t5x_harness.workers import NOT_KEPT
 
-    report = Report(results)
+    report = session.report()
     if reporter.verbosity >= -1:
         _write_table(reporter, report)
         _write_kept(reporter, session)
@@ -80,7 +76,8 @@ def _write_table(reporter: pytest.TerminalReporter, report: Report) -> None:
     width, color = writer.fullwidth, writer.hasmarkup
     reporter.section("t5x-harness")
     if reporter.verbosity > 0:
-        reporter.write(render(report, width=width, color=color, notes=True))
+        told = reporter.config.option.tbstyle != "no"  # where tests failed, above
+        reporter.write(render(report, width=width, color=color, notes=True, told=told))
     else:
         reporter.write(render_brief(report, width=width, color=color))
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
+from .failures import COLUMNS, columns_of
 from .promotion import PROMOTION
 from .session import SESSION
 
 _RESULTS = "t5x_harness"
 _JOBS = "t5x_harness_jobs"
+_NODES = pytest.StashKey[list[Any]]()
+_SECONDS = 1.5
+"""How long workers that were interrupted, too, may take to hand over what they know."""
 
 
 class RunScheduling(LoadGroupScheduling):
@@ -30,6 +37,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RunSchedulin
     return RunScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
+def pytest_configure_node(node: Any) -> None:
+    """In the controller: a worker is about to start, and learns how wide the terminal is."""
+    node.workerinput[COLUMNS] = columns_of(node.config)
+    node.config.stash.setdefault(_NODES, []).append(node)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In a worker: hands its results to the controller."""
@@ -41,7 +54,29 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_testnodedown(node: Any, error: Any) -> None:
     """In the controller: takes the results of a worker that has ended. One that crashed handed over none."""
+    node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
         node.config.stash[SESSION].add_json(json.loads(output[_RESULTS]))
         node.config.stash[PROMOTION].add_json(json.loads(output[_JOBS]))
+
+
+class Interruption:
+    """In the controller: what workers hand over after Ctrl-C, which they get, too, is taken by nobody else."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Nothing but messages of workers arrives here, so Ctrl-C can only be meant to end the session."""
+        is_controller = session.config.getoption("dist") != "no"
+        with session.config.stash[SESSION].watching() if is_controller else contextlib.nullcontext():
+            return (yield)
+
+    @pytest.hookimpl(tryfirst=True)  # before xdist ends them
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Takes the results of interrupted workers, if they come soon."""
+        nodes = session.config.stash.get(_NODES, [])
+        deadline = time.monotonic() + _SECONDS
+        while exitstatus == pytest.ExitCode.INTERRUPTED and nodes and time.monotonic() < deadline:
+            for node in [node for node in nodes if hasattr(node, "workeroutput") or node.channel.isclosed()]:
+                pytest_testnodedown(node, None)
+            time.sleep(0.01)

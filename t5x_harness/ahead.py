@@ -13,8 +13,10 @@ import dataclasses
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.spec import RunResult, RunSpec, Stage, StageResult
@@ -28,6 +30,8 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 
 OpenPipeline = Callable[[OnProgress], contextlib.AbstractContextManager["Pipeline"]]
 """Makes a run's pipeline, which tells the argument of its progress, when it is the run's turn to work."""
+
+_IMPATIENT_SECONDS = 0.5
 
 MOST = 4
 """Runs at once where nobody names a number: each takes up to a gigabyte."""
@@ -46,7 +50,8 @@ def runs_at_once(ahead: int | None) -> int:
 class Ahead:
     """Lets runs work at the same time, in the order in which they are begun.
 
-    It is ended by :meth:`cancel`, then the end of the worker that a run's thread may wait for, then :meth:`join`.
+    It is ended by :meth:`cancel`, then the end of the worker that a run's thread may wait for, then :meth:`join`. Its
+    threads are daemons: the interpreter does not wait for one of them that nobody joined.
 
     Args:
       at_once: how many may work at the same time.
@@ -54,7 +59,8 @@ class Ahead:
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="t5x-ahead")
+        self._waiting: SimpleQueue[RunAhead | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._runs: list[RunAhead] = []
 
     def begin(
@@ -73,8 +79,11 @@ class Ahead:
           on_progress: makes what is told, in a thread, of the progress of a stage while that is waited for.
         """
         run = RunAhead(spec, stages, make, on_progress)
-        run.work_in(self._threads)
         self._runs.append(run)
+        self._waiting.put(run)
+        if len(self._threads) < self.at_once:
+            self._threads.append(threading.Thread(target=self._work, name="t5x-ahead", daemon=True))
+            self._threads[-1].start()
         return run
 
     def cancel(self) -> None:
@@ -82,9 +91,21 @@ class Ahead:
         for run in self._runs:
             run.close()
 
-    def join(self) -> None:
-        """Waits until no thread is left."""
-        self._threads.shutdown(cancel_futures=True)
+    def join(self, *, patient: bool = True) -> None:
+        """Waits until no thread is left.
+
+        Args:
+          patient: whether to wait for one that waits for something that is just starting; else for a moment only.
+        """
+        for _ in self._threads:
+            self._waiting.put(None)
+        deadline = time.monotonic() + _IMPATIENT_SECONDS
+        for thread in self._threads:
+            thread.join(None if patient else max(0.0, deadline - time.monotonic()))
+
+    def _work(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            run.work()
 
 
 class RunAhead:
@@ -104,12 +125,9 @@ class RunAhead:
         self._end: Future[RunResult] = Future()
         self._asked: list[Stage] = []
         self._over = threading.Event()  # no further stage is wanted
+        self._closed = False
         self._pipeline: Pipeline | None = None
         self._progress = _Progress(lambda: on_progress(spec))
-
-    def work_in(self, threads: ThreadPoolExecutor) -> None:
-        """Begins in one of these threads."""
-        self._work_done = threads.submit(self._work)
 
     @property
     def is_asked(self) -> bool:
@@ -136,18 +154,34 @@ class RunAhead:
           Exception: what making the pipeline raised.
         """
         self._over.set()
-        ended = self._end.result()
+        return self._as_asked(self._end.result())
+
+    def known(self, *, asked: bool = False) -> RunResult:
+        """What came of the stages so far; nothing is waited for.
+
+        Args:
+          asked: whether it is about those that were asked for alone.
+        """
+        known = RunResult(self.spec, ()) if self._pipeline is None else self._pipeline.known()
+        return self._as_asked(known) if asked else known
+
+    def _as_asked(self, result: RunResult) -> RunResult:
+        """A result without the stages after the last one that was asked for."""
         last = max((self.stages.index(stage) for stage in self._asked), default=-1)
         later = self.stages[last + 1 :]
-        return dataclasses.replace(ended, stages=tuple(s for s in ended.stages if s.stage not in later))
+        return dataclasses.replace(result, stages=tuple(s for s in result.stages if s.stage not in later))
 
     def close(self) -> None:
         """Has the run's process killed if it still works; does not wait for the thread. May be called again."""
+        self._closed = True
         self._over.set()
-        if not self._work_done.cancel() and self._pipeline is not None:
+        if self._pipeline is not None:
             self._pipeline.close()
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Does all of it, in the thread that calls; nothing if it has been closed."""
+        if self._closed:
+            return
         try:
             with self._make(self._progress) as self._pipeline:
                 for stage, result in self._results.items():

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.project import ProjectConfig, find_project
-from t5x_harness.silencing import not_codes
-from t5x_harness.spec import GCS, Mode, RunSpec
+from t5x_harness.silencing import codes_to_silence, not_codes
+from t5x_harness.spec import GCS, READ_SECONDS, Mode, RunSpec
 from t5x_harness.standins.policy import Policy
 
 __all__ = [
@@ -31,12 +31,16 @@ class UsageError(ValueError):
     """The arguments make no sense; the message says which and how to mend it."""
 
 
-def add_run_arguments(parser: argparse.ArgumentParser, *, job: bool = False) -> None:
+def add_run_arguments(
+    parser: argparse.ArgumentParser, *, job: bool = False, runs: bool = True, executes: bool = True
+) -> None:
     """Adds the shared arguments to a parser.
 
     Args:
       parser: of a command.
       job: for runs that are jobs elsewhere, as they are: of T5X's modes it may be any, which the command judges.
+      runs: whether the command runs anything, and does not only read.
+      executes: whether it trains, evaluates or infers here, and so has a size to do that at.
     """
     what = parser.add_argument_group("what to run")
     what.add_argument(
@@ -68,37 +72,57 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, job: bool = False) -> 
         help="folders where gin files and includes are looked up, after the working directory and before T5X's own",
     )
     what.add_argument(
+        "--python-path",
+        action="append",
+        default=[],
+        metavar="DIR,DIR",
+        help="folders with the configs' own modules, before python_path of [tool.t5x_harness]; may be repeated",
+    )
+    what.add_argument(
         "--run_mode", choices=None if job else [m.value for m in Mode], help="what the config is for (default: see it)"
     )
     how = parser.add_argument_group("how to run it")
     how.add_argument("--slice", metavar="NAME", help=f"TPU slice, as v3-8, v4-32 or v3:4x4 (default: {DEFAULT_SLICE})")
     add_runtime_argument(how)
-    how.add_argument("--tfds_data_dir", metavar="DIR", help="where TFDS data lies, as for T5X")
-    how.add_argument(
-        "--standins",
-        choices=tuple(Policy),
-        help="what is made up of vocabularies, checkpoints and datasets: nothing (off), what cannot be reached here "
-        "(missing), or everything in a bucket or on a hub (all) (default: missing)",
-    )
-    how.add_argument(
-        "--gcs",
-        choices=GCS,
-        help="what gs:// and /gcs are to runs: a private Google on this machine, whose /gcs is a plain folder (folder) "
-        "or behaves as Cloud Storage FUSE (fuse), or nothing (off) (default: folder, where the extra google is "
-        "installed)",
-    )
     how.add_argument(
         "--gcs-root",
         type=_folder,
         metavar="DIR",
         help="buckets that runs find there, DIR/my-bucket/x as gs://my-bucket/x; copied for each run, never written to",
     )
-    if job:
-        how.set_defaults(full_size=True)
+    if runs:
+        _add_run_options(how, job=job)
     else:
-        how.add_argument(
-            "--full-size", action="store_true", help="run at the sizes that the config names, not shrunken"
-        )
+        how.set_defaults(**dict.fromkeys(("tfds_data_dir", "standins", "read_seconds", "gcs", "model_dir")))
+    if runs and executes and not job:
+        _add_size_options(how)
+    else:
+        how.set_defaults(full_size=job, full_mesh=job)
+    _add_output_arguments(parser, FORMATS[:2] if job else FORMATS)
+
+
+def _add_run_options(how: argparse._ActionsContainer, *, job: bool) -> None:
+    how.add_argument("--tfds_data_dir", metavar="DIR", help="where TFDS data lies, as for T5X")
+    how.add_argument(
+        "--standins",
+        choices=tuple(Policy),
+        help="which vocabularies, checkpoints and datasets get a stand-in: none (off), those that cannot be reached "
+        "here (missing), or all in a bucket or on a hub (all) (default: missing)",
+    )
+    how.add_argument(
+        "--read-seconds",
+        type=_positive_whole,
+        metavar="SECONDS",
+        help="how long to read each split of the data, to find examples that cannot be preprocessed "
+        f"(default: {READ_SECONDS}, and no more than 10,000 examples)",
+    )
+    how.add_argument(
+        "--gcs",
+        choices=GCS,
+        help="what gs:// and /gcs are to runs: an emulated Google Cloud on this machine, whose /gcs is a plain folder "
+        "(folder) or behaves as Cloud Storage FUSE (fuse), or nothing (off) (default: folder, where the extra google "
+        "is installed)",
+    )
     how.add_argument(
         "--model_dir",
         metavar="DIR",
@@ -106,7 +130,19 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, job: bool = False) -> 
         if job
         else "keep the run's output here (default: a temporary folder; one run only)",
     )
-    _add_output_arguments(parser, FORMATS[:2] if job else FORMATS)
+
+
+def _add_size_options(how: argparse._ActionsContainer) -> None:
+    how.add_argument(
+        "--full-size",
+        action="store_true",
+        help="run at the sizes that the config names and on the slice's whole mesh, not shrunken",
+    )
+    how.add_argument(
+        "--full-mesh",
+        action="store_true",
+        help="run on the slice's whole mesh; without it, one of more than 8 devices is cut along its data axis",
+    )
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
@@ -131,9 +167,29 @@ def _add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str
         action="append",
         default=[],
         metavar="CODE,CODE",
-        help="codes of findings to leave out, besides those that [tool.t5x_harness] ignores; may be repeated",
+        help="codes of findings to leave out, or families of them such as MSH, besides those that [tool.t5x_harness] "
+        "ignores; may be repeated",
     )
-    output.add_argument("-v", "--verbose", action="store_true", help="print notes, too, and not only their number")
+    output.add_argument(
+        "--select",
+        action="append",
+        default=[],
+        metavar="CODE,CODE",
+        help="leave out all other codes; what broke a run is always shown (default: select of [tool.t5x_harness], or "
+        "every code)",
+    )
+    output.add_argument(
+        "--strict",
+        action="store_true",
+        help="take warnings for errors, which fail their stage (default: strict of [tool.t5x_harness])",
+    )
+    amount = output.add_mutually_exclusive_group()
+    amount.add_argument(
+        "-v", "--verbose", action="store_true", help="print notes, too, and all tables, and not only their number"
+    )
+    amount.add_argument(
+        "-q", "--quiet", action="store_true", help="print findings and the last line only, and no progress"
+    )
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
 
 
@@ -142,6 +198,13 @@ def _folder(text: str) -> str:
     if not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"there is no folder {text}")
     return os.path.abspath(text)
+
+
+def _positive_whole(text: str) -> int:
+    """A whole number from 1 up."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of seconds from 1 up, not {text!r}")
+    return int(text)
 
 
 def _report_file(text: str) -> Path:
@@ -224,7 +287,7 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
 
 
 def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_files: Sequence[str]) -> RunSpec:
-    given = [folder for text in arguments.gin_search_paths for folder in text.split(",") if folder]
+    given = _listed(arguments.gin_search_paths)
     return RunSpec(
         gin_files=tuple(gin_files),
         bindings=(*project.bindings, *arguments.gin_bindings),
@@ -232,18 +295,22 @@ def _spec(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, gin_
         mode=Mode(arguments.run_mode) if arguments.run_mode else None,
         slice=arguments.slice or project.slice or DEFAULT_SLICE,
         runtime=arguments.t5x_runtime,
-        python_path=project.python_path,
+        python_path=(*(os.path.abspath(folder) for folder in _listed(arguments.python_path)), *project.python_path),
         tfds_data_dir=arguments.tfds_data_dir,
         full_size=arguments.full_size,
+        full_mesh=arguments.full_mesh,
         model_dir=arguments.model_dir,
         cwd=os.fspath(cwd),
-        ignore=(*project.ignore, *_ignored(arguments.ignore)),
+        ignore=_silenced(arguments, project),
         standins=arguments.standins or project.standins or Policy.MISSING.value,
         samples=project.samples,
+        read_seconds=arguments.read_seconds or project.read_seconds or READ_SECONDS,
         gcs=arguments.gcs or project.gcs or GCS[0],
         gcs_root=arguments.gcs_root or project.gcs_root,
         golden=_golden(arguments, project, Path(gin_files[-1]).stem),
         golden_update=getattr(arguments, "plan_golden_update", False),
+        strict=arguments.strict or project.strict,
+        until=getattr(arguments, "until", None),
     )
 
 
@@ -261,13 +328,19 @@ def _golden(arguments: argparse.Namespace, project: ProjectConfig, name: str) ->
     return os.path.abspath(golden_file(target, name))
 
 
-def _ignored(given: Sequence[str]) -> tuple[str, ...]:
+def _silenced(arguments: argparse.Namespace, project: ProjectConfig) -> tuple[str, ...]:
     from t5x_harness.rule import all_codes
 
-    codes = tuple(code.strip() for text in given for code in text.split(",") if code.strip())
-    if problem := not_codes(codes, all_codes):
-        raise UsageError(f"--ignore: {problem}")
-    return codes
+    ignore, select = _listed(arguments.ignore), _listed(arguments.select)
+    for option, codes in (("--ignore", ignore), ("--select", select)):
+        if problem := not_codes(codes, all_codes):
+            raise UsageError(f"{option}: {problem}")
+    return codes_to_silence((*project.ignore, *ignore), select or project.select, all_codes)
+
+
+def _listed(given: Sequence[str]) -> tuple[str, ...]:
+    """The parts of values that commas separate, of an option that may be repeated."""
+    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 
 def _spec_of_file(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, file: str) -> RunSpec:
@@ -279,6 +352,8 @@ def _expanded(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) 
     from t5x_harness.lint.classify import Kind, classify
 
     for name in dict.fromkeys(arguments.files):
+        if not name:
+            raise UsageError("a FILE is empty: name a gin file or a folder, or give none for the project's runs")
         if not (cwd / name).is_dir():
             yield name
             continue

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import os
-import shutil
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,9 @@ __all__ = ["main", "parser_of"]
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 
+_LAST = 3
+"""Folders of failed runs that stay in TMPDIR, as pytest keeps its own."""
+
 _RUN_COMMANDS = ("lint", "plan", "run", "submit")
 _MODULES: Mapping[str, str] = {
     "submit": "t5x_harness.submit_command",
@@ -39,9 +42,9 @@ _SUMMARIES: Mapping[str, str] = {
     "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
     "submit": "run configs as Vertex AI jobs, once they were checked, and follow them",
     "exec": "run any command with t5x importable and a slice's devices",
-    "serve": "serve a private Google (gs://, tokens, a proxy) to this machine's shells until ended",
+    "serve": "serve an emulated Google Cloud (gs://, tokens, a proxy) to this machine's shells until ended",
     "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
-    "doctor": "check this Python environment for clashes, each with its mend",
+    "doctor": "check this Python environment for clashes, each with its fix",
     "explain": "say what the code of a finding means, with a bad and a good example",
 }
 _EPILOGS: Mapping[str, str] = {
@@ -52,7 +55,7 @@ examples:
   t5x-harness lint --gin_file=model.gin --gin_file=t5x/configs/runs/pretrain.gin --gin.TRAIN_STEPS=100
   t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" -v
   t5x-harness lint finetune.gin --diff            what --fix would change
-  t5x-harness lint finetune.gin --fix             mends what is safe to mend and reports the rest
+  t5x-harness lint finetune.gin --fix             fixes what is safe to fix and reports the rest
   t5x-harness lint --fragments $(git diff --name-only '*.gin')
                                                   changed files, whatever each is for, as pre-commit does
   t5x-harness lint finetune.gin --format json     findings, and where each binding's value comes from
@@ -64,7 +67,7 @@ A FILE that binds none of train, evaluate and infer is a fragment: it is judged 
 whole run, and the report says which. Where you name a --gin_file, a binding or a --run_mode, it is a run.
 
 --fix changes only files that you name, or that lie below a folder that you name, and never those of installed
-packages. It mends what can only be meant in one way: quotes, %, a name with one letter wrong, a number written
+packages. It fixes what can only be meant in one way: quotes, %, a name with one letter wrong, a number written
 as a string or a float, a binding above the include that overrides it, imports, and () of references.
 
 Where $GITHUB_STEP_SUMMARY names a file, a summary in Markdown is added to it, whatever the format.
@@ -74,7 +77,7 @@ exit status: 0 no error (with --diff: nothing to fix), 1 errors were found, 2 wr
     "plan": """\
 examples:
   t5x-harness plan configs/finetune.gin --slice=v3-32
-  t5x-harness plan configs/finetune.gin --slice=v4:2x2x2 --full-size
+  t5x-harness plan configs/finetune.gin --slice=v4:2x2x2 --gin.BATCH_SIZE=256
   t5x-harness plan configs/finetune.gin --format json --output plan.json
   t5x-harness plan configs/ --plan-golden=golden  fail if a plan differs from the one kept in golden/
 
@@ -129,7 +132,8 @@ examples:
 
 Runs are forked from it only where its imports are what theirs would have been: the same Python, T5X and
 t5x-harness, the same variables that libraries read, and no imported file changed. Else they import by themselves,
-and say why. Your own tasks and modules are never kept: each run imports them anew.
+and say why; when a file has changed, it imports again for the sessions that come then. Your own tasks and modules
+are never kept: each run imports them anew.
 
 exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, or died, 2 wrong usage
 """,
@@ -158,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
       The exit status: 0 fine, 1 something was found or failed, 2 wrong usage, 130 interrupted.
     """
+    started = time.perf_counter()
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = next((a for a in given if not a.startswith("-")), None)
     try:
@@ -169,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if module is not None:
             run: Callable[[argparse.Namespace], int] = module.run
             return run(parsed)
-        return _lint(parsed) if parsed.command == "lint" else _run(parsed)
+        return _lint(parsed, started) if parsed.command == "lint" else _run(parsed, started)
     except (UsageError, ProjectError, ModelDirError) as error:
         return _usage(str(error))
     except SystemExit as stop:  # argparse has said why
@@ -209,16 +214,30 @@ def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType 
             module = importlib.import_module(_MODULES[name])
             module.add_arguments(sub)
         else:
-            add_run_arguments(sub)
+            add_run_arguments(sub, runs=name != "lint", executes=name == "run")
             if name == "lint":
                 importlib.import_module("t5x_harness.lint_command").add_arguments(sub)
             else:
                 _add_golden_arguments(sub)
-                _add_worker_arguments(sub)
+                _add_until_argument(sub, name)
+                _add_worker_arguments(sub, name)
     return parser, module
 
 
-def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_until_argument(parser: argparse.ArgumentParser, command: str) -> None:
+    if command == "plan":
+        parser.set_defaults(until=Stage.PLAN)
+        return
+    parser.add_argument_group("what to leave out").add_argument(
+        "--until",
+        type=Stage,
+        choices=tuple(Stage),
+        metavar="STAGE",
+        help=f"the last stage to run, of {', '.join(Stage)} (default: all)",
+    )
+
+
+def _add_worker_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     worker = parser.add_argument_group("the process that runs it")
     worker.add_argument(
         "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
@@ -228,7 +247,7 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         type=_number,
         metavar="N",
         help="how many runs may work beside the one whose result comes next; 0 for one after the other (default: as "
-        "many as there are cores, at most 3; 0 with --full-size)",
+        f"many as there are cores, at most 3{'; 0 with --full-size' if command == 'run' else ''})",
     )
     worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
     worker.add_argument(
@@ -297,44 +316,77 @@ def _require_files(specs: Sequence[RunSpec]) -> None:
             raise UsageError(missing)
 
 
-def _lint(arguments: argparse.Namespace) -> int:
+def _lint(arguments: argparse.Namespace, started: float) -> int:
     from t5x_harness import lint_command
 
-    return lint_command.run(arguments, _checked_specs(arguments), _write)
+    def write(report: Report, arguments: argparse.Namespace) -> int:
+        return _write(dataclasses.replace(report, seconds=time.perf_counter() - started), arguments)
+
+    return lint_command.run(arguments, _checked_specs(arguments), write)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, started: float) -> int:
+    from t5x_harness.google.serving.own_folders import own_folder
+
+    specs = _checked_specs(arguments)
+    with own_folder("t5x-harness-run-", last=_LAST) as folder:
+        report = _report_of(specs, arguments, started, folder.path)
+        if report is None:
+            return INTERRUPTED
+        try:
+            return _write(report, arguments)
+        finally:
+            if not report.passed and any(path.is_file() for path in folder.path.glob("*/**/*")):
+                folder.is_kept = True
+                print(f"logs and outputs are kept in {folder.path}", file=sys.stderr)
+
+
+def _report_of(
+    specs: Sequence[RunSpec], arguments: argparse.Namespace, started: float, workspace: Path
+) -> Report | None:
+    """What comes of runs; None if they were interrupted, and what is known of them is printed."""
+    from t5x_harness.ending import Ending
     from t5x_harness.runs import RunOptions, run_specs
     from t5x_harness.workers import ProgressPrinter
 
-    specs = _checked_specs(arguments)
-    until = Stage.PLAN if arguments.command == "plan" else None
-    workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
     ahead = 0 if arguments.ahead is None and arguments.full_size else arguments.ahead
     network = arguments.network == "allow"
-    options = RunOptions(workspace, until, arguments.timeout, arguments.in_process, network=network, ahead=ahead)
+    options = RunOptions(workspace, arguments.timeout, arguments.in_process, network=network, ahead=ahead)
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
+    imports: list[float] = []
 
     def progress(spec: RunSpec) -> ProgressPrinter:
         printers.append(ProgressPrinter(sys.stderr, label=spec.name))
         return printers[-1]
 
-    keep = False
+    ending = Ending(INTERRUPTED)
+    runs = run_specs(
+        specs,
+        options,
+        on_progress=None if arguments.quiet else progress,
+        on_note=_note,
+        on_imports=imports.append,
+        on_interrupt=results.append,
+    )
     try:
-        for result in run_specs(specs, options, on_progress=progress, on_note=_note):
-            printers[-1].close()
-            results.append(result)
-        report = Report(tuple(results))
-        keep = not report.passed and any(path.is_file() for path in workspace.rglob("*"))
-        return _write(report, arguments)
-    finally:
+        with ending.watching():
+            for result in runs:
+                if printers:
+                    printers[-1].close()
+                results.append(result)
+        return Report(tuple(results), seconds=time.perf_counter() - started, import_seconds=sum(imports))
+    except KeyboardInterrupt:
+        ending.begin()
+        runs.close()
         for printer in printers:
             printer.close()
-        if keep:
-            print(f"logs and outputs are kept in {workspace}", file=sys.stderr)
-        else:
-            shutil.rmtree(workspace, ignore_errors=True)
+        _write_interrupted(Report(tuple(results), seconds=time.perf_counter() - started), arguments)
+        return None
+    finally:
+        ending.restore()
+        for printer in printers:
+            printer.close()
 
 
 def _write(report: Report, arguments: argparse.Namespace) -> int:
@@ -342,6 +394,18 @@ def _write(report: Report, arguments: argparse.Namespace) -> int:
 
     write_report(report, arguments, facts=arguments.command == "plan")
     return FINE if report.passed else FOUND
+
+
+def _write_interrupted(report: Report, arguments: argparse.Namespace) -> None:
+    """Prints what is known of runs that were interrupted, as text: programs get whole reports only."""
+    from t5x_harness.report.output import write_for_the_terminal
+
+    if report.results:
+        to_programs = arguments.format != "text" and arguments.output is None
+        facts = arguments.command == "plan"
+        write_for_the_terminal(report, arguments, sys.stderr if to_programs else sys.stdout, facts=facts)
+    not_written = arguments.output or (f"--format {arguments.format}" if arguments.format != "text" else "")
+    _note("interrupted" + (f"; {not_written} was not written" if not_written else ""))
 
 
 def _note(message: str) -> None:

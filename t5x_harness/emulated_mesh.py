@@ -27,6 +27,7 @@ from t5x_harness.slices import Slice
 __all__ = ["DeviceCountMismatch", "VirtualDevice", "emulate_slice"]
 
 _LOGGER = logging.getLogger(__name__)
+_DATA_AXIS = "data"
 _SEEN_AS_ON_SLICE = ("default_mesh", "get_mesh", "with_sharding_constraint")
 
 
@@ -91,25 +92,27 @@ class _JaxOnSlice:
         return index
 
 
-def emulate_slice(module: ModuleType, slice_: Slice) -> None:
+def emulate_slice(module: ModuleType, slice_: Slice, data_positions: int | None = None) -> None:
     """Makes a ``t5x.partitioning`` build a slice's mesh; a slice emulated earlier is replaced.
 
     Args:
       module: the imported module.
       slice_: what it is to see.
+      data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
     """
     for name in _SEEN_AS_ON_SLICE:
         function = getattr(module, name)
         original = getattr(function, "__t5x_harness_original__", function)
-        setattr(module, name, _View(original, slice_).wrapped(original))
+        setattr(module, name, _View(original, slice_, data_positions).wrapped(original))
 
 
 class _View:
     """Runs functions of the module that defines one of them while that module sees the slice."""
 
-    def __init__(self, function: Callable[..., Any], slice_: Slice) -> None:
+    def __init__(self, function: Callable[..., Any], slice_: Slice, data_positions: int | None) -> None:
         self._globals = inspect.unwrap(function).__globals__
         self._slice = slice_
+        self._data_positions = data_positions
         self._lock = threading.RLock()
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,7 +180,10 @@ class _View:
             )
 
     def _on_cpu(self, answer: Any) -> Any:
-        """A mesh of virtual devices over the CPU devices of the same index; anything else as it is."""
+        """A mesh of virtual devices, or the part of it that is kept, over the CPU devices of the same index.
+
+        Anything else stays as it is.
+        """
         import jax
         import numpy as np
 
@@ -190,9 +196,11 @@ class _View:
                 f" {cpus[0].platform} devices: start it as t5x-harness exec --slice {self._slice.name} -- COMMAND, or"
                 f" call t5x_harness.devices.force_cpu_devices({self._slice.num_devices}) before anything uses JAX"
             )
-        devices = np.empty(answer.devices.shape, dtype=object)
+        kept = tuple(slice(self._data_positions if axis == _DATA_AXIS else None) for axis in answer.axis_names)
+        virtual = answer.devices[kept]
+        devices = np.empty(virtual.shape, dtype=object)
         for place in np.ndindex(devices.shape):
-            devices[place] = cpus[answer.devices[place].id]
+            devices[place] = cpus[virtual[place].id]
         return jax.sharding.Mesh(devices, answer.axis_names, axis_types=answer.axis_types)
 
 

@@ -2,7 +2,8 @@
 
 The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
 the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
-``sitecustomize`` sets each interpreter up as it starts.
+``sitecustomize`` sets each interpreter up as it starts, and one in front of PATH whose ``python`` and ``python3`` put
+that folder back where a script has set PYTHONPATH to its own.
 With ``--google``, Google's clients find a private Google with Cloud Storage and Vertex AI, and paths below ``/gcs`` the
 same buckets.
 """
@@ -16,15 +17,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.devices import device_environment
-from t5x_harness.import_hooks import RUNTIME_VARIABLE, SLICE_VARIABLE
+from t5x_harness.google.here import ROOT_VARIABLE
+from t5x_harness.import_hooks import BOOTSTRAP_PATH, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
 from t5x_harness.pod import Pod
+from t5x_harness.project import ProjectError
 from t5x_harness.slices import Slice, SliceError, get_slice
 from t5x_harness.t5x_runtime import Runtime, RuntimeChoiceError, find_runtime
-from t5x_harness.vertex_arguments import add_vertex_arguments, options_of
+from t5x_harness.vertex_arguments import (
+    add_standins_argument,
+    add_vertex_arguments,
+    options_of,
+    project_of,
+    uses_vertex,
+)
 
 __all__ = ["add_arguments", "exec_environment", "run"]
 
-_BOOTSTRAP = str(Path(__file__).parent / "bootstrap")
+_PROGRAMS = os.path.join(BOOTSTRAP_PATH, "programs")
 _USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
 
@@ -51,7 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
     )
+    parser.add_argument(
+        "--create-buckets",
+        action="store_true",
+        help="--google, with buckets that are not there made when they are first used; without it they are 404, as in "
+        "Google's cloud",
+    )
     add_vertex_arguments(parser)
+    add_standins_argument(parser, "the command's processes, and with --google its jobs,")
     parser.add_argument(
         "--gcs-paths",
         choices=("folder", "fuse", "off"),
@@ -87,15 +103,20 @@ def exec_environment(
       pod: the process's place, if it is one of the slice's hosts and not all of them.
     """
     base = dict(os.environ if environment is None else environment)
-    kept = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != _BOOTSTRAP]
     processes = pod.processes if pod else 1
     return {
         **base,
         **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
         **(pod.variables() if pod else {}),
         RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
-        "PYTHONPATH": os.pathsep.join([_BOOTSTRAP, *kept]),
+        "PYTHONPATH": _in_front(BOOTSTRAP_PATH, base.get("PYTHONPATH", "")),
+        "PATH": _in_front(_PROGRAMS, base.get("PATH", os.defpath)),
     }
+
+
+def _in_front(folder: str, path: str) -> str:
+    """A list of folders that begins with this one, whatever was in it."""
+    return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder
 
 
 class _Refused(Exception):
@@ -134,15 +155,22 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     try:
         slice_ = get_slice(args.slice) if args.slice != "none" else None
         runtime = find_runtime(args.t5x_runtime)
-    except (SliceError, RuntimeChoiceError) as error:
+        project = project_of(args)
+    except (SliceError, RuntimeChoiceError, ProjectError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
     environment = exec_environment(slice_, runtime, args.t5x_runtime)
-    if args.google or args.google_root or args.vertex_state or args.vertex_image:
-        environment |= _start_google(args)
-    return environment
+    if args.google or args.google_root or args.create_buckets or uses_vertex(args):
+        environment |= _start_google(args, project)
+    if project and not environment.get(ROOT_VARIABLE):
+        raise _Refused(
+            "--standins=missing: there are no buckets to put stand-ins in; add --google or --google-root DIR, or read "
+            "the lines of t5x-harness serve into this shell",
+            _USAGE_ERROR,
+        )
+    return {**environment, STANDINS_VARIABLE: project}
 
 
-def _start_google(args: argparse.Namespace) -> Mapping[str, str]:
+def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
     """Starts a private Google that ends with this process, and so with the command that this process becomes.
 
     Returns:
@@ -154,7 +182,9 @@ def _start_google(args: argparse.Namespace) -> Mapping[str, str]:
 
     root = Path(args.google_root).absolute() if args.google_root else None
     try:
-        launched = launch(Settings(root, owner=os.getpid(), vertex=options_of(args)))
+        launched = launch(
+            Settings(root, owner=os.getpid(), create_buckets=args.create_buckets, vertex=options_of(args, project))
+        )
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None
     launched.detach()

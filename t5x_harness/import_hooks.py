@@ -13,11 +13,13 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
+    "BOOTSTRAP_PATH",
     "BRIEF_VARIABLE",
     "EMBEDDED_PATH",
     "POD_VARIABLE",
     "RUNTIME_VARIABLE",
     "SLICE_VARIABLE",
+    "STANDINS_VARIABLE",
     "RuntimeFinder",
     "after_import",
     "embedded_spec",
@@ -30,11 +32,17 @@ __all__ = [
 EMBEDDED_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "embedded")
 """The folder that holds the embedded package ``t5x``."""
 
+BOOTSTRAP_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
+"""The folder whose ``sitecustomize`` sets interpreters up, where PYTHONPATH begins with it."""
+
 RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
 """Environment variable with the runtime that ``exec`` asked for: auto, installed or embedded."""
 
 SLICE_VARIABLE = "T5X_HARNESS_SLICE"
 """Environment variable with the slice that ``exec`` asked for, by name."""
+
+STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
+"""Environment variable of a process that makes stand-ins itself: the folder of the project with its declared rows."""
 
 POD_VARIABLE = "T5X_HARNESS_POD"
 """Environment variable of a process that is one host of a slice; see :mod:`t5x_harness.pod`."""
@@ -42,6 +50,10 @@ POD_VARIABLE = "T5X_HARNESS_POD"
 
 BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
 """Environment variable of a process that makes a few steps; see :mod:`t5x_harness.execute.brevity`."""
+
+
+_OF_GUIDES = {f"t5x.{mode}_unfragmented": mode for mode in ("train", "eval", "infer")}
+"""Programs that T5X's guides and its users' scripts name and no T5X has, with the run mode that they mean."""
 
 
 class RuntimeFinder:
@@ -66,6 +78,24 @@ class RuntimeFinder:
                 if holds_t5x(spec):
                     return spec
         return embedded_spec() if self.preference != "installed" else None
+
+
+class _GuidePrograms:
+    """A finder that comes last, for programs that only guides have: it says what there is in their place."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """None for every module that is no such program.
+
+        Raises:
+          ModuleNotFoundError: it is one.
+        """
+        if (mode := _OF_GUIDES.get(fullname)) is None:
+            return None
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: no T5X has it; use t5x.main --run_mode={mode}", name=fullname
+        )
 
 
 def embedded_spec() -> ModuleSpec:
@@ -105,8 +135,8 @@ def holds_t5x(spec: ModuleSpec) -> bool:
 
 def use_runtime(preference: str) -> None:
     """Makes ``import t5x`` resolve to ``auto``, ``installed`` or ``embedded`` from now on in this process."""
-    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, RuntimeFinder)]
-    sys.meta_path.insert(0, RuntimeFinder(preference))
+    others = [f for f in sys.meta_path if not isinstance(f, RuntimeFinder | _GuidePrograms)]
+    sys.meta_path[:] = [RuntimeFinder(preference), *others, _GuidePrograms()]
 
 
 def after_import(module_name: str, callback: Callable[[ModuleType], None]) -> None:
@@ -171,17 +201,38 @@ def install_from_environment() -> None:
     preference = os.environ.get(RUNTIME_VARIABLE)
     if preference:
         use_runtime(preference)
+        after_import("subprocess", _keep_in_subprocesses)
     slice_name, is_brief = os.environ.get(SLICE_VARIABLE), bool(os.environ.get(BRIEF_VARIABLE))
     if slice_name or is_brief:
         after_import("jax._src.lru_cache", _write_entries_whole)
         # Every mode of T5X imports it, after JAX and before it makes anything.
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
+    if project := os.environ.get(STANDINS_VARIABLE):
+        from t5x_harness.standins.in_process import install
+
+        install(project)
     if os.environ.get(POD_VARIABLE):
         from t5x_harness.pod import Pod, join_when_needed
 
         pod = Pod.from_environment(os.environ)
         assert pod
         join_when_needed(pod)
+
+
+def _keep_in_subprocesses(subprocess: ModuleType) -> None:
+    """Has the Pythons that this one starts with a PYTHONPATH of their own be set up like it."""
+    original = subprocess.Popen.__init__
+
+    def start(self: Any, *args: Any, env: Any = None, **kwargs: Any) -> None:
+        given = os.environ if env is None else env
+        folders = given.get("PYTHONPATH", "").split(os.pathsep)
+        if RUNTIME_VARIABLE in given and BOOTSTRAP_PATH not in folders:
+            kept = os.pathsep.join([BOOTSTRAP_PATH, *filter(None, folders)])
+            env = {**given, "PYTHONPATH": kept}
+        original(self, *args, env=env, **kwargs)
+
+    start.__wrapped__ = original  # type: ignore[attr-defined]  # what inspects it sees the signature
+    subprocess.Popen.__init__ = start
 
 
 def _write_entries_whole(lru_cache: ModuleType) -> None:

@@ -14,7 +14,9 @@ from t5x_harness.lint.applying import write_atomically
 from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
 from t5x_harness.lint.fragments import RunIf
 from t5x_harness.pipeline import Pipeline
+from t5x_harness.project import find_project
 from t5x_harness.report.report import Report
+from t5x_harness.slices import SliceError, get_slice
 from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.t5x_runtime import Preference, find_runtime
 
@@ -23,9 +25,9 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that only this command has."""
-    group = parser.add_argument_group("mending and fragments")
+    group = parser.add_argument_group("fixing and fragments")
     group.add_argument(
-        "--fix", action="store_true", help="print what is safe to mend as a diff, write it, and report what is left"
+        "--fix", action="store_true", help="print what is safe to fix as a diff, write it, and report what is left"
     )
     group.add_argument(
         "--diff", action="store_true", help="print what --fix would change, and nothing else; no file is written"
@@ -54,11 +56,11 @@ def run(
       The exit status: that of the report, or with ``--diff`` whether there is something to mend.
 
     Raises:
-      UsageError: the arguments contradict each other, or a file cannot be written.
+      UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
     """
     run_if = _run_if(arguments)
     parents = {runtime: find_runtime(cast(Preference, runtime)).location for runtime in {s.runtime for s in specs}}
-    configs = [Config(spec, run_if, parents[spec.runtime]) for spec in specs]
+    configs = [Config(spec, run_if, parents[spec.runtime], _names_slice(arguments, spec)) for spec in specs]
     if arguments.diff:
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
     if arguments.fix:
@@ -76,8 +78,26 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
     return RunIf.ALWAYS if means_run else RunIf.STARTED
 
 
+def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
+    """Whether the slice of a run is one that the user named, and not the usual one."""
+    if arguments.slice is None and find_project(Path(spec.cwd)).slice is None:
+        return False
+    try:
+        get_slice(spec.slice)
+    except SliceError as error:
+        raise UsageError(str(error)) from None
+    return True
+
+
 def _linted(config: Config) -> RunResult:
-    pipeline = Pipeline(config.spec, zygote=None, workspace=None, t5x_parent=config.t5x_parent, run_if=config.run_if)
+    pipeline = Pipeline(
+        config.spec,
+        zygote=None,
+        workspace=None,
+        t5x_parent=config.t5x_parent,
+        run_if=config.run_if,
+        lint_on_slice=config.on_slice,
+    )
     pipeline.stage(Stage.LINT)
     return pipeline.result()
 
@@ -133,6 +153,6 @@ def _summary(fixes: Fixes, done: str) -> str:
 
 def _explain_left(fixes: Fixes) -> None:
     for finding in fixes.refused:
-        print(f"{finding.location}: {finding.code} is left: mending it would bring new errors", file=sys.stderr)
+        print(f"{finding.location}: {finding.code} is left: fixing it would bring new errors", file=sys.stderr)
     for file in fixes.elsewhere:
         print(f"{file} could be fixed, too: name it", file=sys.stderr)

@@ -12,14 +12,14 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TypeAlias
 
 from t5x_harness.import_hooks import after_import
 from t5x_harness.slices import Slice
 
-__all__ = ["MeshPlan", "MeshRefused", "Submesh", "fitting_submeshes", "install_mesh", "plan_mesh"]
+__all__ = ["MeshPlan", "MeshRefused", "Submesh", "fitting_submeshes", "install_mesh", "mesh_text", "plan_mesh"]
 
 Submesh: TypeAlias = tuple[int, int, int, int]
 
@@ -49,7 +49,7 @@ class MeshPlan:
     device_indices: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
-        return " x ".join(f"{axis} {size}" for axis, size in self.shape.items())
+        return mesh_text(self.shape)
 
     @property
     def axis_names(self) -> tuple[str, str]:
@@ -140,17 +140,26 @@ def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[
     return tuple(sorted(fitting, key=lambda s: (math.prod(s), -s[3], max(s[:3]), s[::-1])))
 
 
-def install_mesh(slice: Slice) -> None:
+def mesh_text(shape: Mapping[str, int]) -> str:
+    """A mesh as reports show it: ``data 4 x model 2``."""
+    return " x ".join(f"{axis} {size}" for axis, size in shape.items())
+
+
+def install_mesh(slice: Slice, data_positions: int | None = None) -> None:
     """Makes ``t5x.partitioning`` of whichever runtime build this slice's mesh over the process's CPU devices.
 
     Acts at once where the module is imported already, and otherwise when it is.  Installing another slice replaces
     this one.  Costs nothing until then: neither T5X nor JAX is imported.
+
+    Args:
+      slice: whose mesh.
+      data_positions: how many positions along the mesh's data axis are kept, the first ones; None for all.
     """
 
     def emulate(module: ModuleType) -> None:
         from t5x_harness.emulated_mesh import emulate_slice
 
-        emulate_slice(module, slice)
+        emulate_slice(module, slice, data_positions)
 
     after_import("t5x.partitioning", emulate)
 

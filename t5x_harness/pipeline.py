@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.lint.elsewhere import leave_modules_open
 from t5x_harness.lint.fragments import RunIf
+from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
-from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.silencing import split_silenced
+from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 if TYPE_CHECKING:
     from t5x_harness.backends.local import LocalBackend
@@ -39,9 +41,16 @@ _OF_MODE: Mapping[Mode, tuple[Stage, ...]] = {
 }
 
 
-def stages_of(mode: Mode | None) -> tuple[Stage, ...]:
-    """The stages of a run of this mode, in order; only lint for a config whose mode cannot be seen."""
-    return _OF_MODE[mode] if mode is not None else (Stage.LINT,)
+def stages_of(mode: Mode | None, until: Stage | None = None) -> tuple[Stage, ...]:
+    """The stages of a run of this mode, in order; only lint for a config whose mode cannot be seen.
+
+    Args:
+      mode: of the run.
+      until: the last stage, which need not be one of the mode's: an infer config has nothing to train; None for all.
+    """
+    stages = _OF_MODE[mode] if mode is not None else (Stage.LINT,)
+    order = tuple(Stage)
+    return tuple(stage for stage in stages if until is None or order.index(stage) <= order.index(until))
 
 
 class Backend(Protocol):
@@ -71,6 +80,7 @@ class Pipeline:
       on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``.
       t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
       run_if: when lint judges the files as a run, and not as a fragment.
+      lint_on_slice: whether lint judges by the slice, as plan does.
       env: variables for the run's process; None takes one out.
       google: the private Google that the run's process is led to; None for none.
       promote: makes the backend whose executing stages are a job elsewhere, out of the one for here; None for all here.
@@ -86,6 +96,7 @@ class Pipeline:
         on_progress: OnProgress | None = None,
         t5x_parent: str | Path | None = None,
         run_if: RunIf = RunIf.ALWAYS,
+        lint_on_slice: bool = False,
         env: Mapping[str, str | None] | None = None,
         google: GoogleOfRuns | None = None,
         promote: Callable[[RunSpec, LocalBackend], Backend] | None = None,
@@ -97,6 +108,7 @@ class Pipeline:
         self._on_progress = on_progress
         self._t5x_parent = t5x_parent
         self._run_if = run_if
+        self._lint_on_slice = lint_on_slice
         self._env = env
         self._google = google
         self._promote = promote
@@ -104,6 +116,8 @@ class Pipeline:
         self._program: GinProgram | None = None
         self._backend: Backend | None = None
         self._results: dict[Stage, StageResult] = {}
+        self._seconds = 0.0
+        self._at_work: Stage | None = None
 
     def __enter__(self) -> Pipeline:
         return self
@@ -121,7 +135,7 @@ class Pipeline:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages that apply, in order."""
-        return stages_of(self.spec.mode)
+        return stages_of(self.spec.mode, self.spec.until)
 
     def stage(self, stage: Stage) -> StageResult:
         """The result of one stage, run now if it was not yet, after the stages that it needs.
@@ -135,7 +149,11 @@ class Pipeline:
             )
         if stage not in self._results:
             failed = next((s for s in self._before(stage) if self.stage(s).outcome is Outcome.FAILED), None)
-            self._results[stage] = self._run(stage) if failed is None else self._left_out(stage, failed)
+            start = time.perf_counter()
+            result = self._run(stage) if failed is None else self._left_out(stage, failed)
+            self._seconds += time.perf_counter() - start
+            result = self._on_own_lines(result)
+            self._results[stage] = _strict(result) if self._spec.strict else result
         return self._results[stage]
 
     def send_ahead(self) -> None:
@@ -146,13 +164,20 @@ class Pipeline:
 
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far."""
-        asked = [self._shown(self._results[s]) for s in self.stages if s in self._results]
+        asked = _each_said_once([self._shown(self._results[s]) for s in self.stages if s in self._results])
         failed = any(stage.outcome is Outcome.FAILED for stage in asked)
         # What a job does not do, or was not sent to do, is no part of the run; what a failure left out is.
         stages = tuple(stage for stage in asked if failed or stage.outcome is not Outcome.NOT_RUN)
         result = RunResult(self.spec, stages) if self._backend is None else self._backend.result()
         bindings = bound_values(self._program) if self._program is not None else ()
-        return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings)
+        return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings, seconds=self._seconds)
+
+    def known(self) -> RunResult:
+        """What came of the stages so far, while or after one is interrupted; nothing is waited for."""
+        stages = [self._shown(self._results[s]) for s in self.stages if s in self._results]
+        if self._at_work is not None and self._at_work not in self._results:
+            stages.append(StageResult.interrupted(self._at_work))
+        return RunResult(self.spec, tuple(stages), seconds=self._seconds)
 
     def _shown(self, result: StageResult) -> StageResult:
         """A stage as the whole run knows it: what lint could not judge without importing, resolve has judged."""
@@ -176,16 +201,26 @@ class Pipeline:
         cause = next((s for s in (*self._before(failed), failed) if self._results[s].outcome is Outcome.FAILED), failed)
         return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
 
+    def _on_own_lines(self, result: StageResult) -> StageResult:
+        """A stage with its findings on the user's lines; what a comment there silences is silenced."""
+        before = set(result.findings)
+        findings = on_own_lines(result.findings, self._read())
+        moved = [f for f in findings if f not in before and f.severity is not Severity.ERROR]
+        _, silenced = split_silenced(moved, (), self._spec.cwd)
+        shown = tuple(finding for finding in findings if finding not in silenced)
+        return dataclasses.replace(result, findings=shown, silenced=(*result.silenced, *silenced))
+
     def _run(self, stage: Stage) -> StageResult:
+        self._at_work = stage
         if stage is Stage.LINT:
             start = time.perf_counter()
-            return lint_program(self._read(), start=start, run_if=self._run_if)
+            return lint_program(self._read(), start=start, run_if=self._run_if, on_slice=self._lint_on_slice)
         from t5x_harness.google.serving.settings import ServerError
         from t5x_harness.workers.errors import WorkerError
 
         start = time.perf_counter()
         try:
-            result = self._open().stage(stage)
+            result = self._with_what_google_said(self._open().stage(stage))
         except ServerError as error:
             finding = Finding("RUN08", Severity.ERROR, stage, str(error), fix="or run without one: --gcs=off")
             return StageResult(stage, Outcome.FAILED, (finding,), seconds=time.perf_counter() - start)
@@ -201,6 +236,13 @@ class Pipeline:
         kept = stage is Stage.PLAN and self.spec.golden is not None and result.outcome is Outcome.PASSED
         return self._against_golden(result) if kept else result
 
+    def _with_what_google_said(self, result: StageResult) -> StageResult:
+        """A failed stage, its log with what the private Google has refused: clients may have shown nothing of it."""
+        if result.outcome is not Outcome.FAILED or self._google is None or self._led is None:
+            return result
+        said = self._google.said(self._led)
+        return dataclasses.replace(result, log_tail=f"{result.log_tail}\n{said}".strip()) if said else result
+
     def _against_golden(self, plan: StageResult) -> StageResult:
         """The plan stage, with what differs from the golden plan."""
         from t5x_harness.plan.golden_check import check_golden
@@ -215,13 +257,15 @@ class Pipeline:
                 raise ValueError("a pipeline without a worker and a workspace can only lint")
             from t5x_harness.backends.local import LocalBackend
 
+            environment = self._google_environment()
             local = LocalBackend(
                 self.spec,
                 zygote=self._zygote,
                 workspace=self._workspace,
                 timeout=self._timeout,
                 on_progress=self._on_progress,
-                env={**(self._env or {}), **self._google_environment()},
+                env={**(self._env or {}), **environment},
+                needed=self._google.server_of(environment) if self._google is not None else None,
             )
             self._backend = self._promote(self.spec, local) if self._promote is not None else local
         return self._backend
@@ -239,6 +283,27 @@ class Pipeline:
         return self._program
 
 
+def _each_said_once(results: Sequence[StageResult]) -> list[StageResult]:
+    """Stages in their order, without what a later one says, too: it is the same mistake, judged by more."""
+    said: set[tuple[str, Location]] = set()
+    left: list[StageResult] = []
+    for result in reversed(results):
+        findings = tuple(f for f in result.findings if f.location is None or (f.code, f.location) not in said)
+        said.update((f.code, f.location) for f in result.findings if f.location is not None)
+        left.append(dataclasses.replace(result, findings=findings))
+    return left[::-1]
+
+
+def _strict(result: StageResult) -> StageResult:
+    """A stage whose warnings are errors."""
+    findings = tuple(
+        dataclasses.replace(finding, severity=Severity.ERROR) if finding.severity is Severity.WARNING else finding
+        for finding in result.findings
+    )
+    strict = dataclasses.replace(result, findings=findings)
+    return dataclasses.replace(strict, outcome=Outcome.FAILED) if strict.errors else strict
+
+
 def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
     """A zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
 
@@ -248,17 +313,17 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
         for this shell, if there is any.
     """
     from t5x_harness.backends.local import PRELOAD
-    from t5x_harness.import_hooks import RUNTIME_VARIABLE
+    from t5x_harness.import_hooks import BOOTSTRAP_PATH, RUNTIME_VARIABLE, STANDINS_VARIABLE
     from t5x_harness.workers import KEPT_VARIABLE, Zygote, compile_cache_environment, default_cache_folder
 
     kept = os.environ.get(KEPT_VARIABLE) if door is None else None
-    bootstrap = str(Path(__file__).parent / "bootstrap")
-    paths = [bootstrap, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != bootstrap)]
+    others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
     return Zygote(
         preload=PRELOAD,
         env={
-            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPATH": os.pathsep.join([BOOTSTRAP_PATH, *others]),
             RUNTIME_VARIABLE: runtime.kind,
+            STANDINS_VARIABLE: "",  # a run makes its own, and reports them
             **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },

@@ -59,8 +59,11 @@ _PROJECT_KEYS = (
     "slice",
     "python_path",
     "ignore",
+    "select",
+    "strict",
     "standins",
     "samples",
+    "read_seconds",
     "gcs",
     "gcs_root",
     "plan_golden",
@@ -125,9 +128,12 @@ class ProjectConfig:
       bindings: gin statements for every run, before those of the run.
       slice: TPU slice of runs that name none.
       python_path: folders with the configs' own modules, absolute.
-      ignore: codes of findings that nobody wants to see.
+      ignore: codes of findings that nobody wants to see, or families of them.
+      select: the only codes to see, likewise; empty for all.
+      strict: warnings are errors.
       standins: what is made up: ``off``, ``missing`` or ``all``; None if the table does not say.
       samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
+      read_seconds: how long resolve reads each split of the data; None if the table does not say.
       gcs: ``folder``, ``fuse`` or ``off``; None if the table does not say.
       gcs_root: folder with a folder for each bucket, absolute.
       plan_golden: folder with the golden plans of the runs, absolute.
@@ -144,8 +150,11 @@ class ProjectConfig:
     slice: str | None = None
     python_path: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    strict: bool = False
     standins: str | None = None
     samples: tuple[str, ...] = ()
+    read_seconds: int | None = None
     gcs: str | None = None
     gcs_root: str | None = None
     plan_golden: str | None = None
@@ -219,9 +228,12 @@ class _Reader:
             bindings=self._bindings(table, where),
             slice=self._text(table, "slice", where),
             python_path=self._folders(folder, table, "python_path", where),
-            ignore=self._ignored(table, where),
+            ignore=self._codes(table, "ignore", where),
+            select=self._codes(table, "select", where),
+            strict=self._flag(table, "strict", where),
             standins=self._one_of(Policy, table, "standins", where),
             samples=self._samples(folder, table, where),
+            read_seconds=self._seconds(table, "read_seconds", where),
             gcs=self._one_of(GCS, table, "gcs", where),
             gcs_root=self._folder(folder, table, "gcs_root", where),
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
@@ -293,18 +305,30 @@ class _Reader:
             raise self._error(f"{key} has to be a list of strings, not {value!r}", (*where, key))
         return tuple(value)
 
-    def _ignored(self, table: Mapping[str, Any], where: tuple[str, int]) -> tuple[str, ...]:
+    def _codes(self, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> tuple[str, ...]:
         from t5x_harness.rule import all_codes
 
-        codes = self._texts(table, "ignore", where)
+        codes = self._texts(table, key, where)
         if problem := not_codes(codes, all_codes):
-            raise self._error(f"ignore: {problem}", (*where, "ignore"))
+            raise self._error(f"{key}: {problem}", (*where, key))
         return codes
+
+    def _flag(self, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> bool:
+        value = table.get(key, False)
+        if not isinstance(value, bool):
+            raise self._error(f"{key} has to be true or false, not {value!r}", (*where, key))
+        return value
 
     def _one_of(self, values: Iterable[str], table: Mapping[str, Any], key: str, where: tuple[str, int]) -> str | None:
         value = self._text(table, key, where)
         if value is not None and value not in list(values):
             raise self._error(f"{key} {value!r} is none of {', '.join(values)}", (*where, key))
+        return value
+
+    def _seconds(self, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> int | None:
+        value = table.get(key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise self._error(f"{key} has to be a whole number of seconds, at least 1", (*where, key))
         return value
 
     def _folder(self, root: Path, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> str | None:

@@ -31,6 +31,7 @@ OTHER_CODES: Mapping[str, str] = {
     "RUN09": "data is out of reach, on the hub or in a bucket, and no rows are declared to stand for it",
     "RUN10": "a library that this config needs, here and in the job, is not installed",
     "RUN11": "a job on a TPU's machine ran on the CPU",
+    "RUN12": "the harness itself could not go on: an earlier stage left nothing to begin with, or it has a mistake",
     "USR01": "a function of yours raised: file, line and error are named",
 }
 """Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_harness.model_dirs import claim_model_dir, ensure_model_dirs
 from t5x_harness.pipeline import NO_STORE, OnProgress, Pipeline, google_for, worker_for
-from t5x_harness.spec import RunResult, RunSpec, Stage
+from t5x_harness.spec import RunResult, RunSpec
 
 if TYPE_CHECKING:
-    from t5x_harness.ahead import Ahead, OpenPipeline
+    from t5x_harness.ahead import Ahead, OpenPipeline, RunAhead
     from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.workers import InProcess, Zygote
 
@@ -27,7 +27,6 @@ class RunOptions:
 
     Attributes:
       workspace: a folder for the runs' own files; each run gets a folder in it.
-      until: the last stage to run; None for all.
       timeout: seconds that one stage may take.
       in_process: run in this process, for a debugger.
       network: let runs reach beyond this machine; ``gs://`` is then the real one.
@@ -36,7 +35,6 @@ class RunOptions:
     """
 
     workspace: Path
-    until: Stage | None = None
     timeout: float | None = None
     in_process: bool = False
     network: bool = False
@@ -49,7 +47,9 @@ def run_specs(
     *,
     on_progress: Callable[[RunSpec], OnProgress] | None = None,
     on_note: Callable[[str], None] | None = None,
-) -> Iterator[RunResult]:
+    on_imports: Callable[[float], None] | None = None,
+    on_interrupt: Callable[[RunResult], None] | None = None,
+) -> Generator[RunResult]:
     """Runs configs, as many at once as the options say, and yields their results in order.
 
     The worker imports while the first config is linted; no process is left behind, however the caller ends.
@@ -59,6 +59,9 @@ def run_specs(
       options: how.
       on_progress: makes the receiver of a run's progress events.
       on_note: called at the end with what is to be said of the call as a whole.
+      on_imports: called at the end with the seconds that were waited for imports, unless a note says so.
+      on_interrupt: called, if this is interrupted or closed early, with what is known of the runs that were begun and
+        whose results did not come; by then all of them are being killed.
 
     Raises:
       ModelDirError: a run cannot have its folder; it was not started, and if that could be seen before, none was.
@@ -71,13 +74,24 @@ def run_specs(
     shared = _Shared(options)
     at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
     receiver = on_progress or (lambda spec: lambda event: None)
+    patient = True
     try:
         yield from (shared.one_by_one(specs, receiver) if at_once < 2 else shared.at_once(specs, at_once, receiver))
+    except (KeyboardInterrupt, GeneratorExit):
+        patient = False
+        known = shared.known()
+        shared.kill()
+        if on_interrupt is not None:
+            for result in known:
+                on_interrupt(result)
+        raise
     finally:
-        shared.close()
+        shared.close(patient=patient)
         if on_note is not None:
             for refusal in shared.refusals:
                 on_note(f"{NOT_KEPT}: {refusal}")
+        if on_imports is not None and not shared.refusals:
+            on_imports(shared.import_seconds)
 
 
 class _Shared:
@@ -88,49 +102,76 @@ class _Shared:
         self._workers: dict[str, Zygote | InProcess] = {}
         self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
         self._ahead: Ahead | None = None
+        self._begun: deque[Pipeline | RunAhead] = deque()  # those whose results have not come
 
     def one_by_one(self, specs: Sequence[RunSpec], on_progress: Callable[[RunSpec], OnProgress]) -> Iterator[RunResult]:
         """Makes a run when the one before it is done, in this thread."""
         for number, spec in enumerate(specs, start=1):
             with claim_model_dir(spec), self._pipeline(number, spec, on_progress(spec)) as pipeline:
-                for stage in self._wanted(pipeline):
+                self._begun.append(pipeline)
+                for stage in pipeline.stages:
                     pipeline.stage(stage)
-                yield pipeline.result()
+                result = pipeline.result()
+                self._begun.popleft()
+                yield result
 
     def at_once(
         self, specs: Sequence[RunSpec], number_of_runs: int, on_progress: Callable[[RunSpec], OnProgress]
     ) -> Iterator[RunResult]:
         """Makes several at the same time. At most twice as many are begun: the next ones while one takes long."""
-        from t5x_harness.ahead import Ahead, RunAhead
+        from t5x_harness.ahead import Ahead
 
-        def taken(run: RunAhead) -> RunResult:
+        def taken() -> RunResult:
+            run = self._begun[0]
             for stage in run.stages:
                 run.stage(stage)
-            return run.result()
+            result = run.result()
+            self._begun.popleft()
+            return result
 
         self._ahead = ahead = Ahead(number_of_runs)
-        begun: deque[RunAhead] = deque()
         for number, spec in enumerate(specs, start=1):
-            if len(begun) == 2 * number_of_runs:
-                yield taken(begun.popleft())
+            if len(self._begun) == 2 * number_of_runs:
+                yield taken()
             with self._pipeline(number, spec, None) as pipeline:
-                begun.append(ahead.begin(spec, self._wanted(pipeline), self._opener(number, spec), on_progress))
-        while begun:
-            yield taken(begun.popleft())
+                run = ahead.begin(spec, pipeline.stages, self._opener(number, spec), on_progress)
+            self._begun.append(run)
+        while self._begun:
+            yield taken()
+
+    def known(self) -> list[RunResult]:
+        """What is known of the runs whose results have not come, those aside of which nothing is."""
+        return [known for run in self._begun if (known := run.known()).stages]
 
     @property
     def refusals(self) -> list[str]:
         """Why runs did not begin in the worker that is kept for this shell, though there is one."""
         return [text for worker in self._workers.values() if (text := getattr(worker, "refusal", ""))]
 
-    def close(self) -> None:
-        """Ends what was started."""
+    @property
+    def import_seconds(self) -> float:
+        """How long was waited for imports."""
+        return sum(getattr(worker, "seconds_waited", 0.0) for worker in self._workers.values())
+
+    def kill(self) -> None:
+        """Has all runs killed, without waiting for that."""
+        for worker in self._workers.values():
+            worker.kill()
+
+    def close(self, *, patient: bool) -> None:
+        """Ends what was started.
+
+        Args:
+          patient: whether to wait for what is just starting.
+        """
         if self._ahead is not None:
             self._ahead.cancel()
-        for started in (*self._workers.values(), *self._googles.values()):
-            started.close()
+        for worker in self._workers.values():
+            worker.close()
+        for google in self._googles.values():
+            google.close(patient=patient)
         if self._ahead is not None:
-            self._ahead.join()
+            self._ahead.join(patient=patient)
 
     def _opener(self, number: int, spec: RunSpec) -> OpenPipeline:
         @contextlib.contextmanager
@@ -139,11 +180,6 @@ class _Shared:
                 yield pipeline
 
         return opened
-
-    def _wanted(self, pipeline: Pipeline) -> Sequence[Stage]:
-        until = self._options.until
-        stages = pipeline.stages
-        return stages[: stages.index(until) + 1] if until in stages else stages
 
     def _pipeline(self, number: int, spec: RunSpec, on_progress: OnProgress | None) -> Pipeline:
         from t5x_harness.network import run_environment

@@ -13,8 +13,9 @@ from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.launch import require_extra
 from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.project import ProjectError
 from t5x_harness.shell_lines import add_env_file_argument, announce, env_file_of, export_lines
-from t5x_harness.vertex_arguments import add_vertex_arguments, options_of
+from t5x_harness.vertex_arguments import add_standins_argument, add_vertex_arguments, options_of, project_of
 
 __all__ = ["add_arguments", "run"]
 
@@ -36,7 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proxy-port", type=_port, default=0, metavar="PORT", help="port of the proxy (default: any free one)"
     )
+    parser.add_argument(
+        "--create-buckets",
+        action="store_true",
+        help="make buckets that are not there when they are first used; without it they are 404, as in Google's cloud",
+    )
     add_vertex_arguments(parser)
+    add_standins_argument(parser, "jobs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,11 +53,15 @@ def run(args: argparse.Namespace) -> int:
       0 when it was ended, 1 when it could not start.
 
     Raises:
-      UsageError: the folder or the file cannot be written.
+      UsageError: the folder or the file cannot be written, or the pyproject.toml has a mistake in it.
     """
     root = Path(args.root).absolute() if args.root else None
     if root is not None and root.exists() and not root.is_dir():
         raise UsageError(f"--root {args.root} is no folder")
+    try:
+        project = project_of(args)
+    except ProjectError as error:
+        raise UsageError(str(error)) from None
     env_file = env_file_of(args)
     try:
         require_extra()
@@ -59,7 +70,13 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             asyncio.run(
                 serve(
-                    Settings(root, args.port, args.proxy_port, vertex=options_of(args)),
+                    Settings(
+                        root,
+                        args.port,
+                        args.proxy_port,
+                        create_buckets=args.create_buckets,
+                        vertex=options_of(args, project),
+                    ),
                     lambda endpoints: _announce(endpoints, root, env_file, stack),
                 )
             )

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from t5x_harness.spec import Finding
 
-__all__ = ["KEPT_PREFIXES", "not_codes", "split_silenced"]
+__all__ = ["KEPT_PREFIXES", "codes_to_silence", "not_codes", "split_silenced"]
 
 KEPT_PREFIXES = ("RUN", "USR")
 """Codes that say that a run broke: they cannot be ignored."""
@@ -53,21 +53,44 @@ def split_silenced(
     return tuple(shown), tuple(silenced)
 
 
-def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str | None:
-    """What is wrong with codes to ignore: the first one that no rule has; None if all are well.
+def codes_to_silence(
+    ignore: Sequence[str], select: Sequence[str], known: Callable[[], Collection[str]]
+) -> tuple[str, ...]:
+    """The codes whose findings are not shown: the ignored ones, and all that are not selected if any are.
 
     Args:
-      codes: what the user gave.
+      ignore: codes, or families of them such as ``MSH``.
+      select: likewise; none selects all.
+      known: gives the codes of all rules; called only if there is something to look up.
+    """
+    valid = known() if ignore or select else ()
+    return tuple(
+        code
+        for code in valid
+        if any(_is_of(code, given) for given in ignore) or (select and not any(_is_of(code, given) for given in select))
+    )
+
+
+def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str | None:
+    """What is wrong with codes to ignore or to select: the first one that no rule has; None if all are well.
+
+    Args:
+      codes: what the user gave: codes, or families of them such as ``MSH``.
       known: gives the codes of all rules; called only if there is something to look up.
     """
     valid = known() if codes else ()
-    wrong = next((code for code in codes if code not in valid), None)
+    wrong = next((given for given in codes if not any(_is_of(code, given) for code in valid)), None)
     if wrong is None:
         return None
     if wrong.startswith(KEPT_PREFIXES):
-        return f"{wrong} says that a run broke; it cannot be ignored"
+        return f"{wrong} says that a run broke; it cannot be ignored, and is always shown"
     near = difflib.get_close_matches(wrong.upper(), valid, n=1)
     return f"no rule has the code {wrong!r}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _is_of(code: str, given: str) -> bool:
+    """Whether a code is the one that was given, or of that family."""
+    return code == given or code.rstrip("0123456789") == given
 
 
 def _is_commented_out(finding: Finding, folder: Path, texts: Mapping[str, str]) -> bool:

@@ -15,13 +15,16 @@ from typing import Any, Self
 
 __all__ = [
     "GCS",
+    "READ_SECONDS",
     "Assignment",
     "BoundValue",
     "Change",
     "Checkpoint",
     "Edit",
+    "FactTable",
     "Finding",
     "Location",
+    "Measure",
     "Mode",
     "Outcome",
     "RunResult",
@@ -31,6 +34,9 @@ __all__ = [
     "StageResult",
 ]
 
+
+READ_SECONDS = 3
+"""How long resolve reads each split of the data, unless it is told otherwise."""
 
 GCS = ("folder", "fuse", "off")
 """What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSpec.gcs`."""
@@ -196,8 +202,9 @@ class Change:
       binding: the full gin name, such as ``network.T5Config.emb_dim``.
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
-      why: what the change is for: ``shrink``, ``standin``, ``sandbox`` (paths moved into the run's folder) or
-        ``repeatable`` (a seed where T5X would take the clock).
+      why: what the change is for: ``shrink``, ``standin``, ``sandbox`` (paths moved into the run's folder), ``given``
+        (a folder that the config leaves to the command line of the job) or ``repeatable`` (a seed where T5X would take
+        the clock).
     """
 
     binding: str
@@ -209,6 +216,50 @@ class Change:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuilds a change from ``dataclasses.asdict``."""
         return cls(**value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A number that a stage established; the stage's facts say the same for people.
+
+    Attributes:
+      name: what was measured, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see docs/plan.md.
+      value: the number; not finite where a run's own number is not.
+      unit: what it counts: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
+      of: what it was measured of: a dataset, a task, a module of the model, a part of the state; empty for the run.
+      step: the train step that it belongs to; None where it belongs to none.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    of: str = ""
+    step: int | None = None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds a measure from ``dataclasses.asdict``."""
+        return cls(**value)
+
+
+@dataclasses.dataclass(frozen=True)
+class FactTable:
+    """A fact that is a table, for programs; its text is among the stage's facts under the same name.
+
+    Attributes:
+      name: of the fact.
+      columns: the heads; empty for a table without them.
+      rows: the cells, text or numbers; a short row lacks its last cells.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[int | float | str, ...], ...]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds a table from ``dataclasses.asdict``."""
+        return cls(value["name"], tuple(value["columns"]), tuple(map(tuple, value["rows"])))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +275,8 @@ class RunSpec:
       runtime: ``auto``, ``installed`` or ``embedded``.
       python_path: folders put in front of ``sys.path`` for the config's own modules.
       tfds_data_dir: as T5X's ``--tfds_data_dir``.
-      full_size: run the config at the sizes it names, without shrinking.
+      full_size: run the config at the sizes it names and on the slice's whole mesh, without shrinking.
+      full_mesh: execute on the slice's whole mesh; else its data axis is cut to a few positions.
       model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
       ignore: codes of findings that nobody wants to see.
@@ -237,6 +289,9 @@ class RunSpec:
       gcs_root: the user's folder with a folder for each bucket, which the private Google begins with; None for none.
       golden: the file that the run's plan is kept in and compared with; None to keep none.
       golden_update: write that file anew, whatever it holds.
+      read_seconds: how long resolve reads each split, to find examples that cannot be preprocessed.
+      strict: warnings are errors.
+      until: the last stage to run; None for all.
     """
 
     gin_files: tuple[str, ...]
@@ -248,6 +303,7 @@ class RunSpec:
     python_path: tuple[str, ...] = ()
     tfds_data_dir: str | None = None
     full_size: bool = False
+    full_mesh: bool = False
     model_dir: str | None = None
     cwd: str = "."
     ignore: tuple[str, ...] = ()
@@ -257,6 +313,9 @@ class RunSpec:
     gcs_root: str | None = None
     golden: str | None = None
     golden_update: bool = False
+    read_seconds: int = READ_SECONDS
+    strict: bool = False
+    until: Stage | None = None
 
     @property
     def name(self) -> str:
@@ -273,6 +332,8 @@ class RunSpec:
         known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         if value.get("mode") is not None:
             known["mode"] = Mode(value["mode"])
+        if value.get("until") is not None:
+            known["until"] = Stage(value["until"])
         return cls(**known)
 
 
@@ -283,10 +344,13 @@ class StageResult:
     Attributes:
       facts: what the stage established, in the order to show it: ``("mesh", "data 8 x model 1")``.
       not_checked: what it could not judge, in words; never silently empty.
-      exercised: how many units of real work were done (steps, batches, examples); 0 means nothing was proved.
+      exercised: how many units of real work were done: statements read by lint, examples by resolve, arrays planned,
+        steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
       seconds: wall time.
       log_tail: last lines of the run's log, when it failed.
       silenced: findings that the user ignores, by code or by a comment; they do not fail the stage.
+      measures: the numbers among the facts, for programs; in the order in which they were established.
+      tables: the facts that are tables, likewise.
     """
 
     stage: Stage
@@ -299,6 +363,8 @@ class StageResult:
     seconds: float = 0.0
     log_tail: str = ""
     silenced: tuple[Finding, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    tables: tuple[FactTable, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -308,6 +374,11 @@ class StageResult:
     def to_json(self) -> dict[str, Any]:
         """Plain values that ``json.dumps`` takes."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def interrupted(cls, stage: Stage) -> Self:
+        """A stage that was at work when its run was interrupted."""
+        return cls(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: interrupted",))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -323,6 +394,8 @@ class StageResult:
             seconds=value.get("seconds", 0.0),
             log_tail=value.get("log_tail", ""),
             silenced=tuple(Finding.from_json(f) for f in value.get("silenced", ())),
+            measures=tuple(Measure.from_json(m) for m in value.get("measures", ())),
+            tables=tuple(FactTable.from_json(t) for t in value.get("tables", ())),
         )
 
 
@@ -353,6 +426,7 @@ class RunResult:
       standins: what was made up because it cannot be reached here, in words.
       bindings: every parameter and macro that the config binds, as its text says and before any change; in the order
         in which they were first bound. Empty if the config was not read.
+      seconds: how long was waited for all stages, imports included; ``timings`` is their own work.
     """
 
     spec: RunSpec
@@ -367,6 +441,7 @@ class RunResult:
     runtime: str = ""
     standins: tuple[str, ...] = ()
     bindings: tuple[BoundValue, ...] = ()
+    seconds: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -394,9 +469,8 @@ class RunResult:
             tag: {int(step): number for step, number in steps.items()}
             for tag, steps in value.get("metrics", {}).items()
         }
-        known = {
-            key: value[key] for key in ("steps", "operative_config", "log", "model_dir", "runtime") if key in value
-        }
+        plain = ("steps", "operative_config", "log", "model_dir", "runtime", "seconds")
+        known = {key: value[key] for key in plain if key in value}
         return cls(
             spec=RunSpec.from_json(value["spec"]),
             stages=tuple(StageResult.from_json(stage) for stage in value["stages"]),

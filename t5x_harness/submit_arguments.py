@@ -19,11 +19,20 @@ from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import FOUR_HOURS, JobError, T5XJob
+from t5x_harness.vertex.job_options import STRATEGIES, JobOptions, JobOptionsError
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.output_folder import output_macro_of
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.run_mode import RunMode, RunModeError
-from t5x_harness.vertex.target import EMULATED, ENVIRONMENT, FIELDS, VertexTarget, VertexTargetError, find_target
+from t5x_harness.vertex.target import (
+    EMULATED,
+    ENVIRONMENT,
+    FIELDS,
+    PLACEHOLDERS,
+    VertexTarget,
+    VertexTargetError,
+    find_target,
+)
 
 __all__ = ["add_arguments", "goes_to_private_google", "jobs_of", "target_of"]
 
@@ -89,6 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     job.add_argument("--name", help="name of the run (default: that of the gin file)")
     job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
+    job.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the job")
+    _add_job_options(parser.add_argument_group("how Vertex AI runs it"))
     where = parser.add_argument_group("where it goes")
     for name in FIELDS:
         where.add_argument(f"--{name.replace('_', '-')}", help=_TARGET_HELP[name], dest=name)
@@ -109,6 +120,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait", action=argparse.BooleanOptionalAction, default=True, help="wait until it has ended (default: wait)"
     )
     what.add_argument("--attach", metavar="JOB", help="follow this job, by its name or number, and send none")
+
+
+def _add_job_options(group: argparse._ArgumentGroup) -> None:
+    """Adds an option for each field of :class:`JobOptions`, by its name."""
+    group.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help=f"how it finds machines: {', '.join(STRATEGIES)} (default: {STRATEGIES[0]}); SPOT ones may be taken away, "
+        "FLEX_START waits for some",
+    )
+    group.add_argument(
+        "--max-wait-duration", type=_duration, metavar="TIME", help="how long FLEX_START waits, as 6h (default: a day)"
+    )
+    group.add_argument(
+        "--reservation",
+        metavar="NAME",
+        help="the reservation whose machines it takes: any, none, or projects/PROJECT/zones/ZONE/reservations/NAME",
+    )
+    group.add_argument("--network", metavar="NAME", help="projects/NUMBER/global/networks/NAME that it is peered with")
+    group.add_argument("--boot-disk-type", metavar="TYPE", help="disk of its machine, as pd-ssd")
+    group.add_argument("--boot-disk-size-gb", type=_whole, metavar="N", help="size of that (default: 100)")
+    group.add_argument(
+        "--restart-job-on-worker-restart", action="store_true", help="restart all of it where one worker is lost"
+    )
+    group.add_argument("--disable-retries", action="store_true", help="try nothing again")
 
 
 def goes_to_private_google(args: argparse.Namespace) -> bool:
@@ -157,10 +193,12 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
     project = find_project(Path.cwd())
     given = {name: getattr(args, name) for name in FIELDS}
     try:
-        return find_target(given, os.environ, project.vertex, EMULATED if emulated else {})
+        otherwise = EMULATED if emulated else PLACEHOLDERS if args.dry_run else {}
+        return find_target(given, os.environ, project.vertex, otherwise)
     except VertexTargetError as error:
         options = ", ".join(f"--{name}" for name in error.missing)
-        raise UsageError(f"{error}; or give {options}" if options else str(error)) from None
+        hint = "; without a cloud: --vertex=emulated, or --dry-run, which shows the job with placeholders"
+        raise UsageError(f"{error}; or give {options}{hint}" if options else str(error)) from None
 
 
 def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
@@ -177,7 +215,9 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
         for job in jobs:
             job.to_pb()
         _require_own_folders(jobs)
-    except (ClosureError, JobError, MachineError, OverrideError, RunModeError, RuntimeChoiceError) as error:
+    except (
+        ClosureError, JobError, JobOptionsError, MachineError, OverrideError, RunModeError, RuntimeChoiceError,
+    ) as error:  # fmt: skip
         raise UsageError(str(error)) from None
     return jobs
 
@@ -212,7 +252,9 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         run_mode=mode or RunMode.TRAIN,
         timeout=args.timeout,
         name=args.name or "",
-        env=dict(_variable(text) for text in args.env),
+        env=dict(_pair(text, "--env") for text in args.env),
+        labels=dict(_pair(text, "--label") for text in args.label),
+        options=JobOptions.of(vars(args)),
     )
     if mode is None:
         seen = job.closure.program.mode
@@ -225,11 +267,17 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
     return job
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(f"--env {text}: give NAME=VALUE")
+        raise UsageError(f"{option} {text}: give NAME=VALUE")
     return name, value
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"give a whole number above zero, not {text!r}")
+    return int(text)
 
 
 def _duration(text: str) -> int:

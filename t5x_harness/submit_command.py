@@ -103,7 +103,10 @@ class _Submission:
             if job not in plannable:
                 why = "precompile" if job.run_mode is RunMode.PRECOMPILE else f"{job.machine} is no TPU slice"
                 self._output.note(f"not checked: lint and plan of {job.name} ({why})")
-        specs = [dataclasses.replace(job.run, mode=Mode(job.run_mode.value), golden=None) for job in plannable]
+        specs = [
+            dataclasses.replace(job.run, mode=Mode(job.run_mode.value), golden=None, until=Stage.PLAN)
+            for job in plannable
+        ]
         return self._output.checks(_checked(specs)) if specs else True
 
 
@@ -112,7 +115,7 @@ def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
 
     workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
     try:
-        return list(run_specs(specs, RunOptions(workspace, Stage.PLAN, timeout=600.0)))
+        return list(run_specs(specs, RunOptions(workspace, timeout=600.0)))
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
 

@@ -103,7 +103,7 @@ class Flight:
     def _on_sent(self, job: SubmittedJob) -> None:
         self._sent.append(job)
         hint = "; Ctrl-C cancels it" if self._waits else ""
-        self._output.say(f"{job.display_name}: {job.name}{hint}\n  {job.url}")
+        self._output.say(f"{job.display_name}: {job.name}{hint}\n  {job.page}")
 
     def _fail(self, reason: str) -> None:
         self._all_well = False
@@ -118,7 +118,7 @@ class Flight:
                 self._output.note(f"cancelled: {job.name}")
             return True
         except VertexError as error:
-            self._output.note(f"NOT cancelled, and it may go on at cost: {error}. See {job.url}")
+            self._output.note(f"NOT cancelled, and it may go on at cost: {error}. See {job.page}")
         except KeyboardInterrupt:
-            self._output.note(f"Ctrl-C cut short the cancelling of {job.name}. It may go on at cost: see {job.url}")
+            self._output.note(f"Ctrl-C cut short the cancelling of {job.name}. It may go on at cost: see {job.page}")
         return False

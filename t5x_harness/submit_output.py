@@ -70,7 +70,7 @@ class SubmitOutput:
         self._show(
             [
                 f"{job.display_name}: sent; follow it with t5x-harness submit --attach={job.id}",
-                f"  {job.url}",
+                f"  {job.page}",
                 *(f"  {note}" for note in launched.notes),
             ]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["GAP", "columns"]
+__all__ = ["GAP", "Bytes", "Count", "Table", "columns"]
 
 GAP = "  "
 """What stands between two columns. No cell contains it, so whoever prints a table can tell cells apart."""
@@ -14,7 +14,49 @@ _NUMBER = re.compile(r"[-+~<>]?\d[\d,_.]*(?:e[-+]?\d+)?\s?(?:%|[A-Za-z/]{1,6})?"
 _EMPTY = ("", "-")
 
 
-def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> str:
+class Count(int):
+    """A number that a table shows with commas: ``60,506,624``."""
+
+    def __str__(self) -> str:
+        return f"{int(self):,}"
+
+
+class Bytes(int):
+    """Bytes that a table shows with a binary unit and three digits: ``5.21 GiB``."""
+
+    def __str__(self) -> str:
+        value, unit = float(self), "B"
+        for larger in ("KiB", "MiB", "GiB", "TiB"):
+            if value < 1000:
+                break
+            value, unit = value / 1024, larger
+        return f"{value:.3g} {unit}"
+
+
+class Table(str):
+    """The text of a table, and what it was made of.
+
+    Attributes:
+      header: the heads of the columns; empty if it has none.
+      rows: the cells, as they were given where they are numbers, and otherwise as text.
+    """
+
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[int | float | str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, text: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+        """A table that reads as ``text``."""
+        table = cls(text)
+        table.header = tuple(header)
+        table.rows = tuple(
+            tuple(cell if isinstance(cell, int | float) else " ".join(str(cell).split()) for cell in row)
+            for row in rows
+        )
+        return table
+
+
+def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Table:
     """Makes a table with aligned columns.
 
     A column of numbers, each with or without a unit, is aligned to the right, every other one to the left.
@@ -37,7 +79,7 @@ def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> str
     for row in table:
         cells = zip(row, widths, to_the_right, strict=True)
         lines.append(GAP.join(c.rjust(width) if right else c.ljust(width) for c, width, right in cells).rstrip())
-    return "\n".join(lines)
+    return Table.of("\n".join(lines), header, rows)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

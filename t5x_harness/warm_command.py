@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 import tempfile
@@ -36,29 +37,38 @@ def run(args: argparse.Namespace) -> int:
     """
     from t5x_harness.pipeline import worker_for
     from t5x_harness.t5x_runtime import RuntimeChoiceError, find_runtime
-    from t5x_harness.workers import KEPT_VARIABLE, ZygoteFailed
+    from t5x_harness.workers import KEPT_VARIABLE, KeptZygotes, ZygoteFailed
 
     env_file = env_file_of(args)
     try:
         runtime = find_runtime(args.t5x_runtime)
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a script's shell has SIGINT ignored with &
         signal.signal(number, signal.default_int_handler)
     # A folder of the user's alone: who reaches the socket can run anything as this user.
     with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="t5x-harness-warm-") as folder:
-        door = Path(folder) / "door"
-        print(f"importing {runtime}", file=sys.stderr, flush=True)
-        with worker_for(runtime, door=door) as worker:
+        _say(f"importing {runtime}")
+        with KeptZygotes(Path(folder), lambda path: worker_for(runtime, door=path)) as kept:
             try:
-                worker.await_ready()
+                kept.renew()
             except ZygoteFailed as error:
-                print(f"t5x-harness warm: {error}\n{error.log_tail or ''}".rstrip(), file=sys.stderr)
+                _say(f"t5x-harness warm: {error}\n{error.log_tail or ''}".rstrip())
                 return _FAILED
-            print(f"process {worker.pid} has it; Ctrl-C ends it", file=sys.stderr, flush=True)
-            with announce(export_lines({KEPT_VARIABLE: str(door)}), env_file):
-                while not worker.has_ended:
+            _say(f"process {os.getpid()} keeps it; Ctrl-C or kill {os.getpid()} ends it")
+            with announce(export_lines({KEPT_VARIABLE: str(kept.door)}), env_file):
+                while not kept.has_ended:
+                    if changed := kept.take_changed_file():
+                        _say(f"{changed} changed: importing again")
+                        try:
+                            kept.renew()
+                        except ZygoteFailed as error:  # a file half written, perhaps
+                            _say(f"t5x-harness warm: {error}\nThe next session has it tried again")
                     time.sleep(_LOOK_SECONDS)
-        print("t5x-harness warm: the process has died; start it again", file=sys.stderr)
+        _say("t5x-harness warm: the process with the imports was killed; start it again")
         return _FAILED
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -22,14 +22,15 @@ from t5x_harness.workers import KEPT_VARIABLE, Zygote
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import VertexOptions
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "skips"]
 
 # No test asserts a time: a busy machine is no mistake.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 
 
-# Folders whose tests neither import JAX nor start a server: they tell first what is wrong with most changes.
+# Folders whose tests need no JAX, TensorFlow or server, except those marked `stack`: they say first what is wrong with
+# most changes. `tox run -e fast` runs them where none of that is installed.
 FAST = ("packaging", "doctor", "cli", "lint", "report", "backends")
 
 
@@ -41,9 +42,23 @@ FOREIGN = " ".join(
 )
 
 
+def _is_fast(path: Path) -> bool:
+    return path.relative_to(Path(__file__).parent).parts[0] in FAST
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m fast``, files whose imports may need what is not installed are not opened."""
+    in_tests = collection_path.parent == Path(__file__).parent
+    return True if config.option.markexpr == "fast" and in_tests and not _is_fast(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first."""
-    items.sort(key=lambda item: item.path.relative_to(Path(__file__).parent).parts[0] not in FAST)
+    """Fast tests are marked, and come first."""
+    for item in items:
+        if _is_fast(item.path) and not item.get_closest_marker("stack"):
+            item.add_marker(pytest.mark.fast)
+    items.sort(key=lambda item: not _is_fast(item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -68,7 +83,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
     patch.delenv("PYTHONPATH", raising=False)
     patch.setenv("PYTEST_ADDOPTS", FOREIGN)
-    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # this suite's own summary is none of its tests'
+    # This suite's own summary is none of its tests'; CI has pytest cut no line, and in xdist's workers COLUMNS is set.
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "BUILD_NUMBER", "COLUMNS"):
         patch.delenv(name, raising=False)
     yield home
     patch.undo()

@@ -10,10 +10,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from t5x_harness.spec import Checkpoint, Finding, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    Checkpoint,
+    Finding,
+    Location,
+    Mode,
+    Outcome,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 from t5x_harness.t5x_runtime import find_runtime
-from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError
-from t5x_harness.workers.run import OnProgress, Run
+from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
+from t5x_harness.workers.run import Needed, OnProgress, Run
 
 __all__ = ["LocalBackend", "Starter", "stages_of"]
 
@@ -66,6 +77,7 @@ class LocalBackend:
         timeout: float | None = None,
         on_progress: Callable[[Mapping[str, Any]], None] | None = None,
         env: Mapping[str, str | None] | None = None,
+        needed: Needed | None = None,
     ) -> None:
         """Takes the settings; the run's process starts with the first stage.
 
@@ -76,6 +88,7 @@ class LocalBackend:
           timeout: seconds of wall time for each stage; None for no limit.
           on_progress: called with ``{"stage", "step", "of"}`` while a stage works.
           env: variables for the run's process, such as those of the compile cache.
+          needed: what the run cannot go on without; its end is that of the stage in work.
         """
         self._spec = spec
         self._zygote = zygote
@@ -83,6 +96,7 @@ class LocalBackend:
         self._timeout = timeout
         self._on_progress: OnProgress | None = on_progress
         self._env = dict(env or {})
+        self._needed = needed
         self._run: Run | None = None
         self._mode: Mode | None = spec.mode
         self._results: dict[Stage, StageResult] = {}
@@ -183,6 +197,7 @@ class LocalBackend:
                 env=self._env,
                 python_path=(*(os.path.join(cwd, p) for p in self._spec.python_path), cwd),
             )
+            self._run.needed = self._needed
         return self._run
 
     def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
@@ -207,18 +222,25 @@ class LocalBackend:
 
     def _broken(self, stage: Stage, error: WorkerError, seconds: float) -> StageResult:
         """A stage whose process died, hung, or refused to start."""
+        location = None
         if isinstance(error, RunTimedOut):
             where = f"; it was at:\n{error.stack}" if error.stack else ""
             code, message = "RUN06", f"{stage} took longer than its limit of {self._timeout:g} s and was ended{where}"
             fix = "look where it hangs, or raise the limit"
+        elif isinstance(error, RunCutOff):
+            code, message = "RUN07", f"{stage} cannot go on: {error}"
+            fix = "look for the out-of-memory killer in the kernel's log (dmesg); the next run does not depend on it"
         elif isinstance(error, RunDied):
             code, message, fix = "RUN07", f"the process of {stage} ended: {error}", "see the end of its log"
         elif isinstance(error, RunRaised):
             code, message = "RUN08", f"{stage} could not be started: {error.message}"
             fix = "see the end of its log"
+            if error.at is not None:
+                location = Location(*error.at)
+                fix = "a module that T5X imports must not end the program: take the line out, or put it into a function"
         else:
             code, message, fix = "RUN08", f"{stage} could not be started: {error}", "see the end of its log"
-        finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
+        finding = Finding(code, Severity.ERROR, stage, message, location=location, fix=fix)
         return StageResult(
             stage, Outcome.FAILED, (finding,), seconds=round(seconds, 3), log_tail=error.log_tail or _tail(self.log)
         )

@@ -160,7 +160,8 @@ class VertexBackend:
 
     def _facts(self, job: SubmittedJob, ended: Ended) -> Iterator[tuple[str, str]]:
         yield "job", job.name
-        yield "job_url", job.url
+        if job.url:
+            yield "job_url", job.url
         yield "machine", str(self._order.machine)
         yield "state", str(ended.outcome) if ended.outcome else "unknown"
         yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs.emulated)
@@ -201,6 +202,9 @@ class VertexBackend:
             timeout=self._order.timeout,
             name=self._order.name,
             stamp=unique_stamp(),
+            env=self._order.env,
+            labels=self._order.labels,
+            options=self._order.options,
         )
         if output["address"] or output["name"] == _MODEL_DIR:
             return job

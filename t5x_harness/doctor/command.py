@@ -59,7 +59,7 @@ def as_table(diagnoses: Sequence[Diagnosis]) -> str:
         lines.append(f"{diagnosis.status:8}{diagnosis.code}  {diagnosis.title:{width}}  {diagnosis.summary}")
         for finding in diagnosis.findings:
             lines.append(f"        {finding.severity}: {finding.message}")
-            lines.append(f"        mend: {finding.fix}")
+            lines.append(f"        fix: {finding.fix}")
     errors = sum(f.severity == "error" for d in diagnoses for f in d.findings)
     warnings = sum(f.severity == "warning" for d in diagnoses for f in d.findings)
     lines.append(f"{errors} error{'' if errors == 1 else 's'}, {warnings} warning{'' if warnings == 1 else 's'}")

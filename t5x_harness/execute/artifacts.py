@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import tensorflow as tf
 from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint
 
-__all__ = ["checkpoints_in", "json_lines", "keep", "not_finite", "scalars_in"]
+__all__ = ["checkpoints_in", "json_lines", "keep", "scalars_in"]
 
 
 def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
@@ -46,11 +44,6 @@ def _number(value: Any) -> float | None:
         if array.ndim == 0 and array.dtype.kind in "fiub":
             return float(array)
     return None
-
-
-def not_finite(scalars: Mapping[str, Mapping[int, float]], tag: str) -> list[int]:
-    """The steps at which a scalar is NaN or infinite."""
-    return [step for step, value in sorted(scalars.get(tag, {}).items()) if not math.isfinite(value)]
 
 
 def checkpoints_in(model_dir: Path) -> list[Checkpoint]:

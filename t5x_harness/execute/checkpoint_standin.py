@@ -7,6 +7,7 @@ The stand-in lies as the real one does, so that restoring it is the real restore
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,6 +36,7 @@ def write_standin(
     partitioner: Any,
     *,
     kind: CheckpointKind = CheckpointKind.ORBAX,
+    written_in: Path | None = None,
 ) -> epath.Path:
     """Writes a checkpoint of small random parameters and an empty optimizer state.
 
@@ -44,13 +46,14 @@ def write_standin(
       shapes: the train state, with the optimizer's part, as pretrained checkpoints have it.
       partitioner: the runtime's partitioner.
       kind: decides on the layout, and on whose optimizer state is written.
+      written_in: an empty folder to write it in, for who moves it to its place when it is complete.
 
     Returns:
-      The checkpoint's folder.
+      The checkpoint's folder, at its place.
     """
     here = store()
     # On the disk of the private Google: the same objects, without a request for each.
-    place = epath.Path((here.local(os.fspath(folder)) if here is not None else None) or folder)
+    place = epath.Path(written_in or (here.local(os.fspath(folder)) if here is not None else None) or folder)
     place.mkdir(parents=True, exist_ok=True)
     state = _filled(shapes.initializer.global_train_state_shape, step)
     if kind is CheckpointKind.ORBAX:

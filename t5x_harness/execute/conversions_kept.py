@@ -17,6 +17,7 @@ from pathlib import Path
 
 from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, AutoGraph, Conversion, functions_of
 from t5x_harness.workers.compile_cache import FOLDER
+from t5x_harness.workers.ownership import foreign_file, foreign_folder
 
 __all__ = ["adopt", "load", "store"]
 
@@ -45,8 +46,12 @@ def load(functions: Sequence[types.FunctionType]) -> list[Conversion | None] | N
     if place is None:
         return None
     try:
-        found = pickle.loads(place.read_bytes())
-    except Exception:  # it is not there, or not whole, and what pickle raises then is not told
+        with place.open("rb") as file:
+            # What is kept is code, so whoever can write it can run anything here, in whatever format it is.
+            if foreign_file(os.fstat(file.fileno())):
+                return None
+            found = pickle.load(file)
+    except Exception:  # it is not there, or not whole, and what pickle raises then is not documented
         return None
     return found if isinstance(found, list) and len(found) == len(functions) else None
 
@@ -57,16 +62,22 @@ def store(functions: Sequence[types.FunctionType], conversions: Sequence[Convers
     if place is None:
         return
     with contextlib.suppress(OSError):  # the next session converts them again
-        descriptor, name = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
-        with os.fdopen(descriptor, "wb") as file:
-            pickle.dump(list(conversions), file)
-        os.replace(name, place)
+        descriptor, name = tempfile.mkstemp(dir=place.parent, suffix="-cache")  # is trimmed as if it was an entry
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                pickle.dump(list(conversions), file)
+            os.replace(name, place)
+        except OSError:  # the disk is full
+            os.unlink(name)
 
 
 def _place(functions: Sequence[types.FunctionType]) -> Path | None:
-    """The file, in the harness's own compile cache, where that is what JAX uses; it is trimmed along with the rest."""
+    """The file, in the harness's own compile cache, where that is what JAX uses; it is trimmed along with the rest.
+
+    None where there is no such cache, and where other users may write to it.
+    """
     folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
-    if folder.parent.name != FOLDER or not folder.is_dir():
+    if folder.parent.name != FOLDER or not folder.is_dir() or foreign_folder(folder.resolve()):
         return None
     try:
         import tensorflow

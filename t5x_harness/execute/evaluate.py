@@ -124,6 +124,7 @@ def teacher_forced(
         if tag.endswith("/loss"):
             value = list(steps.values())[-1]
             report.fact(tag.removeprefix("training_eval/"), f"{value:.4g}")
+            report.measure("loss", value, of=tag.removesuffix("/loss"), step=list(steps)[-1])
             report.exercised += batches * role.dataset.batch_size
             if not math.isfinite(value):
                 report.find("RUN04", Severity.ERROR, f"{tag} is {value}", fix="look for NaN in the restored parameters")
@@ -161,14 +162,14 @@ class _Watch:
                 report.fact("evaluated", f"{number} examples of {task.name}")
         for future in self._metrics:
             for task, metrics in (future.result() or {}).items():
-                shown = ", ".join(f"{name} {value}" for name, value in _numbers(metrics))
+                numbers = _numbers(metrics)
+                shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
                 report.fact(f"{task} metrics", shown or "none is a number")
+                for name, value in numbers.items():
+                    report.measure(name, value, of=task)
 
 
-def _numbers(metrics: Any) -> list[tuple[str, str]]:
-    found = []
-    for name, value in (metrics or {}).items():
-        number = getattr(value, "value", value)
-        if isinstance(number, int | float):
-            found.append((name, f"{number:.4g}"))
-    return found
+def _numbers(metrics: Any) -> dict[str, float]:
+    """The metrics that are numbers, by name."""
+    values = {name: getattr(value, "value", value) for name, value in (metrics or {}).items()}
+    return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}

@@ -14,7 +14,7 @@ from t5x import utils
 
 from t5x_harness.execute.artifacts import json_lines
 from t5x_harness.plan.stored_tree import Layout, layout_of
-from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.datasets import DataRole, task_features
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity
@@ -61,7 +61,8 @@ def infer_checkpoint(
     Raises:
       Exception: what T5X raises.
     """
-    mode = "predict" if "inputs" in getattr(model.FEATURE_CONVERTER_CLS, "TASK_FEATURES", {"inputs": 0}) else "score"
+    features = task_features(model.FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
+    mode = "score" if features and "inputs" not in features else "predict"
     infer_module.infer(
         mode=mode,
         model=model,
@@ -102,3 +103,4 @@ def _look(
         report.exercised += len(lines)
         keys = ", ".join(sorted(lines[0])) if lines else "nothing"
         report.fact(f"{task.name} {mode}", f"{len(lines)} lines with {keys}")
+        report.measure("predictions", len(lines), "lines", of=task.name)

@@ -14,11 +14,12 @@ from t5x_harness.execute import sizes
 from t5x_harness.execute.checkpoint_standin import write_standin
 from t5x_harness.execute.shrink import Shrinker, as_gin
 from t5x_harness.google.here import store
+from t5x_harness.mesh import install_mesh, mesh_text
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial, uses_orbax
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.plan.stored_tree import Layout, layout_of, read_tree
-from t5x_harness.resolve.datasets import DataRole, roles_of, vocabulary_ids
+from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vocabulary_ids
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
@@ -74,7 +75,7 @@ class Prepared:
 
     def has_metrics(self, role: DataRole) -> bool:
         """Whether anything of a dataset is evaluated by its predictions."""
-        return any(task.metric_fns for task in self.tasks(role))
+        return registered_name(role) is not None and any(task.metric_fns for task in self.tasks(role))
 
     @property
     def evaluated(self) -> DataRole:
@@ -93,7 +94,14 @@ class Prepared:
 
     def _for_predictions(self, role: DataRole) -> DataRole:
         lengths = role.dataset.task_feature_lengths or self.role("train_dataset_cfg").dataset.task_feature_lengths
-        dataset = dataclasses.replace(role.dataset, task_feature_lengths=lengths, pack=False, shuffle=False)
+        name = registered_name(role)  # SeqIO's evaluator takes nothing else
+        dataset = dataclasses.replace(
+            role.dataset,
+            task_feature_lengths=lengths,
+            pack=False,
+            shuffle=False,
+            mixture_or_task_name=name or role.dataset.mixture_or_task_name,
+        )
         return dataclasses.replace(role, dataset=dataset)
 
 
@@ -123,7 +131,10 @@ def prepare(
       Exception: the shrunken model cannot be built.
     """
     config = full.config
-    axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"])
+    if not (spec.full_size or spec.full_mesh):
+        _take_few_devices(plan, report)
+    partitioner = config.build("partitioner")
+    axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"], partitioner.mesh.shape["data"])
     start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
     first = _first_step(config, start)
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model), steps)
@@ -133,7 +144,6 @@ def prepare(
         report.changes += shrinker.changes
     model = config.build("model") if shrinker.changes else full.model
     roles = roles_of(config)
-    partitioner = config.build("partitioner")
     role = next(r for r in roles if isinstance(r.dataset.batch_size, int))
     lengths = lengths_of(role, full.samples, full.tasks[role.parameter])
     training = config.mode is Mode.TRAIN
@@ -149,6 +159,15 @@ def prepare(
     relative = config.value(config.owner_of("relative_steps")) if training else 0
     to_train = relative or (total - first if isinstance(total, int) else 0)
     return Prepared(config, model, partitioner, roles, full, shapes, first, to_train, examples)
+
+
+def _take_few_devices(plan: Planned, report: StageReport) -> None:
+    """Has every mesh that T5X builds from now on be the slice's, cut to a few positions along its data axis."""
+    data = sizes.small_axis(plan.mesh["data"], plan.mesh["model"])
+    if data < plan.mesh["data"]:
+        install_mesh(plan.slice, data)
+        executed = {**plan.mesh, "data": data}
+        report.changes.append(Change("mesh", mesh_text(plan.mesh), mesh_text(executed), "shrink"))
 
 
 def _first_step(config: GinConfig, start: StartPoint) -> int:

@@ -90,9 +90,10 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) 
     changes = []
     output = output_key(config)
     if config.value(output) != model_dir:
+        left_open = not config.is_bound(output) or config.is_required(config.value(output))
         before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
         config.bind(output, model_dir)
-        changes.append(Change(output.short, before, as_gin(model_dir), "sandbox"))
+        changes.append(Change(output.short, before, as_gin(model_dir), "given" if left_open else "sandbox"))
     path = config.find("path", "RestoreCheckpointConfig")
     owner = config.owner(path) if path else None
     if policy is not Policy.OFF and owner and config.is_required(config.value(owner)):

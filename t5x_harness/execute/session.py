@@ -17,7 +17,7 @@ from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, out
 from t5x_harness.execute.sharing import share_steps
 from t5x_harness.mesh import install_mesh
 from t5x_harness.slices import get_slice
-from t5x_harness.spec import Change, Finding, Mode, RunSpec, Stage
+from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
 from t5x_harness.t5x_runtime import Runtime, activate, find_runtime
 from t5x_harness.workers.compile_options import compile_cheaply
 
@@ -50,6 +50,18 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     prepare_for_few_steps()
     share_steps()
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
+
+
+class CannotGoOn(Exception):
+    """The harness lacks what a stage begins with; not T5X, nor the user's code, has stopped."""
+
+    def __init__(self, text: str, fix: str) -> None:
+        super().__init__(text)
+        self._fix = fix
+
+    def finding(self, stage: Stage) -> Finding:
+        """What to say of it."""
+        return Finding("RUN12", Severity.ERROR, stage, str(self), fix=self._fix)
 
 
 class Session:
@@ -111,7 +123,8 @@ class Session:
 
         def prepare(report: Any) -> None:
             if shrink or standins:
-                sized = dataclasses.replace(self._spec, full_size=not shrink)
+                # The job has the slice itself.
+                sized = dataclasses.replace(self._spec, full_size=not shrink, full_mesh=True)
                 self._prepare(report, sized, in_bucket=False, steps=steps)
             else:
                 self._need(self._resolved, self._resolve)
@@ -177,7 +190,10 @@ class Session:
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             program = None if self._config else self._read_program()
-            finding = explain(error, stage, self._config, program)
+            if isinstance(error, CannotGoOn):
+                finding = error.finding(stage)
+            else:
+                finding = explain(error, stage, self._config, program)
             report.end(self._with_log(finding))
         if self._standins is not None:
             report.changes += self._standins.take_changes()
@@ -190,9 +206,9 @@ class Session:
         return StageReport(stage, self._spec.ignore, self._spec.cwd)
 
     def _with_log(self, finding: Finding) -> Finding:
-        if not self._log or finding.code != "RUN01":
+        if not self._log or finding.fix is None:
             return finding
-        return dataclasses.replace(finding, fix=f"see the traceback in {self._log}")
+        return dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
 
     def _read_program(self) -> Any:
         from t5x_harness.lint.reader import read
@@ -218,8 +234,10 @@ class Session:
         self._config = config
         self._output = output_folder(config, self._spec.model_dir, self._workspace)
         policy = Policy(self._spec.standins)
-        self._prepared_changes = sandbox(config, self._output.address, self._workspace, policy)
-        self._resolved = resolve(config, self._slice, registrations, self._standins, report)
+        changes = sandbox(config, self._output.address, self._workspace, policy)
+        report.changes += [change for change in changes if change.why == "given"]
+        self._prepared_changes = [change for change in changes if change.why != "given"]
+        self._resolved = resolve(config, self._slice, registrations, self._standins, report, self._spec.read_seconds)
 
     def _set_up_seqio(self) -> None:
         import seqio
@@ -256,7 +274,7 @@ class Session:
             if self._plan is None:
                 self._plan_full_size(self._report(Stage.PLAN))
             if self._plan is None:
-                raise RuntimeError("the slice has no mesh for this config; see the plan stage")
+                raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
             report.changes += self._prepared_changes
             empty(self._written)
             if doubt := not_written_to(self._config, self._written):
@@ -337,6 +355,9 @@ class Session:
 
     def _checkpoint(self) -> str:
         if self._trained is None or self._trained.checkpoint is None:
-            raise RuntimeError("training left no checkpoint to go on from")
+            raise CannotGoOn(
+                "training wrote no checkpoint, so there is none to evaluate or infer with",
+                "let the run save: bind a SaveCheckpointConfig whose period is above 0",
+            )
         path: str = self._trained.checkpoint
         return path

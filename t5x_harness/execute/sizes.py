@@ -11,10 +11,12 @@ import math
 from collections.abc import Mapping
 
 __all__ = [
+    "DEVICES",
     "LAYERS",
     "LONGEST",
     "STEPS",
     "Axes",
+    "small_axis",
     "small_batch",
     "small_heads",
     "small_lengths",
@@ -22,6 +24,10 @@ __all__ = [
     "small_width",
     "steps_in_proportion",
 ]
+
+DEVICES = 8
+"""Devices that a run executes on, as many as the smallest TPU slices of Vertex AI have: all share this machine's cores,
+and the time of a step grows with their number."""
 
 LAYERS = 1
 """Layers of a stack; the plan traces all of them at full size, and every further one costs tracing and compiling."""
@@ -43,18 +49,43 @@ LARGE_VOCABULARY = 65_536
 
 @dataclasses.dataclass(frozen=True)
 class Axes:
-    """Devices along the mesh's axes."""
+    """Devices along the mesh's axes.
+
+    Attributes:
+      data: positions along the data axis of the slice's mesh, which decide what divides an original.
+      model: devices along the model axis, the same wherever the run executes.
+      executed: positions along the data axis of the mesh that the run executes on, a divisor of ``data``; None for all.
+    """
 
     data: int
     model: int
+    executed: int | None = None
+
+    @property
+    def positions(self) -> int:
+        """Data positions that the run executes on."""
+        return self.data if self.executed is None else self.executed
 
     def dividing(self, value: int) -> int:
-        """The largest product of axes that divides a value: what a smaller value must stay divisible by."""
-        return next(n for n in (self.data * self.model, max(self.data, self.model), self.model, 1) if value % n == 0)
+        """What a smaller value must stay divisible by, on the executed mesh, as the slice's axes divide the value."""
+        if value % (self.data * self.model) == 0:
+            return self.positions * self.model
+        return math.lcm(self.positions if value % self.data == 0 else 1, self.model if value % self.model == 0 else 1)
 
 
 def _multiple_of(factor: int, at_least: int) -> int:
     return factor * max(1, math.ceil(at_least / factor))
+
+
+def small_axis(data: int, model: int) -> int:
+    """Data positions to execute on: the most that :data:`DEVICES` have room for, and at least 2 if there were more.
+
+    Args:
+      data: positions along the data axis of the slice's mesh.
+      model: devices of one position, all of which are kept.
+    """
+    divisors = [n for n in range(min(data, 2), data + 1) if data % n == 0]
+    return max((n for n in divisors if n * model <= DEVICES), default=divisors[0])
 
 
 def small_heads(heads: int, axes: Axes, kv_heads: int = 1) -> int:
@@ -90,7 +121,7 @@ def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
     if batch % axes.data or batch % microbatches:
         return batch  # the plan refuses it; a smaller one must not hide that
     each_full = (batch // microbatches) % axes.data == 0
-    factor = axes.data * microbatches if each_full else math.lcm(axes.data, microbatches)
+    factor = axes.positions * microbatches if each_full else math.lcm(axes.positions, microbatches)
     return min(batch, _multiple_of(factor, FEWEST_EXAMPLES))
 
 

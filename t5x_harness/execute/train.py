@@ -16,8 +16,9 @@ from flax import traverse_util
 from t5x import checkpoints
 from t5x import train as train_module
 
-from t5x_harness.execute.artifacts import checkpoints_in, not_finite, scalars_in
+from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.sandbox import OutputFolder
+from t5x_harness.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity
@@ -137,19 +138,12 @@ class _Watched:
 
 
 def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report: StageReport) -> None:
-    losses = scalars.get("train/loss", {})
-    if not losses:
+    if not scalars.get("train/loss"):
         report.not_checked.append("the loss: training wrote no train/loss")
         return
-    report.fact("loss", f"{losses[min(losses)]:.4g} at step {min(losses)}, {losses[max(losses)]:.4g} at {max(losses)}")
-    for tag in [t for t in scalars if t.endswith("/loss")]:
-        if bad := not_finite(scalars, tag):
-            report.find(
-                "RUN04",
-                Severity.ERROR,
-                f"{tag} is {scalars[tag][bad[0]]} at step {bad[0]}",
-                fix="lower the learning rate, or look for a division by zero in the model",
-            )
+    report.fact("loss", loss_in_words(scalars))
+    report.measures += loss_measures(scalars)
+    report.add(infinite_losses(report.stage, scalars))
     evals = sorted(t.split("/")[1] for t in scalars if t.startswith("training_eval/") and t.endswith("/loss"))
     report.fact("teacher-forced eval", ", ".join(evals) or "none")
 

@@ -60,7 +60,8 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": str(folder.authority),
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
             "CLOUDSDK_CORE_PASS_CREDENTIALS_TO_GSUTIL": "0",  # it has its own, in the file below
-            "CLOUDSDK_CORE_PROJECT": PROJECT,
+            # Its own configuration has the project: a variable would come before `gcloud config set project`.
+            **({"CLOUDSDK_CORE_PROJECT": PROJECT} if "CLOUDSDK_CORE_PROJECT" in base else {}),
             "BOTO_CONFIG": str(folder.boto),
         }
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.globs import glob_to_regex
+from t5x_harness.google.storage.globs import compile_glob
 
 __all__ = ["OPERATIONS", "Fault", "Kind", "RecordedRequest", "UnmetFault"]
 
@@ -69,7 +69,7 @@ class Fault:
         if self.on and self.on not in OPERATIONS:
             raise ValueError(f"on={self.on!r} is no operation: one of {', '.join(OPERATIONS)}")
         try:
-            glob_to_regex(self.match)
+            compile_glob(self.match)
         except Invalid as error:
             raise ValueError(f"match={self.match!r}: {error.message}") from None
         if self.times is not None and self.times < 1:

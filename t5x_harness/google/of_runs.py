@@ -13,7 +13,7 @@ from t5x_harness.google.fuse.mount import MODE_VARIABLE, Mode
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.here import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.google.serving.launch import missing_packages
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import GoogleSession, ServerError
 
 __all__ = ["GoogleOfRuns"]
 
@@ -59,40 +59,66 @@ class GoogleOfRuns:
         """
         with self._lock:
             server = next((s for s in self._servers if not s.is_taken), None)
+            is_new = server is None
             if server is None:
                 server = _Server(self._source)
                 self._servers.append(server)
             server.is_taken = True
         try:
-            session = server.made_ready()
-        except BaseException:
-            server.is_taken = False
+            root = str(server.made_ready().endpoints.root)
+        except BaseException as error:
+            self._drop(server)
+            # What a run left, or did to the server, concerns no other run.
+            if not is_new and isinstance(error, (ServerError, OSError, ValueError)):
+                return self.enter()
             raise
-        root = str(session.endpoints.root)
+        session = server.session
         self._taken[root] = server
         given = {SOURCE_VARIABLE: str(self._source)} if self._source is not None else {}
         return {**session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
 
+    def server_of(self, environment: Mapping[str, str]) -> GoogleSession:
+        """The server that a run which was given this environment cannot go on without."""
+        return self._taken[environment[ROOT_VARIABLE]].session
+
+    def said(self, environment: Mapping[str, str]) -> str:
+        """What the server of a run which was given this environment has said since, such as which bucket is missing."""
+        server = self._taken.get(environment[ROOT_VARIABLE])
+        return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
+
     def leave(self, environment: Mapping[str, str]) -> None:
         """The run that was given this environment has ended. May be called again for it."""
         server = self._taken.pop(environment[ROOT_VARIABLE], None)
-        if server is not None:
-            server.is_taken = False
+        if server is None:
+            return
+        if server.session.how_it_ended():
+            self._drop(server)
+        server.is_taken = False
 
-    def close(self) -> None:
-        """Ends the servers. May be called again."""
+    def _drop(self, server: _Server) -> None:
+        """Ends a server that no run can have any more, and removes what it left."""
+        with self._lock:
+            self._servers.remove(server)
+        server.close()
+
+    def close(self, *, patient: bool = True) -> None:
+        """Ends the servers. May be called again.
+
+        Args:
+          patient: whether to wait for one that is just starting; else it ends with this process.
+        """
         for server in self._servers:
-            server.close()
+            server.close(patient=patient)
 
 
 class _Server:
     """One server, which starts at once; one run at a time is in it."""
 
     def __init__(self, source: Path | None) -> None:
-        self.is_taken = False
+        self.is_taken = self.is_used = False
+        self.said_before = 0  # bytes, of runs before this one
+        self.session = GoogleSession()
         self._source = source
-        self._session = GoogleSession()
-        self._is_used = False
         self._started = Future[None]()
         threading.Thread(target=self._start, name="private-google", daemon=True).start()
 
@@ -100,28 +126,38 @@ class _Server:
         """The server, its store as it began.
 
         Raises:
-          ServerError: it did not start.
-          OSError: the user's folder cannot be read.
+          ServerError: it did not start, or was killed.
+          OSError: the user's folder cannot be read, or what a run left cannot be removed.
+          ValueError: the server refuses to remove what a run left.
         """
         self._started.result()
-        buckets = self._session.endpoints.root / "buckets"
-        if self._is_used:
-            for folder in buckets.iterdir():
-                shutil.rmtree(folder)
-            FakeGcs(self._session).remove_buckets()  # those that the database knows, and objects that no tree can hold
+        buckets = self.session.endpoints.root / "buckets"
+        if self.is_used:
+            for entry in buckets.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:  # such as a file that was written to /gcs itself
+                    entry.unlink()
+            FakeGcs(self.session).remove_buckets()  # those that the database knows, and objects that no tree can hold
         if self._source is not None:
             shutil.copytree(self._source, buckets, dirs_exist_ok=True)
-        self._is_used = True
-        return self._session
+        self.is_used = True
+        self.said_before = self.session.said()[1]
+        return self.session
 
-    def close(self) -> None:
-        """Ends it. May be called again."""
-        self._started.exception()  # one that is about to start ends as well
-        self._session.close()
+    def close(self, *, patient: bool = True) -> None:
+        """Ends it. May be called again.
+
+        Args:
+          patient: whether to wait if it is just starting.
+        """
+        if patient or self._started.done():
+            self._started.exception()  # one that is about to start ends as well
+            self.session.close()
 
     def _start(self) -> None:
         try:
-            self._session.start()
+            self.session.start()
         except BaseException as error:  # raised where the server is asked for
             self._started.set_exception(error)
         else:

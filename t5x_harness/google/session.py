@@ -15,7 +15,7 @@ from typing import Self
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.endpoints import PRIVATE, Endpoints
 from t5x_harness.google.serving.launch import Launched, launch
-from t5x_harness.google.serving.settings import APP, ServerError, Settings
+from t5x_harness.google.serving.settings import APP, ServerError, ServerGone, Settings
 from t5x_harness.google.vertex.settings import VertexOptions
 
 __all__ = ["GoogleSession", "ServerError"]
@@ -73,10 +73,39 @@ class GoogleSession:
 
         Raises:
           ServerError: it was not started, or has been closed.
+          ServerGone: it was killed.
         """
+        if ended := self.how_it_ended():
+            raise ServerGone(ended)
+        return self._running().endpoints
+
+    def fileno(self) -> int:
+        """A descriptor that can be read once the server has ended, however that was.
+
+        Raises:
+          ServerError: it was not started, or has been closed.
+        """
+        return self._running().fileno()
+
+    def how_it_ended(self) -> str:
+        """How the server ended that nobody has closed, in words; empty as long as it runs."""
+        return "" if self._launched is None else self._launched.how_it_ended()
+
+    def _running(self) -> Launched:
         if self._launched is None:
             raise ServerError("this private Google is not running: use it in a with block, or call start()")
-        return self._launched.endpoints
+        return self._launched
+
+    def said(self, since: int = 0) -> tuple[str, int]:
+        """What the server has written to its standard error, such as what it refused.
+
+        Args:
+          since: where to begin; the second of what an earlier call returned.
+        """
+        if self._launched is None:
+            return "", since
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size - since, since).decode(errors="replace"), size
 
     def environment(self, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
         """The variables to set for clients, over ``base``; see :func:`google_environment`."""

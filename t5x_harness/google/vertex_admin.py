@@ -209,6 +209,10 @@ class FakeVertex:
         """A running job ends in JOB_STATE_EXPIRED; for the arguments see :meth:`preempt`."""
         self._arm("expire", on, **which)
 
+    def oom(self, on: str = "*", **which: Any) -> None:
+        """A running job ends as its machine has too little memory; for the arguments see :meth:`preempt`."""
+        self._arm("oom", on, **which)
+
     @property
     def requests(self) -> list[RecordedCall]:
         """What clients asked, in the order in which it was answered; the last 100000."""

@@ -63,7 +63,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
             edit.text
         )
     joined = "".join(f"{line}{end or usual}" for line, end in lines)
-    return _cut_end(joined)[0] if unended else joined
+    return joined.rstrip("\r\n") if unended else joined
 
 
 def _cut_end(line: str) -> tuple[str, str]:

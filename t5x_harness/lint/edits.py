@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
+from collections.abc import Sequence
 from typing import Any
 
 from t5x_harness.lint import parsing
@@ -89,6 +90,7 @@ def drop_call(program: GinProgram, at: Location) -> Edits:
 def write_value(program: GinProgram, at: Location, text: str) -> Edits:
     """Writes ``text`` for the value of a binding that Gin cannot parse and that takes one line.
 
+    A string gets the quotes that the file uses more often.
     After a syntax error the parser may have started anew inside a string of several lines; where the file holds one,
     only its first error can be trusted.
     """
@@ -100,11 +102,18 @@ def write_value(program: GinProgram, at: Location, text: str) -> Edits:
         first = next(p for p in parsing.parse("\n".join(lines))[1])
         if first.line != at.line:
             return ()
+    if text[:1] == "'" and not {'"', "\\"}.intersection(text) and _prefers_double_quotes(lines):
+        text = f'"{text[1:-1]}"'
     mended = f"{match['key']}{text}{match['rest']}"
     statements, problems = parsing.parse(mended.strip())
     if problems or len(statements) != 1:
         return ()
     return (Edit(at.file, at.line, at.line, f"{mended}\n"),)
+
+
+def _prefers_double_quotes(lines: Sequence[str]) -> bool:
+    text = "\n".join(lines)
+    return text.count('"') > text.count("'")
 
 
 def _head(program: GinProgram, at: Location) -> StatementText | None:

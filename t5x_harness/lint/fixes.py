@@ -34,11 +34,13 @@ class Config:
       spec: its files and bindings.
       run_if: when it is judged as a run.
       t5x_parent: the folder that holds the package ``t5x`` in use.
+      on_slice: whether the user named the run's slice.
     """
 
     spec: RunSpec
     run_if: RunIf = RunIf.ALWAYS
     t5x_parent: str | Path | None = None
+    on_slice: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,6 +25,7 @@ def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
     classification = classify_program(program)
     if classification.kind is Kind.RUN_CONFIG:
         return None
+    files = ", ".join(program.spec.gin_files)
     if classification.kind is Kind.FRAGMENT:
-        return classification.reason
-    return f"{', '.join(program.spec.gin_files)} binds none of train, evaluate and infer as far as it can be read"
+        return classification.reason.replace(files, "the file", 1)  # the same of every fragment, to be said once
+    return f"{files} binds none of train, evaluate and infer as far as it can be read"

@@ -67,6 +67,14 @@ class ModuleFinder:
                 return ".".join(parts[:count])
         return name
 
+    def beside(self, name: str) -> tuple[str, ...]:
+        """The modules that lie where one of this full name would."""
+        package, _, _ = name.rpartition(".")
+        parent = self.find(package) if package else None
+        folders = self._path if not package else parent.folders if parent is not None else ()
+        names = (entry for folder in folders for entry in _names_in(folder))
+        return tuple(dict.fromkeys(f"{package}.{entry}" if package else entry for entry in names))
+
     def _search(self, name: str) -> FoundModule | None:
         parent_name, _, last = name.rpartition(".")
         if parent_name:
@@ -107,6 +115,16 @@ def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
         if os.path.isdir(inner):
             portions.append(inner)
     return FoundModule(None, tuple(portions)) if portions else None
+
+
+def _names_in(folder: Path) -> Sequence[str]:
+    """The Python modules and packages of a folder."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return ()
+    names = [e.name.removesuffix(".py") for e in entries if e.name.endswith(".py") or e.is_dir()]
+    return [name for name in names if name.isidentifier() and not name.startswith("_")]
 
 
 def _ask_finders(name: str, folders: Sequence[Path] | None = None) -> FoundModule | None:

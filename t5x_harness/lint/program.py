@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,9 @@ ENTRIES: Mapping[str, Mode] = {
     f"{MAIN}.infer": Mode.INFER,
 }
 """The function that T5X calls in each mode, by its full name here."""
+
+
+_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +182,28 @@ class GinProgram:
     def named_file(self, location: Location) -> str:
         """The file of the user's command through which a statement was read; :data:`BINDINGS` for the command line."""
         return location.included_from[0].file if location.included_from else location.file
+
+    @cached_property
+    def own_lines(self) -> Mapping[str, tuple[str, ...]]:
+        """The lines of the user's files, by their names; files of T5X and of installed packages are not there."""
+        return {
+            file: tuple(text.removesuffix("\n").split("\n"))
+            for file, text in self.texts.items()
+            if not self.is_installed(file)
+        }
+
+    @cached_property
+    def _installed(self) -> dict[str, bool]:
+        return {}
+
+    def is_installed(self, file: str) -> bool:
+        """Whether a file belongs to T5X or another installed package, so that it is not the user's to change."""
+        if file not in self._installed:
+            path = Path(os.path.realpath(Path(self.spec.cwd) / file))
+            parent = self.t5x_parent
+            of_t5x = parent is not None and path.is_relative_to(os.path.realpath(Path(parent) / "t5x"))
+            self._installed[file] = of_t5x or not _PACKAGE_FOLDERS.isdisjoint(path.parts)
+        return self._installed[file]
 
     def is_of_t5x(self, file: str) -> bool:
         """Whether a file that was read lies in the package ``t5x``."""

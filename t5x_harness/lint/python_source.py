@@ -14,6 +14,7 @@ __all__ = ["Parameters", "Source"]
 _OPEN = re.compile(
     r"\b(?:globals|vars|locals|setattr|delattr|exec|eval|__getattr__|__dict__|__import__|import_module)\b|import\s*\*"
 )
+_IMPORT_PATH = re.compile(r"\b(?:__path__|extend_path|addsitedir|meta_path|path_hooks)\b|\bsys\.(?:path|modules)\b")
 _CONSTANTS = re.compile(r"\bconstants_from_enum\b|\bconstant\b")
 
 # Gin looks through what its own decorators make; others may change a signature.
@@ -47,7 +48,7 @@ class Source:
         self._tree = tree
         self._package = name if is_package else name.rpartition(".")[0]
 
-    @property
+    @functools.cached_property
     def is_open(self) -> bool:
         """Whether it may define names that cannot be read from it."""
         return _OPEN.search(self._text) is not None
@@ -55,6 +56,22 @@ class Source:
     def mentions(self, word: str) -> bool:
         """Whether a word stands anywhere in it."""
         return re.search(rf"\b{re.escape(word)}\b", self._text) is not None
+
+    @functools.cached_property
+    def changes_import_path(self) -> bool:
+        """Whether it may change where Python finds modules, its own submodules or others."""
+        return _IMPORT_PATH.search(self._text) is not None
+
+    @functools.cached_property
+    def required_imports(self) -> tuple[tuple[str, int], ...]:
+        """The modules without which it cannot be imported, each with its line: none in functions, `if` and `try`."""
+        found: list[tuple[str, int]] = []
+        for node in self._tree.body:
+            if isinstance(node, ast.Import):
+                found += [(alias.name, node.lineno) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                found.append((self._base(node), node.lineno))
+        return tuple(found)
 
     @property
     def may_define_constants(self) -> bool:

@@ -32,6 +32,7 @@ from t5x_harness.spec import Location, RunSpec
 __all__ = ["open_named", "read"]
 
 _DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for each
+_MOST_BYTES = 1_000_000  # of one file; what T5X writes of a whole run's config has some 20,000
 _MOST_FILES = 10_000  # of one run, each counted as often as it is included
 
 _NO_BUCKETS = "its bucket is not mounted here"
@@ -174,6 +175,10 @@ class _Reader:
         if not isinstance(found, FoundFile):
             self._problem(ProblemKind.MISSING_FILE, where, target, names=found.searched)
             return None
+        if where.line != 0 and not self._may_show(found.path):
+            reason = "it lies outside of the project and is not a .gin file, so lint does not read it"
+            self._problem(ProblemKind.UNREADABLE_FILE, where, found.shown, reason)
+            return None
         if found.out_of_reach:
             hidden = found.out_of_reach[0]
             self._doubts.append(f"whether there is {hidden}, to be read in place of {found.shown}: {_NO_BUCKETS}")
@@ -185,6 +190,13 @@ class _Reader:
             self._texts[found.shown] = text
             self._open.append(_OpenFile(found, text, chain, FileScope(self._registry)))
         return found.shown
+
+    def _may_show(self, path: Path) -> bool:
+        """Whether findings may quote a file: not one of the machine's that an include or a link happens to name."""
+        spec = self._spec
+        real = Path(os.path.realpath(path))
+        folders = [Path(spec.cwd, folder) for folder in (".", *spec.search_paths, *spec.python_path)]
+        return real.suffix == ".gin" or any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
     def _unreachable(self, target: str, where: Location, found: Unreachable) -> None:
         self._problem(ProblemKind.UNREACHABLE_FILE, where, target, _NO_BUCKETS, found.names)
@@ -202,6 +214,10 @@ class _Reader:
         try:
             if len(paths) >= _DEEPEST_INCLUDE:
                 raise OSError(0, f"it is included through {len(paths)} files, more than Python's stack can hold")
+            if (size := found.path.stat().st_size) > _MOST_BYTES:
+                raise OSError(
+                    0, f"it has {size / 1e6:.1f} MB, and lint reads gin files of up to {_MOST_BYTES / 1e6:.0f}"
+                )
             instead = self._instead.get(Path(os.path.realpath(found.path))) if self._instead else None
             return found.path.read_text(encoding="utf-8") if instead is None else instead
         except UnicodeDecodeError:
@@ -262,6 +278,13 @@ class _Reader:
         if parts[0] not in _UNDECORATED:
             self._unknown_imports.setdefault(raw.module)
         if self._modules.find(raw.module) is None:
+            before = [i.module for i in self._statements[:-1] if isinstance(i, Import)]
+            opener = SourceFinder(self._modules).opener(raw.module, before)
+            if opener is not None:
+                self._doubts.append(
+                    f"whether {raw.module} can be imported: {opener} changes where Python looks for modules"
+                )
+                return
             part = self._modules.missing_part(raw.module)
             self._problem(ProblemKind.MISSING_MODULE, where, raw.module, part)
 

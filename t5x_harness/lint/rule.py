@@ -13,6 +13,7 @@ from t5x_harness import rule
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.rule import Example
+from t5x_harness.slices import Slice
 from t5x_harness.spec import Edit, Finding, Location, Severity, Stage
 
 __all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "where"]
@@ -20,10 +21,17 @@ __all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean",
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a rule looks at."""
+    """What a rule looks at.
+
+    Attributes:
+      program: the config.
+      snapshot: what the configurables offer that it names.
+      slice: the slice that it is meant for; None where the user did not name one.
+    """
 
     program: GinProgram
     snapshot: Snapshot
+    slice: Slice | None = None
 
     def literal(self, target: str, param: str, scope: str = "") -> tuple[Any, Binding | MacroBinding] | None:
         """A parameter's value with macros followed, and the statement that gives it; None if nothing binds it."""

@@ -11,7 +11,17 @@ from t5x_harness.lint.rule import Context
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Mode
 
-__all__ = ["Given", "Part", "evaluates", "initial_step", "restore_part", "run_part", "save_part", "step_in"]
+__all__ = [
+    "Given",
+    "Part",
+    "evaluates",
+    "initial_step",
+    "restore_part",
+    "run_part",
+    "save_part",
+    "start_step",
+    "step_in",
+]
 
 _CHECKPOINT = "t5x.utils.CheckpointConfig"
 _SAVE = "t5x.utils.SaveCheckpointConfig"
@@ -125,3 +135,11 @@ def initial_step(context: Context) -> tuple[int, Given] | None:
         [],
     )
     return None if changed else (step, path)
+
+
+def start_step(context: Context) -> int | None:
+    """The step that the run begins at: 0 where nothing is restored; None where text does not show it."""
+    initial, restore = initial_step(context), restore_part(context)
+    if initial is not None:
+        return initial[0]
+    return None if restore is not None and restore.value("path") else 0

@@ -15,6 +15,7 @@ from typing import Any
 
 from t5x_harness.lint.modules import ModuleFinder
 from t5x_harness.lint.sources import SourceFinder
+from t5x_harness.lint.symbols import BUILTINS
 
 __all__ = ["LIBRARIES", "Configurable", "Snapshot"]
 
@@ -22,6 +23,13 @@ LIBRARIES = ("seqio", "optax")
 """The libraries beside T5X that have a snapshot; package and distribution share the name."""
 
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
+
+# What Gin itself provides, and the parameters of it.
+_GIN: Mapping[str, tuple[str, ...]] = {
+    "gin.macro": ("value",),
+    "gin.constant": (),
+    "gin.singleton": ("constructor",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +82,8 @@ class Snapshot:
 
     def module_of(self, name: str) -> str | None:
         """The known module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
+        if name.split(".")[0] == BUILTINS or name in _GIN:
+            return name.split(".")[0]
         recorded = _recorded_module(name)
         return recorded if recorded or self._sources is None else self._sources.module_of(name)
 
@@ -81,9 +91,11 @@ class Snapshot:
         """Looks up a full name; the functions of ``__main__`` are those of T5X's binaries."""
         name = self.canonical(_BINARIES.get(name, name))
         module = self.module_of(name)
-        if module is None:
+        if module is None or module == BUILTINS:
             return None
         symbol, _, method = name[len(module) + 1 :].partition(".")
+        if name in _GIN:
+            return Configurable(name, _GIN[name], _GIN[name])
         if module not in _modules(module):
             return self._in_source(name, module, symbol, method)
         entry = _modules(module)[module].get(symbol)
@@ -120,6 +132,8 @@ class Snapshot:
 
     def names(self, module: str) -> tuple[str, ...]:
         """The known symbols of a module."""
+        if module == BUILTINS:
+            return tuple(name.removeprefix("gin.") for name in _GIN)
         if module in _modules(module):
             return tuple(_modules(module)[module])
         source = self._sources.source(module) if self._sources is not None else None
@@ -159,6 +173,8 @@ class Snapshot:
 
     def mentions(self, module: str, word: str) -> bool:
         """Whether a module in use may have a name that is not known: names may be made at import."""
+        if module == BUILTINS:
+            return False
         if module not in _modules(module):
             return self._sources is None or not self._sources.lacks(module, word)
         if module.split(".")[0] in LIBRARIES:

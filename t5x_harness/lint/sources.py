@@ -70,6 +70,21 @@ class SourceFinder:
                 return None
         return None
 
+    def opener(self, name: str, imported: Iterable[str]) -> str | None:
+        """The module because of which one that is found nowhere may be there all the same; None if there is none.
+
+        Args:
+          name: of the module that is missing.
+          imported: the modules that are imported before it.
+        """
+        packages = (name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1))
+        before = (m.rsplit(".", count)[0] for m in imported for count in range(m.count(".") + 1))
+        for module in dict.fromkeys((*packages, *before)):
+            source = self.source(module) if not _is_library(module) else None
+            if source is not None and source.changes_import_path:
+                return module
+        return None
+
     def is_module(self, name: str) -> bool:
         """Whether a full name is that of a module."""
         return self._modules.find(name) is not None
@@ -91,6 +106,7 @@ def _parsed(module: str, file: Path) -> Source | None:
 
 
 def _is_library(name: str) -> bool:
+    """Whether a name belongs to a large library or to Python itself."""
     root = name.split(".")[0]
     return root in _LIBRARIES or root in sys.stdlib_module_names
 

@@ -8,24 +8,27 @@ from pathlib import Path
 
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.fragments import RunIf, why_fragment
+from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context, Rule, all_rules
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.silencing import split_silenced
+from t5x_harness.slices import get_slice
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
 __all__ = ["lint", "lint_program"]
 
 
-def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> StageResult:
+def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool = False) -> StageResult:
     """Lints a run without importing T5X or anything that the config names.
 
     Args:
       spec: the run.
       t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
         ``spec.runtime`` means.
+      on_slice: as for :func:`lint_program`.
 
     Returns:
       The stage's result; ``exercised`` counts the statements that were read.
@@ -34,19 +37,23 @@ def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> StageResult:
       RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
     """
     start = time.perf_counter()
-    return lint_program(program_of(spec, t5x_parent=t5x_parent), start=start)
+    return lint_program(program_of(spec, t5x_parent=t5x_parent), start=start, on_slice=on_slice)
 
 
-def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALWAYS) -> StageResult:
+def lint_program(
+    program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALWAYS, on_slice: bool = False
+) -> StageResult:
     """Applies the rules to what was read.
 
     Args:
       program: the run, or the fragment.
       start: the ``time.perf_counter`` of the stage's begin.
       run_if: when it is judged as a run; a fragment is spared the rules that need a whole run.
+      on_slice: whether the run's slice is one that the user named; where it is only the usual one, nothing is judged by
+        it here.
     """
     fragment = why_fragment(program, run_if)
-    context = Context(program, snapshot_of(program))
+    context = Context(program, snapshot_of(program), get_slice(program.spec.slice) if on_slice else None)
     findings: list[Finding] = []
     left_out: list[str] = []
     for rule in all_rules():
@@ -60,7 +67,8 @@ def lint_program(program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALW
         not_checked.append(f"{', '.join(_families(left_out))}: these rules need the whole {because}")
     not_checked.extend(_outside(program, context.snapshot))
     spec = program.spec
-    ordered, silenced = split_silenced(_in_reading_order(program, findings), spec.ignore, spec.cwd, program.texts)
+    own = _in_reading_order(program, on_own_lines(findings, program))
+    ordered, silenced = split_silenced(own, spec.ignore, spec.cwd, program.texts)
     return StageResult(
         stage=Stage.LINT,
         outcome=_outcome(program, ordered, is_fragment=bool(fragment)),

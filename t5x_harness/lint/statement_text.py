@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import os
 import tokenize
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.spec import Edit, Location
 
-__all__ = ["StatementText", "is_installed", "lines_of", "statement_at"]
+__all__ = ["StatementText", "lines_of", "statement_at"]
 
-_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _BESIDE_VALUES = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE})
 
 
@@ -82,28 +78,19 @@ class StatementText:
 
 def lines_of(program: GinProgram, file: str) -> tuple[str, ...]:
     """The lines of a file of the user's; none for the command line and for files of installed packages."""
-    text = program.texts.get(file)
-    if text is None or is_installed(program, file):
-        return ()
-    return tuple(text.removesuffix("\n").split("\n"))
-
-
-def is_installed(program: GinProgram, file: str) -> bool:
-    """Whether a file belongs to T5X or another installed package, so that it is not the user's to change."""
-    path = Path(os.path.realpath(Path(program.spec.cwd) / file))
-    of_t5x = program.t5x_parent is not None and path.is_relative_to(os.path.realpath(Path(program.t5x_parent) / "t5x"))
-    return of_t5x or not _PACKAGE_FOLDERS.isdisjoint(path.parts)
+    return program.own_lines.get(file, ())
 
 
 def statement_at(program: GinProgram, at: Location) -> StatementText | None:
     """The statement that begins at a place; None if it is not the user's, or its end cannot be seen."""
-    lines = lines_of(program, at.file)[max(at.line - 1, 0) :]
+    lines = lines_of(program, at.file)
+    first = max(at.line - 1, 0)
+    following = (f"{lines[number]}\n" for number in range(first, len(lines)))
     tokens: list[tokenize.TokenInfo] = []
     try:
-        for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+        for token in tokenize.generate_tokens(lambda: next(following, "")):
             if token.type == tokenize.NEWLINE:
-                extent = lines[: token.start[0]]
-                return StatementText(at.file, at.line, extent, tuple(tokens))
+                return StatementText(at.file, at.line, lines[first : first + token.start[0]], tuple(tokens))
             tokens.append(token)
     except (tokenize.TokenError, SyntaxError):  # a bracket or a string that never ends, odd indentation
         return None

@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 from t5x_harness.lint.program import MAIN, Import
 
-__all__ = ["FileScope", "Registry", "Resolution"]
+__all__ = ["BUILTINS", "FileScope", "Registry", "Resolution"]
+
+BUILTINS = "__gin__"
+"""The module of names that a file asks Gin's own symbol ``gin`` for, and that it does not have."""
 
 # Registered as soon as T5X is imported, because these carry one of Gin's decorators.
 _DECORATED = (
@@ -28,12 +31,14 @@ _DECORATED = (
     f"{MAIN}.infer",
 )
 
-# The binaries' functions are one object, whichever module they are reached through.
+# The binaries' functions, and Gin's own, are one object, whichever module they are reached through.
 _SAME = {
     "t5x.train.train": f"{MAIN}.train",
     "t5x.eval.evaluate": f"{MAIN}.evaluate",
     "t5x.infer.infer": f"{MAIN}.infer",
     "t5x.precompile.precompile": f"{MAIN}.precompile",
+    "gin.config.macro": "gin.macro",
+    "gin.config.singleton": "gin.singleton",
 }
 
 
@@ -114,7 +119,7 @@ class FileScope:
             return Resolution(None, missing_symbol=root)
         statement = self._symbols[root]
         if statement is None:  # Gin's own
-            return self._registry.match(selector)
+            return Resolution(selector if selector in _DECORATED else f"{BUILTINS}.{'.'.join(rest)}")
         if statement.is_from or statement.alias:
             target = ".".join([statement.module, *rest])
             parts = statement.module.split(".")

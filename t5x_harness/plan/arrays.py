@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from t5x_harness.tables import columns
+from t5x_harness.tables import Bytes, Count, Table, columns
 
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
-__all__ = ["Folded", "array_tables", "bytes_text", "fold", "module_table"]
+__all__ = ["Folded", "array_tables", "fold", "module_table"]
 
 _NUMBERED = re.compile(r"(?<![^/])(\w+_)?\d+(?![^/])")
 """A part of a path that numbers a layer, such as ``layers_11``."""
@@ -63,7 +63,7 @@ def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
     return tuple(Folded(str(key[0]), same[0], len(same)) for key, same in groups.items())
 
 
-def module_table(arrays: Sequence[Folded]) -> str:
+def module_table(arrays: Sequence[Folded]) -> Table:
     """Parameters by module: how many arrays and elements each has, and its share of the model."""
     total = sum(array.count * array.leaf.size for array in arrays)
     rows = []
@@ -71,12 +71,12 @@ def module_table(arrays: Sequence[Folded]) -> str:
         elements = sum(array.count * array.leaf.size for array in inside)
         number = sum(array.count for array in inside)
         share = f"{elements / total:.1%}" if total else "-"
-        rows.append((module or "-", f"{_layers(inside)}", number, f"{elements:,}", share))
-    rows.append(("all", "", sum(array.count for array in arrays), f"{total:,}", ""))
+        rows.append((module or "-", f"{_layers(inside)}", number, Count(elements), share))
+    rows.append(("all", "", sum(array.count for array in arrays), Count(total), ""))
     return columns(rows, ("module", "layers", "arrays", "parameters", "share"))
 
 
-def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str, str]:
+def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str, Table]:
     """For each module the arrays in it: sizes by logical axis, what cuts them, and what is left on each device.
 
     Args:
@@ -104,16 +104,6 @@ def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str,
     return tables
 
 
-def bytes_text(number: int) -> str:
-    """Bytes with a binary unit and three digits: ``5.21 GiB``."""
-    value, unit = float(number), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1000:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.3g} {unit}"
-
-
 def _by_module(arrays: Iterable[Folded]) -> dict[str, list[Folded]]:
     modules: dict[str, list[Folded]] = {}
     for array in arrays:
@@ -137,7 +127,7 @@ def _row(array: Folded, module: str, mesh: Mapping[str, int], *, with_count: boo
         ", ".join(f"{name} {size}" if name else str(size) for name, size in zip(names, leaf.shape, strict=True)) or "1",
         ", ".join("+".join(cut) or "-" for cut in axes) or "-",
         "x".join(map(str, leaf.device_shape(mesh))) or "1",
-        bytes_text(leaf.device_bytes(mesh)),
+        Bytes(leaf.device_bytes(mesh)),
     ]
     row[1:1] = [array.count] * with_count
     row[-1:-1] = [leaf.dtype] * with_type

@@ -57,6 +57,8 @@ def describe_batches(plan: Planned, report: StageReport) -> None:
     if roles:
         report.fact("batches", _table(plan, roles))
     for role, size in roles:
+        report.measure("batch_size", size, "examples", of=role.name)
+        report.measure("batch_on_each_data_position", size // plan.layout.positions, "examples", of=role.name)
         if role.parameter == "train_dataset_cfg":
             _describe_reading(plan, role, size, report)
 
@@ -87,17 +89,18 @@ def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageRep
     lengths = lengths_of(role, plan.run.samples, tasks)
     shown = " + ".join(f"{length} {name}" for name, length in lengths.items())
     report.fact("tokens in a train step", f"{size * sum(lengths.values()):,}, padding included: {size} rows of {shown}")
+    report.measure("tokens_in_a_train_step", size * sum(lengths.values()), "tokens")
     examples, steps = num_examples(plan.run, role, tasks), plan.steps.to_train if plan.steps else None
     where = f"{role.source} {role.dataset.split}"
     if examples is None:
-        report.not_checked.append(
-            f"how often {where} is passed over: its sources do not say how many examples they hold"
-        )
+        report.not_checked.append(f"the epochs over {where}: its sources do not say how many examples they hold")
     elif steps:
-        passes = steps * size / examples
-        shown = f"{passes:.3g}" if passes < 1000 else f"{passes:.0f}"
+        epochs = steps * size / examples
+        report.measure("examples_in_sources", examples, "examples", of=role.name)
+        report.measure("epochs", epochs, of=role.name)
+        shown = f"{epochs:.3g}" if epochs < 1000 else f"{epochs:.0f}"
         report.fact(
-            f"passes over {where}",
+            f"epochs over {where}",
             f"{shown} if a row holds one example: {steps} steps of {size} rows, {examples} examples in the sources",
         )
 

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_harness.plan.arrays import bytes_text
 from t5x_harness.plan.checkpoint_source import model_dir_of, uses_orbax
 from t5x_harness.spec import Mode
+from t5x_harness.tables import Bytes
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
     from t5x_harness.plan.state_shapes import StateShapes
     from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["WrittenCheckpoints", "checkpoint_bytes", "describe_written", "steps_written", "written_checkpoints"]
+__all__ = [
+    "WrittenCheckpoints",
+    "checkpoint_bytes",
+    "describe_written",
+    "save_config",
+    "steps_written",
+    "written_checkpoints",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +55,16 @@ def describe_written(plan: Planned, report: StageReport) -> None:
     """Adds what is known of the checkpoints to be written; nothing for a run that does not train."""
     if plan.config.mode is not Mode.TRAIN:
         return
-    save = _save_config(plan)
+    save = save_config(plan)
     written = written_checkpoints(plan, save)
     if written is None:
         if save is None or not save.period:
-            report.fact("checkpoints written", "none: no SaveCheckpointConfig with a period is bound")
+            why = "no SaveCheckpointConfig is bound" if save is None else f"the period to save in is {save.period!r}"
+            report.fact("checkpoints written", f"none: {why}")
         return
     report.fact("checkpoints written", _steps_text(written))
+    report.measure("checkpoints_written", len(written.steps), "checkpoints")
+    report.measure("checkpoints_kept", written.kept, "checkpoints")
     folder = model_dir_of(plan.config)[1]
     if folder is not None and folder.startswith("gs://") and not uses_orbax(plan.config):
         report.not_checked.append(
@@ -63,6 +73,7 @@ def describe_written(plan: Planned, report: StageReport) -> None:
         )
     if written.num_bytes is not None:
         report.fact("bytes of checkpoints", _bytes_text(written))
+        report.measure("checkpoint", written.num_bytes, "bytes")
     if save.save_dataset:
         report.fact("state of the dataset", "saved in every checkpoint, a file for each host that reads data")
     _describe_ignored(plan, save, report)
@@ -118,7 +129,8 @@ def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
     )
 
 
-def _save_config(plan: Planned) -> Any:
+def save_config(plan: Planned) -> Any:
+    """The run's SaveCheckpointConfig; None if it has none."""
     return getattr(plan.config.build("checkpoint_cfg"), "save", None)
 
 
@@ -146,8 +158,8 @@ def _steps_text(written: WrittenCheckpoints) -> str:
 
 def _bytes_text(written: WrittenCheckpoints) -> str:
     assert written.num_bytes is not None
-    each = f"{bytes_text(written.num_bytes)} each"
-    return f"{each}, {bytes_text(written.num_bytes * written.kept)} kept, before compression"
+    each = f"{Bytes(written.num_bytes)} each"
+    return f"{each}, {Bytes(written.num_bytes * written.kept)} kept, before compression"
 
 
 def _describe_ignored(plan: Planned, save: Any, report: StageReport) -> None:

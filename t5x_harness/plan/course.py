@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
 __all__ = ["Course", "course_of"]
@@ -23,9 +24,11 @@ class Course:
 
     Attributes:
       points: step and rate: the first, every turn, the last.
+      not_finite: the first step looked at whose rate is NaN or infinite, and that rate; None where there is none.
     """
 
     points: tuple[tuple[int, float], ...]
+    not_finite: tuple[int, float] | None = None
 
     @property
     def highest(self) -> tuple[int, float]:
@@ -40,7 +43,7 @@ class Course:
     @property
     def is_flat(self) -> bool:
         """Whether the rate is the same at every step."""
-        return not (self.rises or self.falls)
+        return not (self.rises or self.falls or self.not_finite)
 
     @property
     def falls(self) -> bool:
@@ -67,7 +70,14 @@ def course_of(rate: Callable[[int], float], first: int, last: int) -> Course:
     turns = set(pivots)
     for left, right in itertools.pairwise(pivots):
         turns |= _ends_of_plateaus(at, left, right)
-    return Course(tuple((step, at(step)) for step in sorted(turns)))
+    broken = min((step for step, value in rates.items() if not math.isfinite(value)), default=None)
+    if broken is None:
+        return Course(tuple((step, at(step)) for step in sorted(turns)))
+    finite = max((step for step, value in rates.items() if step < broken and math.isfinite(value)), default=broken - 1)
+    between = range(finite + 1, broken + 1)
+    broken = between[bisect.bisect_left(between, True, key=lambda step: not math.isfinite(at(step)))]
+    turns |= {step for step in (broken, broken + 1) if step <= last}
+    return Course(tuple((step, at(step)) for step in sorted(turns)), (broken, at(broken)))
 
 
 def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:

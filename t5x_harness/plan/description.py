@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from t5x_harness.plan.arrays import array_tables, bytes_text, fold, module_table
+from t5x_harness.mesh import mesh_text
+from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.batches import describe_batches, describe_evaluation
 from t5x_harness.plan.checkpoint_description import describe_restored
 from t5x_harness.plan.checkpoints_written import describe_written
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.tables import columns
+from t5x_harness.tables import Bytes, columns
 
 __all__ = ["describe"]
 
@@ -19,7 +20,9 @@ _MOST_TURNS = 8
 def describe(plan: Planned, report: StageReport) -> None:
     """Adds the facts, in the order to show them."""
     report.fact("slice", plan.slice.describe())
-    report.fact("mesh", " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items()))
+    report.fact("mesh", mesh_text(plan.mesh))
+    for axis, size in plan.mesh.items():
+        report.measure("mesh", size, "devices", of=axis)
     _hosts(plan, report)
     describe_batches(plan, report)
     _steps(plan, report)
@@ -32,6 +35,7 @@ def describe(plan: Planned, report: StageReport) -> None:
 
 def _hosts(plan: Planned, report: StageReport) -> None:
     layout = plan.layout
+    report.measure("hosts", layout.hosts, "hosts")
     if layout.hosts == 1:
         return
     together = f", {layout.hosts_per_shard} hosts the same one" if layout.hosts_per_shard > 1 else ""
@@ -51,6 +55,9 @@ def _steps(plan: Planned, report: StageReport) -> None:
         else ", from wherever the checkpoint is"
     )
     report.fact("steps", f"{steps.to_train}{way} ({steps.key.short} = {steps.value})")
+    for name, number in (("first_step", steps.first), ("last_step", steps.total), ("steps_to_train", steps.to_train)):
+        if number is not None:
+            report.measure(name, number, "steps")
 
 
 def _learning_rate(plan: Planned, report: StageReport) -> None:
@@ -63,6 +70,8 @@ def _learning_rate(plan: Planned, report: StageReport) -> None:
             report.not_checked.append(f"the learning rate: {why}")
         return
     points = rate.course.points
+    for step, value in points if len(points) <= _MOST_TURNS else (points[0], rate.course.highest, points[-1]):
+        report.measure("learning_rate", value, step=step)
     if rate.course.is_flat:
         report.fact("learning rate", f"{points[0][1]:.4g} at every step")
         return
@@ -80,14 +89,15 @@ def _state(plan: Planned, report: StageReport) -> None:
         return
     arrays = fold(shapes.parameters)
     report.fact("parameters", module_table(arrays))
+    report.measure("parameters", shapes.num_parameters, "elements")
     for title, table in array_tables(arrays, mesh).items():
         report.fact(title, table)
     parts = {"parameters": shapes.parameters, "optimizer": shapes.optimizer, "other": shapes.other}
-    rows = [
-        (name, bytes_text(sum(leaf.device_bytes(mesh) for leaf in part)), "") for name, part in parts.items() if part
-    ]
+    sizes = {name: sum(leaf.device_bytes(mesh) for leaf in part) for name, part in parts.items() if part}
+    rows = [(name, Bytes(size), "") for name, size in sizes.items()]
     needed, usable = shapes.device_bytes(mesh), plan.slice.usable_hbm_bytes
-    rows.append(
-        ("all", bytes_text(needed), f"{needed / usable:.1%} of the {bytes_text(usable)} that a program may use")
-    )
+    for name, size in (*sizes.items(), ("all", needed)):
+        report.measure("state_on_each_device", size, "bytes", of=name)
+    report.measure("usable_memory_of_each_device", usable, "bytes")
+    rows.append(("all", Bytes(needed), f"{needed / usable:.1%} of the {Bytes(usable)} that a program may use"))
     report.fact("train state on each device" if shapes.optimizer else "parameters on each device", columns(rows))

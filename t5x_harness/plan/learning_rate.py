@@ -23,12 +23,14 @@ class LearningRate:
       course: its way over the steps to train; None where these or the rate are not known.
       before: its way from step 0 to the first step to train; None where there are none.
       problem: what the schedule raised.
+      is_uncalled: whether that is for want of a call: the function makes schedules.
     """
 
     schedule: Schedule | None = None
     course: Course | None = None
     before: Course | None = None
     problem: Exception | None = None
+    is_uncalled: bool = False
 
     @property
     def unknown_factor(self) -> str | None:
@@ -41,6 +43,7 @@ def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> 
     """Evaluates the schedule of a run; None for one that does not train."""
     if steps is None:
         return None
+    schedule = None
     try:
         schedule = find_schedule(config, model)
         if schedule is None:
@@ -53,4 +56,4 @@ def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> 
         before = schedule.course(0, steps.first) if steps.first else None
         return LearningRate(schedule, schedule.course(steps.first, steps.first + steps.to_train - 1), before)
     except Exception as error:  # whatever the user's schedule raises; plan tells it when it has told all else
-        return LearningRate(problem=error)
+        return LearningRate(schedule, problem=error, is_uncalled=schedule is not None and schedule.makes_schedules)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 import traceback
 from pathlib import PurePath
 
@@ -14,18 +16,22 @@ class Refusal:
     """Why there is no train state.
 
     Attributes:
-      code: MSH13 or MSH15.
+      code: MSH13, MSH15 or MOD02.
       message: what is wrong.
       parameters: parameters of configurables one of whose bindings may be at fault.
-      fix: the mend.
+      fix: the smallest fix.
+      value: what a binding at fault holds, where its parameter is not known.
     """
 
     code: str
     message: str
     parameters: tuple[str, ...]
     fix: str
+    value: str | None = None
 
 
+_TYPES = ("bfloat16", "float32", "float16", "float64", "int32")
+"""What a model may compute in."""
 _FACTORING = frozenset({"adafactor.py", "factoring.py"})
 _NAMING = frozenset({"train_state.py", "axis_names.py"})
 _OVERRIDES = "override_params_axes_names"
@@ -33,6 +39,15 @@ _OVERRIDES = "override_params_axes_names"
 
 def refusal_of(error: BaseException) -> Refusal | None:
     """What an exception of tracing the model's initialisation means; None if it is of another kind."""
+    if (unknown := re.search(r"data type '([^']*)' not understood", str(error))) is not None:
+        close = difflib.get_close_matches(unknown[1], _TYPES, n=1)
+        return Refusal(
+            "MOD02",
+            f"{unknown[1]!r} is not a type that JAX knows",
+            (),
+            f"write {close[0]!r}" if close else f"use one of {', '.join(map(repr, _TYPES))}",
+            unknown[1],
+        )
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "t5x" in PurePath(frame.filename).parts]
     if not frames:
         return None

@@ -26,12 +26,22 @@ class Schedule:
       function: from a step to the rate.
       is_constant: whether it is a number that no step changes.
       counts_updates: whether it goes by the optimizer's own count of its updates, and not by the train step.
+      optimizer: the name of the optimizer that follows it, such as ``Adafactor`` or ``adamw``.
     """
 
     key: BindingKey
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
     is_constant: bool = False
     counts_updates: bool = False
+    optimizer: str = ""
+
+    @property
+    def makes_schedules(self) -> bool:
+        """Whether the function is none of a step, but one that makes such functions: a reference without a call."""
+        try:
+            return callable(getattr(self.function, "__wrapped__", self.function)())  # as it was before jax.jit
+        except Exception:  # it takes a step, or is the user's and raises whatever it likes
+            return False
 
     def rate(self, step: int) -> float:
         """The rate that the update of a step is made with.
@@ -69,6 +79,7 @@ def find_schedule(config: GinConfig, model: Any) -> Schedule | None:
     else:
         key = config.find("learning_rate_fn", scope=config.scope_of("trainer_cls") or "")
     value = copy.deepcopy(config.value(key)) if key else None  # this is how gin resolves references
+    name = key.selector.rpartition(".")[2] if key and of_optax else type(optimizer).__name__
     if key and isinstance(value, int | float):
-        return Schedule(config.owner(key), lambda step: value, is_constant=True, counts_updates=of_optax)
-    return Schedule(key, jax.jit(value), counts_updates=of_optax) if key and callable(value) else None
+        return Schedule(config.owner(key), lambda step: value, True, of_optax, name)
+    return Schedule(key, jax.jit(value), False, of_optax, name) if key and callable(value) else None

@@ -132,6 +132,8 @@ def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes
             raise
         log_traceback(error)
         key = next((key for name in refusal.parameters if (key := run.config.find(name))), None)
+        if refusal.value is not None:
+            key = next((key for key, value in run.config.items() if value == refusal.value), None)
         report.find(
             refusal.code,
             Severity.ERROR,

@@ -78,12 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (OSError, PackingError) as error:
             print(f"t5x_harness.promotion.inside: {args.archive}: {error}", file=sys.stderr)
             return _UNPACKING_FAILED
-        outcome = run_test(args.nodeid, Path(folder), args.ini, args.python_path)
+        if args.live:
+            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        outcome = run_test(args.nodeid, Path(folder), args.ini, args.python_path, live=args.live)
     _write(Path(args.outcome), outcome.to_text())
     return 0
 
 
-def run_test(nodeid: str, folder: Path, ini: str | None = None, python_path: Sequence[str] = ()) -> ShippedOutcome:
+def run_test(
+    nodeid: str, folder: Path, ini: str | None = None, python_path: Sequence[str] = (), *, live: bool = False
+) -> ShippedOutcome:
     """Runs one test with pytest in this process.
 
     Args:
@@ -91,12 +95,13 @@ def run_test(nodeid: str, folder: Path, ini: str | None = None, python_path: Seq
       folder: where it was unpacked; becomes the working directory and pytest's root folder.
       ini: pytest's ini file, relative to ``folder``.
       python_path: folders for the import path, relative to ``folder``.
+      live: whether what it prints is not captured.
     """
     os.chdir(folder)
     sys.path[:0] = [str(folder / path) for path in python_path] + [str(folder)]
     recorder = Recorder(folder)
     # Options of the project's own, as --cov or -n, are for the machine that it is developed on.
-    options = [f"--rootdir={folder}", "-o", "addopts=", "-p", "no:cacheprovider", "-rA"]
+    options = [f"--rootdir={folder}", "-o", "addopts=", "-p", "no:cacheprovider", "-rA", *(["-s"] if live else [])]
     status = pytest.main([*(["-c", ini] if ini else []), *options, nodeid], plugins=[recorder])
     problem = "\n".join(recorder.problems) or f"pytest ended with status {int(status)} and ran no test; see the log"
     return ShippedOutcome(
@@ -121,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--python-path", action="append", default=[], metavar="DIR", help="folder in the archive to import from"
     )
+    parser.add_argument("--live", action="store_true", help="do not capture what it prints")
     parser.add_argument("nodeid", help="the test")
     return parser
 

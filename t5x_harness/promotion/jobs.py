@@ -22,6 +22,7 @@ from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
+from t5x_harness.vertex.target import placeholders_in
 from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import JobOutcome, Patience, WaitError
 
@@ -127,14 +128,16 @@ class Jobs:
             Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
         for folder, files in staged.items():
             Folder(folder, job.target.project).put(files)
+        misplaced = Folder(f"{GS}{job.target.bucket}", job.target.project).misplaced(job.target.location)
         with self._interrupts.held():
             launched = LaunchedJob(send(message, job.target))
             self._in_flight.append(launched.submitted)
+        launched.notes = (misplaced,) if misplaced else ()
         if run is not None and job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
             except VertexError as error:  # the job is at work, and of more worth than its record
-                launched.notes = (f"not tracked: {error}",)
+                launched.notes += (f"not tracked: {error}",)
         return launched
 
     def follow(
@@ -244,7 +247,7 @@ def _check_alone(job: ContainerJob) -> None:
     if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
         raise JobRefused(
             f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
-            f"--tpu-reuse={same[0].id}, or cancel it ({same[0].url})"
+            f"--tpu-reuse={same[0].id}, or cancel it ({same[0].page})"
         )
 
 
@@ -253,6 +256,8 @@ def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[Stag
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
     where = f"project {job.target.project}, {job.target.location}"
+    if missing := placeholders_in(job.target, lambda name: f"--vertex-{name}"):
+        where += f"\n{missing}"
     return f"{job.name}: {job.chip_hours}\nwhere: {where}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
 
 
@@ -260,7 +265,7 @@ def _cancelled(job: SubmittedJob) -> str:
     if job.has_ended:
         return ""
     job.cancel()
-    return f"cancelled the job {job.name}, which had not ended: {job.url}"
+    return f"cancelled the job {job.name}, which had not ended: {job.page}"
 
 
 def _by_hand(job: SubmittedJob) -> str:

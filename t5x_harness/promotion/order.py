@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
+from collections.abc import Mapping
 
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.job import FOUR_HOURS
+from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
@@ -28,6 +30,9 @@ class JobOrder:
       timeout: seconds after which Vertex AI ends it.
       shrink: whether the config runs at the sizes that smoke has.
       steps: train steps; None for those of the config, or for as few as smoke has where it is shrunk.
+      env: variables of its container.
+      labels: of its own.
+      options: what else its spec says.
       standins: whether checkpoints that cannot be read here are made up also where the config is not shrunk.
     """
 
@@ -38,6 +43,9 @@ class JobOrder:
     shrink: bool = False
     steps: int | None = None
     standins: bool = False
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: JobOptions = dataclasses.field(default_factory=JobOptions)
 
 
 def order_of(
@@ -55,7 +63,11 @@ def order_of(
     Raises:
       ResourcesError: nothing says what to run on, or it is no machine; or the region is none.
     """
-    own = {"location": resources.region, "image": resources.image_uri}
+    own = {
+        "location": resources.region,
+        "image": resources.image_uri,
+        "service_account": resources.service_account,
+    }
     try:
         target = dataclasses.replace(target, **{field: value for field, value in own.items() if value})
     except VertexTargetError as error:
@@ -69,6 +81,9 @@ def order_of(
         shrink=settings.shrinks(resources),
         steps=resources.steps,
         standins=settings.emulated,
+        env=resources.env or {},
+        labels=resources.labels or {},
+        options=resources.options,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
 
 __all__ = ["FIELDS", "SIGNATURE", "ResourcesError", "TpuResources", "merged"]
 
@@ -35,6 +36,17 @@ class TpuResources:
       ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with ``steps`` and
         ``full_size``, as the sizes of what it runs are its own.
       files: globs, relative to pytest's root folder, of files that a shipped test needs beside its package.
+      strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see :class:`JobOptions` for it and what follows.
+      max_wait_duration: of ``FLEX_START``: seconds, or text such as ``2h``.
+      reservation: ``any``, ``none``, or a reservation's name.
+      env: variables of the job's container.
+      labels: of the job.
+      service_account: that the job acts as, in place of the target's.
+      network: that the job is peered with.
+      boot_disk_type: of the machine.
+      boot_disk_size_gb: of the machine.
+      restart_job_on_worker_restart: whether losing one worker restarts all of the job.
+      disable_retries: whether nothing is tried again.
 
     Raises:
       ResourcesError: a value is of the wrong type or out of range.
@@ -51,14 +63,27 @@ class TpuResources:
     full_size: bool | None = None
     ship: bool = False
     files: tuple[str, ...] = ()
+    strategy: str | None = None
+    max_wait_duration: float | str | None = None
+    reservation: str | None = None
+    env: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    service_account: str | None = None
+    network: str | None = None
+    boot_disk_type: str | None = None
+    boot_disk_size_gb: int | None = None
+    restart_job_on_worker_restart: bool | None = None
+    disable_retries: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("accelerator_type", "machine_type", "tpu_topology", "region", "image_uri"):
+        for name in _TEXTS:
             self._check(name, "text", lambda value: isinstance(value, str) and bool(value.strip()))
-        for name in ("accelerator_count", "steps"):
+        for name in ("accelerator_count", "steps", "boot_disk_size_gb"):
             self._check(name, "a whole number above zero", lambda value: type(value) is int and value > 0)
-        self._check("full_size", "True or False", lambda value: isinstance(value, bool))
-        self._check("ship", "True or False", lambda value: isinstance(value, bool))
+        for name in ("full_size", "ship", "restart_job_on_worker_restart", "disable_retries"):
+            self._check(name, "True or False", lambda value: isinstance(value, bool))
+        for name in ("env", "labels"):
+            self._check(name, "a dict of texts", _maps_texts)
         self._check("files", "a list of globs", lambda value: not isinstance(value, str) and _all_text(value))
         object.__setattr__(self, "files", tuple(self.files))
         if self.accelerator_count is not None and self.tpu_topology is not None:
@@ -66,17 +91,20 @@ class TpuResources:
                 f"accelerator_count={self.accelerator_count} and tpu_topology={self.tpu_topology!r} both say how many "
                 "chips: cloud-tpu machines take the first, newer ones (ct5lp-…) the second"
             )
+        if self.max_wait_duration is None or self.strategy is not None:
+            _ = self.options
         for name in _SIZES:
             if self.ship and getattr(self, name) is not None:
                 raise ResourcesError(
                     f"{name}={getattr(self, name)!r} is for the config of a test that calls t5x_run; one with "
                     "ship=True runs in the job as it is written, so its sizes are in its own code"
                 )
-        if self.timeout is not None:
-            try:
-                seconds_of(self.timeout)
-            except (TypeError, ValueError) as error:
-                raise ResourcesError(f"timeout: {error}") from None
+        for name in ("timeout", "max_wait_duration"):
+            if getattr(self, name) is not None:
+                try:
+                    seconds_of(getattr(self, name))
+                except (TypeError, ValueError) as error:
+                    raise ResourcesError(f"{name}: {error}") from None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TpuResources:
@@ -98,6 +126,20 @@ class TpuResources:
         return seconds_of(self.timeout) if self.timeout is not None else None
 
     @property
+    def options(self) -> JobOptions:
+        """What the job's spec says beside its machine, its container and its time.
+
+        Raises:
+          ResourcesError: it cannot say that.
+        """
+        longest = self.max_wait_duration
+        seconds = max(1, int(seconds_of(longest))) if longest is not None else None
+        try:
+            return JobOptions.of({**vars(self), "max_wait_duration": seconds})
+        except JobOptionsError as error:
+            raise ResourcesError(str(error)) from None
+
+    @property
     def names_machine(self) -> bool:
         """Whether anything says what to run on."""
         return any((self.accelerator_type, self.machine_type, self.tpu_topology))
@@ -117,21 +159,41 @@ _KIND = frozenset({"accelerator_type", "machine_type", "tpu_topology"})
 _COUNTS = frozenset({"accelerator_count", "tpu_topology"})
 _MACHINE = _KIND | _COUNTS
 _SIZES = ("steps", "full_size")
+_TEXTS = (
+    "accelerator_type",
+    "machine_type",
+    "tpu_topology",
+    "region",
+    "image_uri",
+    "strategy",
+    "reservation",
+    "service_account",
+    "network",
+    "boot_disk_type",
+)
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Named values of several places, the first of which count most.
 
     A machine is one value, however many names it has: a place that says what kind it is takes nothing of the machines
-    of later ones. One that only says how many takes their kind. And one that ships its test takes no sizes of later
-    ones, which are meant for configs.
+    of later ones. One that only says how many takes their kind. One that ships its test takes no sizes of later
+    ones, which are meant for configs. Variables and labels of all places come together.
     """
     found: dict[str, Any] = {}
     for layer in layers:
         decided = _MACHINE if _KIND & found.keys() else _COUNTS if "accelerator_count" in found else frozenset()
         decided = decided.union(_SIZES if found.get("ship") else ())
-        found.update({k: v for k, v in layer.items() if k not in found and k not in decided})
+        for name, value in layer.items():
+            if name in found and isinstance(value, Mapping) and isinstance(found[name], Mapping):
+                found[name] = {**value, **found[name]}
+            elif name not in found and name not in decided:
+                found[name] = value
     return found
+
+
+def _maps_texts(values: Any) -> bool:
+    return isinstance(values, Mapping) and _all_text([*values]) and all(isinstance(v, str) for v in values.values())
 
 
 def _all_text(values: Any) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from t5x_harness.spec import Checkpoint
+from t5x_harness.spec import Checkpoint, Measure
 from t5x_harness.vertex.metrics import read_metrics
 from t5x_harness.vertex.storage import Folder
 
@@ -48,6 +48,15 @@ class JobResults:
             for name, values in self.metrics.items()
             if name.startswith(_INFERENCE) and last in values
         }
+
+    @property
+    def metrics_of_tasks(self) -> Iterator[Measure]:
+        """The metrics of the evaluation by inference, of their tasks: at the last step, where steps were trained."""
+        for tag, values in sorted(self.metrics.items()):
+            step = self.steps or max(values, default=0)
+            if tag.startswith(_INFERENCE) and step in values:
+                task, _, name = tag.removeprefix(_INFERENCE).partition("/")
+                yield Measure(name.removeprefix("eval/"), values[step], of=task)  # some loggers put it before each
 
 
 def read_results(folder: Folder) -> JobResults:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t5x_harness.promotion.resources import TpuResources
-from t5x_harness.vertex.target import EMULATED, VertexTarget, VertexTargetError, find_target, variable_of
+from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
 
 __all__ = ["DEFAULT_PARALLEL", "NOT_SENT", "SERVICES", "PromotionSettings", "target_of"]
 
@@ -45,6 +45,11 @@ class PromotionSettings:
         """Whether jobs go to the private Google."""
         return self.service == "emulated"
 
+    @property
+    def values_of_nobody(self) -> Mapping[str, str]:
+        """What stands for values of the target that nobody gives."""
+        return EMULATED if self.emulated else PLACEHOLDERS if self.dry_run else {}
+
     def shrinks(self, resources: TpuResources) -> bool:
         """Whether a test with these resources runs at the sizes that smoke has."""
         return not resources.full_size if resources.full_size is not None else self.emulated
@@ -70,7 +75,7 @@ def target_of(
       VertexTargetError: values are missing, all of which the message names with the ways to give them; or one is wrong.
     """
     try:
-        return find_target(given, environment, project, EMULATED if settings.emulated else {})
+        return find_target(given, environment, project, settings.values_of_nobody)
     except VertexTargetError as error:
         if not error.missing:
             raise
@@ -78,6 +83,7 @@ def target_of(
         raise VertexTargetError(
             f"tests are promoted to TPU jobs, and no Vertex AI target is configured. Missing:\n{ways}\n"
             "    or [tool.t5x_harness.vertex] of pyproject.toml, or a conftest's own fixture vertex_target\n"
-            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI",
+            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
+            "--tpu-dry-run shows them with placeholders",
             error.missing,
         ) from None

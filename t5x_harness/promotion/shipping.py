@@ -36,7 +36,12 @@ class Shipment:
 
 
 def ship(
-    nodeid: str, archive: TestArchive, order: JobOrder, ini: str | None = None, python_path: Sequence[str] = ()
+    nodeid: str,
+    archive: TestArchive,
+    order: JobOrder,
+    ini: str | None = None,
+    python_path: Sequence[str] = (),
+    live: bool = False,
 ) -> Shipment:
     """Makes the job that runs a packed test.
 
@@ -46,6 +51,7 @@ def ship(
       order: what the job is to be like.
       ini: pytest's ini file in the archive.
       python_path: folders in the archive for the import path.
+      live: whether what the test prints goes into the job's log as it comes, and not into its report.
     """
     stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
     output = f"{GS}{order.target.bucket}/t5x-harness/runs/{_plain(order.name)}/{unique_stamp()}"
@@ -55,7 +61,7 @@ def ship(
         *([f"--ini={ini}"] if ini else []),
         *(f"--python-path={folder}" for folder in python_path),
     )
-    what = [*does, nodeid, order.target.image, dataclasses.asdict(order.machine)]
+    what = [*does, nodeid, order.target.image, dataclasses.asdict(order.machine), dict(order.env)]
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
     job = ContainerJob(
         name=f"{_plain(order.name)}-{output.rpartition('/')[2]}",
@@ -64,11 +70,18 @@ def ship(
         command=_COMMAND,
         # A test's name may hold what Vertex AI would take for a variable; a dollar sign alone is none.
         args=tuple(
-            word.replace("$(", "$$(") for word in (*does, f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
+            word.replace("$(", "$$(")
+            for word in (*does, *(["--live"] if live else []), f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
         ),
         timeout=order.timeout,
         output=output,
-        labels={SPEC_LABEL: digest, VERSION_LABEL: __version__.replace(".", "-").replace("+", "-").lower()},
+        env=order.env,
+        options=order.options,
+        labels={
+            **order.labels,
+            SPEC_LABEL: digest,
+            VERSION_LABEL: __version__.replace(".", "-").replace("+", "-").lower(),
+        },
     )
     return Shipment(job, {stage: [StagedFile(_ARCHIVE, archive.content)]})
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.promotion.jobs import Ended
 from t5x_harness.promotion.results import JobResults
-from t5x_harness.spec import Finding, Outcome, Severity, Stage, StageResult
+from t5x_harness.spec import Finding, Measure, Outcome, Severity, Stage, StageResult
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.ran_on import RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
@@ -55,15 +55,24 @@ def stages_of_job(
     return {first: done, **{stage: others[stage](found) for stage in later}}
 
 
-def ending(ended: Ended, job: SubmittedJob) -> tuple[str, str, str]:
-    """Code, message and mend for a job that did not succeed."""
+def ending(ended: Ended, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
+    """Code, message and fix for a job that did not succeed.
+
+    Args:
+      ended: how it ended.
+      job: the job.
+      shipped: whether it ran a test, whose steps are in its own code.
+    """
     if ended.outcome is None:
-        return "RUN06", ended.problem, f"see {job.url}"
+        return "RUN06", ended.problem, f"see {job.page}"
     told, message = ended.outcome.error.lower(), f"the job {job.display_name} ended as {ended.outcome}"
     if "timeout" in told or "longer than" in told:
-        return "RUN06", message, "raise timeout= of the marker, or lower its steps="
+        less = "have the test do less" if shipped else "lower its steps="
+        return "RUN06", message, f"raise timeout= of the marker, or {less}"
     if "preempted" in told:
         return "RUN07", message, "run it again: its machine was taken away, and nothing of the test is at fault"
+    if "low on memory" in told:
+        return "RUN07", message, "take a machine with more memory, or have each host keep less of data and model"
     if "insufficient" in told or "stockout" in told:
         return "RUN07", message, "run it in another region or on another slice, or later: there is no free machine"
     if "internal error" in told:
@@ -74,7 +83,7 @@ def ending(ended: Ended, job: SubmittedJob) -> tuple[str, str, str]:
         )
     if ended.outcome.state == "JOB_STATE_CANCELLED":
         return "RUN07", message, "run it again: somebody cancelled it"
-    return "RUN07", message, f"see the end of its log, or all of it at {job.url}"
+    return "RUN07", message, f"see the end of its log, or all of it at {job.page}"
 
 
 def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, first_step: int, log: Path) -> StageResult:
@@ -93,6 +102,7 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
         tuple(_facts(found)),
         ended.notes,
         exercised=exercised,
+        measures=tuple(_measures(stage, found)),
     )
 
 
@@ -108,16 +118,7 @@ def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -
 
 
 def _findings(stage: Stage, found: JobResults, exercised: int) -> Iterator[Finding]:
-    for tag, values in found.metrics.items():
-        bad = [step for step, value in sorted(values.items()) if not math.isfinite(value)]
-        if tag.endswith("/loss") and bad:
-            yield Finding(
-                "RUN04",
-                Severity.ERROR,
-                stage,
-                f"{tag} is {values[bad[0]]} at step {bad[0]}",
-                fix="lower the learning rate, or look for a division by zero in the model",
-            )
+    yield from infinite_losses(stage, found.metrics)
     if not exercised:
         yield Finding(
             "RUN02",
@@ -138,10 +139,8 @@ def _findings(stage: Stage, found: JobResults, exercised: int) -> Iterator[Findi
 
 
 def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
-    losses = found.metrics.get("train/loss", {})
-    if losses:
-        first, last = min(losses), max(losses)
-        yield "loss", f"{losses[first]:.4g} at step {first}, {losses[last]:.4g} at {last}"
+    if loss := loss_in_words(found.metrics):
+        yield "loss", loss
     if found.checkpoints:
         yield "checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in found.checkpoints)
 
@@ -153,7 +152,8 @@ def _evaluated(found: JobResults) -> StageResult:
         return _left_out(Stage.EVAL, _NO_EVALUATION)
     facts = [("evaluated by", "the training job itself")]
     facts += [(name, f"{values[max(values)]:.4g} at step {max(values)}") for name, values in sorted(judged.items())]
-    return StageResult(Stage.EVAL, Outcome.PASSED, facts=tuple(facts), exercised=len(judged))
+    measures = tuple(_measures(Stage.EVAL, found))
+    return StageResult(Stage.EVAL, Outcome.PASSED, facts=tuple(facts), exercised=len(judged), measures=measures)
 
 
 def _predicted(found: JobResults) -> StageResult:
@@ -161,7 +161,18 @@ def _predicted(found: JobResults) -> StageResult:
         return _left_out(Stage.INFER, _NO_PREDICTIONS)
     keys = ", ".join(sorted(found.predictions[0]))
     facts = (("predicted by", "the training job itself"), ("predictions", f"{_examples(found)} lines with {keys}"))
-    return StageResult(Stage.INFER, Outcome.PASSED, facts=facts, exercised=_examples(found))
+    measures = tuple(_measures(Stage.INFER, found))
+    return StageResult(Stage.INFER, Outcome.PASSED, facts=facts, exercised=_examples(found), measures=measures)
+
+
+def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:
+    """The numbers that the stage gives here, too, under the same names."""
+    if stage is Stage.TRAIN:
+        yield from loss_measures(found.metrics)
+    elif stage is Stage.EVAL:
+        yield from found.metrics_of_tasks
+    elif found.predictions:
+        yield Measure("predictions", len(found.predictions), "lines")
 
 
 def _last(metrics: Mapping[str, Mapping[int, float]], prefix: str) -> dict[str, Mapping[int, float]]:

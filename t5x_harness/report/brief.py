@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from t5x_harness.report.report import Report
 from t5x_harness.report.style import Style
 from t5x_harness.report.table import table
-from t5x_harness.report.terminal import finding_lines, hidden_notes
+from t5x_harness.report.terminal import (
+    GIVEN,
+    STANDINS,
+    achieved,
+    finding_lines,
+    given_values,
+    hidden_notes,
+    slow_imports,
+)
 from t5x_harness.report.wrapping import wrap
 from t5x_harness.spec import Outcome, Severity
 
@@ -40,16 +48,21 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
         if finding.severity is not Severity.NOTE
     ):
         lines += finding_lines(finding, width=width, style=style)
-    made_up = _by_text((row.name, row.result.standins) for row in report.rows)
+    reached = _by_text((row.name, achieved(row.result)) for row in report.rows)
+    given = _by_text((row.name, given_values(row.result, values=False)) for row in report.rows)
+    standins = _by_text((row.name, row.result.standins) for row in report.rows)
     # The table shows which stages were not run.
     run = [
         (row.name, stage) for row in report.rows for stage in row.result.stages if stage.outcome is not Outcome.NOT_RUN
     ]
     not_checked = _by_text((name, stage.not_checked) for name, stage in run)
     sections = [
+        *_listed("losses and metrics", reached, len(report.rows), width),
         *_changes(report, width),
-        *_listed("made up, as it cannot be reached here", made_up, len(report.rows), width),
+        *_listed(GIVEN, given, len(report.rows), width),
+        *_listed(STANDINS, standins, len(report.rows), width),
         *_listed("not checked", not_checked, len(report.rows), width),
+        *(wrap(imports, width, "", "    ") if (imports := slow_imports(report)) else ()),
         *filter(None, [hidden_notes(report)]),
     ]
     return "\n".join([*lines, *([""] if sections else []), *sections]) + "\n"

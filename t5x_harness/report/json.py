@@ -5,16 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.report.report import Report, RunRow, run_outcome
-from t5x_harness.spec import Assignment, BoundValue, Finding, Location, StageResult
+from t5x_harness.spec import Assignment, BoundValue, Finding, Location, RunResult, Stage, StageResult
 
-__all__ = ["SCHEMA", "SCHEMA_FILE", "document", "render"]
+__all__ = ["EXERCISED", "SCHEMA", "SCHEMA_FILE", "document", "render"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the document: it grows when a key changes its meaning or goes, not when one is added."""
+
+EXERCISED = {
+    Stage.LINT: "statements read",
+    Stage.RESOLVE: "examples read",
+    Stage.PLAN: "arrays planned",
+    Stage.TRAIN: "steps trained",
+    Stage.EVAL: "examples evaluated",
+    Stage.INFER: "lines inferred",
+}
+"""What each stage counts as its work."""
+
+_STEPS = {"first": "first_step", "last": "last_step", "to_train": "steps_to_train"}
 
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 """The JSON Schema of the document."""
@@ -24,12 +37,15 @@ def document(report: Report) -> dict[str, Any]:
     """The report as plain values.
 
     Returns:
-      ``schema``; ``passed``; ``findings`` and ``not_checked``: those of all stages in one list, each with the ``run``
-      it belongs to; ``runs``: one object a run with its stages, its bindings and what came of it.
+      ``schema``; ``passed``; ``seconds`` that were waited, and how many of them for imports; ``findings`` and
+      ``not_checked``: those of all stages in one list, each with the ``run`` it belongs to;
+      ``runs``: one object a run with its stages, its bindings and what came of it.
     """
     return {
         "schema": SCHEMA,
         "passed": report.passed,
+        "seconds": report.waited,
+        "import_seconds": report.import_seconds,
         "findings": [_finding(finding, row) for row in report.rows for finding in row.findings],
         "not_checked": [{"run": row.name, "text": text} for row in report.rows for text in row.not_checked],
         "runs": [_run(row) for row in report.rows],
@@ -70,13 +86,14 @@ def _run(row: RunRow) -> dict[str, Any]:
         "outcome": run_outcome(result).value,
         "mode": result.spec.mode.value if result.spec.mode else None,
         "slice": result.spec.slice,
-        "mesh": row.mesh,
+        "mesh": _planned(result, "mesh"),
         "runtime": result.runtime,
         "seconds": row.seconds,
         "spec": result.spec.to_json(),
         "stages": [_stage(stage) for stage in result.stages],
         "bindings": [_bound_value(bound) for bound in result.bindings],
-        "steps": result.steps,
+        "steps": result.steps if _has_trained(result) else None,
+        "planned_steps": _planned_steps(result),
         "metrics": {tag: {str(step): _number(value) for step, value in v.items()} for tag, v in result.metrics.items()},
         "checkpoints": [dataclasses.asdict(checkpoint) for checkpoint in result.checkpoints],
         "predictions": len(result.predictions),
@@ -91,18 +108,50 @@ def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
+def _has_trained(result: RunResult) -> bool:
+    return any(stage.stage is Stage.TRAIN and stage.exercised for stage in result.stages)
+
+
+def _planned(result: RunResult, name: str) -> dict[str, float] | None:
+    """What the plan stage measured by a name, by what it is of; None if the run did not come so far."""
+    plan = (measure for stage in result.stages if stage.stage is Stage.PLAN for measure in stage.measures)
+    return {measure.of: measure.value for measure in plan if measure.name == name} or None
+
+
+def _planned_steps(result: RunResult) -> dict[str, float] | None:
+    """The steps at full size that the plan knows of; None if it knows none."""
+    found = {key: _planned(result, name) for key, name in _STEPS.items()}
+    return {key: value[""] for key, value in found.items() if value} or None
+
+
 def _stage(stage: StageResult) -> dict[str, Any]:
     """A stage without its findings, which stand at the top of the document and name it."""
     return {
         "stage": stage.stage.value,
         "outcome": stage.outcome.value,
-        "facts": [{"name": name, "value": value} for name, value in stage.facts],
+        "measures": [{**dataclasses.asdict(each), "value": _number(each.value)} for each in stage.measures],
+        "facts": list(_facts(stage)),
         "not_checked": list(stage.not_checked),
         "changes": [dataclasses.asdict(change) for change in stage.changes],
-        "exercised": stage.exercised,
+        "exercised": {"count": stage.exercised, "of": EXERCISED[stage.stage]},
         "seconds": stage.seconds,
         "log_tail": stage.log_tail,
     }
+
+
+def _facts(stage: StageResult) -> Iterator[dict[str, Any]]:
+    """Each fact by its name: as a table where it is one, otherwise as the text that people read."""
+    tables = {table.name: table for table in stage.tables}
+    for name, value in stage.facts:
+        if table := tables.get(name):
+            rows = [[_cell(cell) for cell in row] for row in table.rows]
+            yield {"name": name, "columns": list(table.columns), "rows": rows}
+        else:
+            yield {"name": name, "value": value}
+
+
+def _cell(cell: float | str) -> float | str:
+    return _number(cell) if isinstance(cell, float) else cell
 
 
 def _bound_value(bound: BoundValue) -> dict[str, Any]:

@@ -7,11 +7,12 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from t5x_harness.arguments import UsageError
 from t5x_harness.report.report import Report
 
-__all__ = ["write_report"]
+__all__ = ["write_for_the_terminal", "write_report"]
 
 _PLAIN_WIDTH = 120
 
@@ -21,7 +22,7 @@ def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool =
 
     Args:
       report: the runs.
-      arguments: with ``format``, ``output``, ``verbose`` and ``color``.
+      arguments: with ``format``, ``output``, ``verbose``, ``quiet`` and ``color``.
       facts: whether the text shows what each stage established, too.
 
     Raises:
@@ -33,11 +34,19 @@ def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool =
     if file is None and arguments.format != "text":
         sys.stdout.write(_for_programs(report, arguments.format))
     else:
-        sys.stdout.write(_for_the_terminal(report, arguments, facts))
+        write_for_the_terminal(report, arguments, sys.stdout, facts=facts)
     sys.stdout.flush()
     append_step_summary(report, os.environ)
     if file is not None:
         _write_file(file, _for_a_file(report, arguments, facts))
+
+
+def write_for_the_terminal(
+    report: Report, arguments: argparse.Namespace, stream: TextIO, *, facts: bool = False
+) -> None:
+    """Writes the text for people to a stream, as wide as it is if it is a terminal; see :func:`write_report`."""
+    stream.write(_for_the_terminal(report, arguments, stream, facts))
+    stream.flush()
 
 
 def _for_programs(report: Report, form: str) -> str:
@@ -50,22 +59,26 @@ def _for_programs(report: Report, form: str) -> str:
     return render(report)
 
 
-def _for_the_terminal(report: Report, arguments: argparse.Namespace, facts: bool) -> str:
-    from t5x_harness.report.terminal import render
-
+def _for_the_terminal(report: Report, arguments: argparse.Namespace, stream: TextIO, facts: bool) -> str:
     color = arguments.color == "always" or (
-        arguments.color == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
     )
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
-    return render(report, width=width, color=color, facts=facts, notes=arguments.verbose)
+    width = shutil.get_terminal_size().columns if stream.isatty() else _PLAIN_WIDTH
+    return _as_text(report, arguments, facts, width=width, color=color)
 
 
 def _for_a_file(report: Report, arguments: argparse.Namespace, facts: bool) -> str:
     if arguments.format != "text":
         return _for_programs(report, arguments.format)
-    from t5x_harness.report.terminal import render
+    return _as_text(report, arguments, facts, width=_PLAIN_WIDTH)
 
-    return render(report, width=_PLAIN_WIDTH, facts=facts, notes=arguments.verbose)
+
+def _as_text(report: Report, arguments: argparse.Namespace, facts: bool, *, width: int, color: bool = False) -> str:
+    from t5x_harness.report.terminal import render, render_quietly
+
+    if arguments.quiet:
+        return render_quietly(report, width=width, color=color)
+    return render(report, width=width, color=color, facts=facts, notes=arguments.verbose)
 
 
 def _write_file(path: Path, text: str) -> None:

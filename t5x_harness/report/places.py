@@ -15,6 +15,8 @@ from pathlib import Path
 from t5x_harness.report.report import Report
 from t5x_harness.spec import Finding, Location, RunSpec
 
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+
 __all__ = ["Place", "PlacedFinding", "place_in", "placed_findings", "run_place", "source_root"]
 
 
@@ -67,10 +69,14 @@ def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
 
 
 def place_in(root: Path, cwd: str, file: str, line: int) -> Place | None:
-    """A line of a file, whose path starts from ``cwd``, as a place below ``root``; None if it is not a file there."""
+    """A line of a file, whose path starts from ``cwd``, as a place below ``root``; None if it is not a file there.
+
+    What is installed into an environment is none of the repository's, wherever that lies.
+    """
     path = os.path.normpath(os.path.join(os.path.abspath(cwd), file))
     relative = os.path.relpath(path, root)
-    if relative.split(os.sep)[0] == os.pardir or not os.path.isfile(path):
+    parts = relative.split(os.sep)
+    if parts[0] == os.pardir or _INSTALLED.intersection(parts) or not os.path.isfile(path):
         return None
     return Place(Path(relative).as_posix(), max(line, 1))
 

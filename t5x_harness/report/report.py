@@ -11,7 +11,7 @@ __all__ = ["Report", "RunRow"]
 
 @dataclasses.dataclass(frozen=True)
 class RunRow:
-    """One run, with the name to show for it: its own, numbered where several runs share one."""
+    """One run, with the name to show for it: its own, or where it comes from if several runs share that."""
 
     name: str
     result: RunResult
@@ -24,8 +24,8 @@ class RunRow:
 
     @property
     def seconds(self) -> float:
-        """Wall time of all stages."""
-        return sum(stage.seconds for stage in self.result.stages)
+        """How long was waited for it; the stages' own work if nobody has measured that."""
+        return self.result.seconds or sum(stage.seconds for stage in self.result.stages)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -40,7 +40,11 @@ class RunRow:
         # A stage that was not run and comes after no failure has reasons of its own.
         telling = run if failed is not None else self.result.stages
         texts = list(dict.fromkeys(text for stage in telling for text in stage.not_checked))
-        left_out = [stage.stage.value for stage in self.result.stages if stage.outcome is Outcome.NOT_RUN]
+        left_out = [
+            stage.stage.value
+            for stage in self.result.stages
+            if stage.outcome is Outcome.NOT_RUN and (failed is not None or not stage.not_checked)
+        ]
         if left_out:
             because = f", because {failed} failed" if failed is not None else ""
             texts.append(f"{', '.join(left_out)}: not run{because}")
@@ -49,19 +53,41 @@ class RunRow:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The results of one call of the harness, in the order of the runs."""
+    """The results of one call of the harness, in the order of the runs.
+
+    Attributes:
+      results: what the runs came to.
+      origins: where each run was asked for, such as the node of a test; by default its last gin file.
+      seconds: how long was waited for all of it; by default the sum of the runs.
+      import_seconds: how long of that was waited for the stack to be imported.
+    """
 
     results: tuple[RunResult, ...]
+    origins: tuple[str, ...] = ()
+    seconds: float | None = None
+    import_seconds: float = 0.0
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
         """The runs with names that tell them apart."""
-        names = [result.spec.name for result in self.results]
-        shown = []
-        for index, name in enumerate(names):
-            number = names[: index + 1].count(name)
-            shown.append(f"{name} ({number})" if names.count(name) > 1 else name)
+        origins = self.origins or tuple(next(reversed(r.spec.gin_files), r.spec.name) for r in self.results)
+        by_name: dict[str, set[str]] = {}
+        for result, origin in zip(self.results, origins, strict=True):
+            by_name.setdefault(result.spec.name, set()).add(origin)
+        names = [
+            origin if len(by_name[result.spec.name]) > 1 else result.spec.name
+            for result, origin in zip(self.results, origins, strict=True)
+        ]
+        shown = (
+            f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name
+            for index, name in enumerate(names)
+        )
         return tuple(RunRow(name, result) for name, result in zip(shown, self.results, strict=True))
+
+    @property
+    def waited(self) -> float:
+        """How long was waited for all of it."""
+        return self.seconds if self.seconds is not None else sum(row.seconds for row in self.rows)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -79,12 +105,12 @@ class Report:
         return sum(f.severity is severity for row in self.rows for f in row.findings)
 
     def count_runs(self, outcome: Outcome) -> int:
-        """How many runs passed, failed, or (with nothing to run) were not run."""
+        """How many runs passed, failed, or were not run to their end."""
         return sum(run_outcome(result) is outcome for result in self.results)
 
 
 def run_outcome(result: RunResult) -> Outcome:
-    """How a run ended: failed if a stage failed, not run if no stage was."""
-    if not result.stages:
-        return Outcome.NOT_RUN
-    return Outcome.PASSED if result.passed else Outcome.FAILED
+    """How a run ended: failed if a stage failed, not run if there was none, or one was interrupted."""
+    if any(stage.outcome is Outcome.FAILED for stage in result.stages):
+        return Outcome.FAILED
+    return Outcome.PASSED if result.passed and result.stages else Outcome.NOT_RUN

@@ -12,15 +12,18 @@ __all__ = ["rule_descriptors"]
 
 
 def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
-    """A ``reportingDescriptor`` for every code that there is, ordered by code.
+    """A ``reportingDescriptor`` for each code, once, ordered by code.
 
     Args:
       codes: those of the findings; one that is none of ours gets an id and nothing else.
     """
-    described: dict[str, dict[str, Any]] = {code: {"id": code} for code in codes}
-    described |= {code: {"id": code, "shortDescription": {"text": text}} for code, text in OTHER_CODES.items()}
-    described |= {code: _descriptor(code, rules) for code, rules in rules_by_code().items()}
-    return [described[code] for code in sorted(described)]
+    rules = rules_by_code()
+    return [
+        _descriptor(code, rules[code])
+        if code in rules
+        else {"id": code} | ({"shortDescription": {"text": OTHER_CODES[code]}} if code in OTHER_CODES else {})
+        for code in sorted(set(codes))
+    ]
 
 
 def _descriptor(code: str, rules: Sequence[type[Rule]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import duration, stage_mark
-from t5x_harness.report.terminal import last_line
+from t5x_harness.report.terminal import achieved, last_line
 from t5x_harness.spec import Finding, Severity
 
 __all__ = ["append_step_summary", "markdown"]
@@ -36,9 +36,9 @@ def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
 
 
 def markdown(report: Report) -> str:
-    """A table of the runs and their stages, one of the findings, and what was not checked."""
-    lines = ["### t5x-harness", "", last_line(report), "", *_runs(report), *_findings(report), *_not_checked(report)]
-    return "\n".join(lines) + "\n"
+    """A table of the runs and their stages, their losses and metrics, their findings, and what was not checked."""
+    parts = (_runs(report), _numbers(report), _findings(report), _not_checked(report))
+    return "\n".join(["### t5x-harness", "", last_line(report), "", *(line for part in parts for line in part)]) + "\n"
 
 
 def _runs(report: Report) -> Iterator[str]:
@@ -50,6 +50,12 @@ def _runs(report: Report) -> Iterator[str]:
         marks = (stage_mark(row, stage) for stage in stages)
         yield _table_row(row.name, spec.mode.value if spec.mode else "?", slice_and_mesh, *marks, duration(row.seconds))
     yield ""
+
+
+def _numbers(report: Report) -> Iterator[str]:
+    lines = [f"- {_escape(f'{row.name}: {text}')}" for row in report.rows for text in achieved(row.result)]
+    if lines:
+        yield from ("losses and metrics:", "", *lines, "")
 
 
 def _findings(report: Report) -> Iterator[str]:

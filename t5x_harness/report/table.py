@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.style import Style
+from t5x_harness.report.wrapping import wrap
 from t5x_harness.spec import Outcome, Severity, Stage
 
 __all__ = ["counted", "duration", "stage_mark", "table"]
@@ -17,22 +18,24 @@ _LEAST_NAME = 12
 
 
 def table(report: Report, *, width: int, style: Style, notes: bool = False) -> list[str]:
-    """The table's lines.
+    """The table's lines, and below it what has no room in it.
 
     Args:
       report: the runs.
-      width: columns of the terminal. Before a row gets wider, the mesh is left out, then what is the same for every
-        run (no findings, one slice), then the mode, which the stages show; names are cut last.
+      width: columns of the terminal. Before a row gets wider, the mesh goes below the table, then what is the same for
+        every run (no findings, one slice), then the mode; names are cut last.
       style: colours, if any.
       notes: whether to count notes, too.
     """
     stages = report.stages
     columns = _columns(report, stages, notes)
+    below: dict[str, list[str]] = {}
     for drop in (None, "mesh", "findings", "slice", "mode"):
         if drop == "mesh":
             columns["slice"] = [row.result.spec.slice for row in report.rows]
+            below["mesh"] = [row.mesh for row in report.rows]
         elif drop == "mode" or (drop and _says_nothing(drop, columns[drop])):
-            del columns[drop]
+            below[drop] = columns.pop(drop)
         widths = {head: max(map(len, (head, *cells))) for head, cells in columns.items()}
         excess = sum(widths.values()) + len(_GAP) * (len(widths) - 1) - width
         if excess <= 0:
@@ -47,7 +50,21 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
             cell = columns[head][index].ljust(size)
             padded.append(style.tone(_TONES[outcomes[head]], cell) if head in outcomes else cell)
         lines.append(_GAP.join(padded).rstrip())
+    for head in ("mode", "slice", "mesh"):
+        values = _by_value(report, below.get(head, ()))
+        everywhere = len(next(iter(values.values()), ())) == len(report.rows)
+        shown = [value if everywhere else f"{value} ({', '.join(names)})" for value, names in values.items()]
+        lines += wrap(f"{head}: {', '.join(shown)}", width, "", "    ") if shown else []
     return lines
+
+
+def _by_value(report: Report, cells: Sequence[str]) -> dict[str, list[str]]:
+    """The cells that say something, each with the names of the runs that it is of."""
+    found: dict[str, list[str]] = {}
+    for row, cell in zip(report.rows, cells, strict=False):
+        if cell:
+            found.setdefault(cell, []).append(row.name)
+    return found
 
 
 def _columns(report: Report, stages: Sequence[Stage], notes: bool) -> dict[str, list[str]]:
@@ -83,7 +100,8 @@ def _counts(row: RunRow, notes: bool) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[: size - 1]}…"
+    """The end of a name, which tells the nodes of one folder apart."""
+    return text if len(text) <= size else f"…{text[1 - size :]}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -2,42 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.style import Style
 from t5x_harness.report.table import counted, duration, table
 from t5x_harness.report.wrapping import wrap, wrap_table
-from t5x_harness.spec import Change, Finding, Outcome, RunResult, Severity, StageResult
+from t5x_harness.spec import Change, Finding, Outcome, RunResult, Severity, Stage, StageResult
 
-__all__ = ["finding_lines", "hidden_notes", "last_line", "render", "run_failure", "stage_failure"]
+__all__ = [
+    "GIVEN",
+    "STANDINS",
+    "achieved",
+    "finding_lines",
+    "given_values",
+    "hidden_notes",
+    "last_line",
+    "render",
+    "render_quietly",
+    "run_failure",
+    "slow_imports",
+    "stage_failure",
+]
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _TOLD = (Severity.ERROR, Severity.WARNING)
 """What stands in the report unasked: a green run stays quiet."""
+GIVEN = "given by the harness, as by the command line of a job"
+STANDINS = "stand-ins, for what cannot be reached here"
 _LOG_LINES = 20
-_LEAST_WIDTH = 60
+_LEAST_WIDTH = 40
+_SLOW_IMPORTS = 5.0
+_DETAILS = "arrays"
+"""What the names of facts begin with that are a table of each array."""
 
 
-def render(report: Report, *, width: int = 100, color: bool = False, facts: bool = False, notes: bool = False) -> str:
-    """The whole report: a table, the findings, what was changed and made up, what was not checked, and a last line.
+def render(
+    report: Report,
+    *,
+    width: int = 100,
+    color: bool = False,
+    facts: bool = False,
+    notes: bool = False,
+    told: bool = False,
+) -> str:
+    """The whole report: a table, the findings, what was established and changed, what was not checked, a last line.
 
     Args:
       report: the runs.
       width: columns to fill.
       color: whether to use terminal colours.
       facts: whether to print what each stage established, too.
-      notes: whether to print notes, and not only their number in the last line.
+      notes: whether to print notes, and of facts the tables of arrays, and not only that there are some.
+      told: whether the reader has been told why stages failed.
     """
     style, width = Style(color), max(width, _LEAST_WIDTH)
     lines = table(report, width=width, style=style, notes=notes)
+    shared = _shared(report)
     for row in report.rows:
-        section = list(_details(row, width=width, style=style, facts=facts, notes=notes))
+        section = list(_details(row, shared, width=width, style=style, facts=facts, notes=notes, told=told))
         if section:
             lines += ["", style.bold(row.name) if len(report.rows) > 1 else "", *section]
+    lines += [""] if shared else []
+    for text, names in shared.items():
+        lines += wrap(f"not checked of {', '.join(names)}: {text}", width, "", "    ")
     lines = [line for i, line in enumerate(lines) if line or (i and lines[i - 1])]
+    return "\n".join([*lines, "", *_end(report, width=width, style=style, notes=notes)]) + "\n"
+
+
+def render_quietly(report: Report, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
+    """The findings and the last line, and nothing else; see :func:`render`."""
+    style, width = Style(color), max(width, _LEAST_WIDTH)
+    found = dict.fromkeys(f for row in report.rows for f in row.findings if notes or f.severity in _TOLD)
+    lines = [line for finding in found for line in finding_lines(finding, width=width, style=style)]
+    for row in report.rows:
+        lines += [line for stage in row.result.stages if stage.outcome is Outcome.FAILED for line in _log(stage)]
+    return "\n".join([*lines, *_end(report, width=width, style=style, notes=notes)]) + "\n"
+
+
+def _end(report: Report, *, width: int, style: Style, notes: bool) -> Iterator[str]:
+    """Where the time went, if much of it went into imports, and the last line."""
+    if imports := slow_imports(report):
+        yield from wrap(imports, width, "", "    ")
     last = style.tone("green" if report.passed else "red", last_line(report))
-    return "\n".join([*lines, "", last if notes else f"{last}{hidden_notes(report, '; ')}"]) + "\n"
+    yield last if notes else f"{last}{hidden_notes(report, '; ')}"
 
 
 def stage_failure(result: StageResult, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
@@ -68,7 +116,8 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
     failed = next((s for s in result.stages if s.outcome is Outcome.FAILED), None)
     if failed is None:
         return f"{result.spec.name}: no stage was run"
-    lines = [f"{result.spec.name}: {failed.stage} failed", stage_failure(failed, width=width, color=color)]
+    code = next((f"{finding.code}: " for finding in failed.errors), "")  # first in pytest's short summary, too
+    lines = [f"{code}{failed.stage} of {result.spec.name} failed", stage_failure(failed, width=width, color=color)]
     left_out = [s.stage.value for s in result.stages if s.outcome is Outcome.NOT_RUN]
     if left_out:
         lines.append(f"not run after it: {', '.join(left_out)}")
@@ -91,27 +140,77 @@ def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _details(row: RunRow, *, width: int, style: Style, facts: bool, notes: bool) -> Iterator[str]:
-    if facts:
-        for stage in row.result.stages:
-            for name, value in stage.facts:
-                yield from _fact(f"{stage.stage}: {name}:", value, width)
+def _shared(report: Report) -> dict[str, list[str]]:
+    """What was not checked of more than one run, with their names."""
+    found: dict[str, list[str]] = {}
+    for row in report.rows:
+        for text in row.not_checked:
+            found.setdefault(text, []).append(row.name)
+    return {text: names for text, names in found.items() if len(names) > 1}
+
+
+def _details(
+    row: RunRow, shared: Collection[str], *, width: int, style: Style, facts: bool, notes: bool, told: bool
+) -> Iterator[str]:
+    stages = row.result.stages
+    left = {f for stage in stages if stage.outcome is Outcome.FAILED for f in stage.findings} if told else set()
     for finding in row.findings:
-        if notes or finding.severity is not Severity.NOTE:
+        if finding not in left and (notes or finding.severity is not Severity.NOTE):
             yield from finding_lines(finding, width=width, style=style)
-    for stage in row.result.stages:
-        if stage.outcome is Outcome.FAILED:
+    for stage in stages:
+        if stage.outcome is Outcome.FAILED and not told:
             yield from _log(stage)
-    # Stand-ins have a list of their own; an output folder that the config leaves open is no value that was changed.
-    changes = [c for c in row.result.changes if c.why != "standin" and c.before != "%gin.REQUIRED"]
+    if numbers := achieved(row.result):
+        yield from _listed("losses and metrics", numbers, width)
+    if facts:
+        yield from _facts(row.result, width, notes)
+    changes = [c for c in row.result.changes if c.why not in ("standin", "given")]  # which have lists of their own
     if changes:
         yield from _listed("changed for this run", [_change(c) for c in changes], width)
+    if given := given_values(row.result, values=notes):
+        yield from _listed(GIVEN, given, width)
     if row.result.standins:
-        yield from _listed("made up, as it cannot be reached here", row.result.standins, width)
-    if row.not_checked:
-        yield from _listed("not checked", row.not_checked, width)
+        yield from _listed(STANDINS, row.result.standins, width)
+    if not_checked := [text for text in row.not_checked if text not in shared]:
+        yield from _listed("not checked", not_checked, width)
     if not row.result.passed and row.result.log:
         yield f"log: {row.result.log}"
+
+
+def achieved(result: RunResult) -> list[str]:
+    """The losses and metrics of a run in small: each by its tag in TensorBoard, or by the task that it is of."""
+    losses: dict[str, list[str]] = {}
+    metrics: dict[str, list[str]] = {}
+    for stage in result.stages:
+        for measure in stage.measures:
+            if measure.name == "loss" and measure.step is not None:
+                tag = f"{measure.of}/loss" if stage.stage is Stage.TRAIN else f"{stage.stage}: {measure.of}/loss"
+                losses.setdefault(tag, []).append(f"{measure.value:.4g} at step {measure.step}")
+            elif stage.stage is Stage.EVAL:
+                metrics.setdefault(measure.of, []).append(f"{measure.name} {measure.value:.4g}")
+    return [
+        *(f"{tag} {', '.join(values)}" for tag, values in losses.items()),
+        *(f"{task}: {', '.join(values)}" for task, values in metrics.items()),
+    ]
+
+
+def given_values(result: RunResult, *, values: bool) -> list[str]:
+    """What the config leaves to the command line of its job, and the harness gave: names, and the values if wanted."""
+    given = [change for change in result.changes if change.why == "given"]
+    return [f"{change.binding} = {change.after}" if values else change.binding for change in given]
+
+
+def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
+    """What stages established: the last stage, which says most, first; tables of arrays only if asked for."""
+    for stage in reversed(result.stages):
+        hidden = 0
+        for name, value in stage.facts:
+            if name.startswith(_DETAILS) and not details:
+                hidden += 1
+            else:
+                yield from _fact(f"{stage.stage}: {name}:", value, width)
+        if hidden:
+            yield f"  {counted(hidden, 'table')} of arrays, -v shows {'it' if hidden == 1 else 'them'}"
 
 
 def _fact(title: str, value: str, width: int) -> Iterator[str]:
@@ -148,14 +247,24 @@ def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
 
 
 def last_line(report: Report) -> str:
-    """``1 failed, 2 passed, 1 error, 3 warnings in 41 s``."""
+    """``1 failed, 2 passed, 1 error, 3 warnings in 41 s``; runs that were interrupted are not finished."""
     passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
     parts = [f"{failed} failed"] if failed else []
     parts += [f"{passed} passed"] if passed else []
+    parts += [f"{unfinished} not finished"] if (unfinished := report.count_runs(Outcome.NOT_RUN)) else []
     parts += [counted(n, severity) for severity in _TOLD if (n := report.count(severity))]
     if not report.results:
         parts = ["nothing was run"]
-    return f"{', '.join(parts)} in {duration(sum(row.seconds for row in report.rows))}"
+    if failed and any(result.spec.strict for result in report.results):
+        parts[-1] += " (strictly: warnings are errors)"
+    return f"{', '.join(parts)} in {duration(report.waited)}"
+
+
+def slow_imports(report: Report) -> str:
+    """How much of the time went into imports, and what saves it; nothing if that is little."""
+    if report.import_seconds < _SLOW_IMPORTS:
+        return ""
+    return f"importing T5X took {duration(report.import_seconds)} of it; t5x-harness warm saves that for further runs"
 
 
 def hidden_notes(report: Report, before: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import seqio
@@ -15,7 +15,16 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
 
-__all__ = ["DataRole", "few_examples", "provider_of", "roles_of", "tasks_of", "vocabulary_ids"]
+__all__ = [
+    "DataRole",
+    "few_examples",
+    "provider_of",
+    "registered_name",
+    "roles_of",
+    "task_features",
+    "tasks_of",
+    "vocabulary_ids",
+]
 
 _PARAMETERS: dict[Mode, tuple[str, ...]] = {
     Mode.TRAIN: ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg"),
@@ -75,6 +84,16 @@ def provider_of(role: DataRole) -> Any:
     return seqio.get_mixture_or_task(provider) if isinstance(provider, str) else provider
 
 
+def registered_name(role: DataRole) -> str | None:
+    """The name under which SeqIO knows the task or mixture of a dataset; None for an object that is not registered."""
+    given = role.dataset.mixture_or_task_name
+    if isinstance(given, str):
+        return given
+    name = getattr(given, "name", None)
+    known = {*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()}
+    return name if name in known and seqio.get_mixture_or_task(name) is given else None
+
+
 def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
     """The tasks behind a dataset, those of a mixture one by one.
 
@@ -83,6 +102,21 @@ def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
     """
     tasks: Sequence[seqio.Task] = seqio.get_subtasks(provider_of(role))
     return tasks
+
+
+def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
+    """The features that a model's feature converter takes from a task; empty where it does not say.
+
+    Args:
+      converter: ``FEATURE_CONVERTER_CLS`` of the model; None if it has none.
+      lengths: the features that lengths are given for: by them SeqIO's converter for decoders chooses what it is.
+    """
+    if isinstance(converter, type) and issubclass(converter, seqio.DecoderFeatureConverter):
+        if "suffixes" in lengths:
+            return set(seqio.feature_converters.PrefixSuffixLMFeatureConverter.TASK_FEATURES)
+        if "inputs" in lengths:
+            return set(seqio.PrefixLMFeatureConverter.TASK_FEATURES)
+    return set(getattr(converter, "TASK_FEATURES", ()))
 
 
 def vocabulary_ids(model: Any) -> int | None:

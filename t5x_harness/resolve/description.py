@@ -49,6 +49,11 @@ def _vocabularies(run: Resolved, report: StageReport) -> None:
             users.append((vocabulary, [name]))
         elif name not in known:
             known.append(name)
+    for vocabulary, _ in users:
+        if run.is_vocabulary_guessed(vocabulary):
+            file, size = vocabulary_file(vocabulary), vocabulary_size(vocabulary)
+            doubt = f"how many ids {file} has: {size} is a guess, from its name and the rows of the embedding"
+            report.not_checked += [doubt] if doubt not in report.not_checked else []
     rows = [(", ".join(names), *_vocabulary(vocabulary)) for vocabulary, names in users]
     if rows:
         report.fact("vocabulary", columns(rows, ("of", "kind", "ids", "extra", "pad", "eos", "unk", "file")))
@@ -92,7 +97,18 @@ def _features(run: Resolved, report: StageReport) -> None:
         for name, feature in sample.task.output_features.items():
             rows[where, name, feature.dtype.name, feature.rank, *_lengths(role, sample, name)] = None
     if rows:
-        head = ("task and split", "feature", "type", "rank", "length", "median", "longest", "cut", "padding", "of")
+        head = (
+            "task and split",
+            "feature",
+            "type",
+            "rank",
+            "length",
+            "median",
+            "longest",
+            "truncated",
+            "padding",
+            "examples read",
+        )
         report.fact("features", columns(list(rows), head))
 
 

@@ -71,7 +71,7 @@ def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float
         return Calls(late=True)
     until = time.monotonic() + seconds
     calls = call(sample.task, role, sample.examples, loggers, seconds)
-    if calls.error is None or sample.ended or kind_of(calls.error).code != "SEQ20":
+    if calls.error is None or sample.is_all or kind_of(calls.error).code != "SEQ20":
         return calls
     number = len(sample.examples)
     for fewer in sorted({number // size * size for size in _GROUPS} - {0, number}, reverse=True):
@@ -137,7 +137,7 @@ def _doubt(run: Resolved, sample: Sample) -> str | None:
             return f"what {type(run.model).__name__}.{method} gives is not known"
     targets = sample.values("targets")
     if len(targets) < len(sample.examples) or any(t.ndim != 1 or t.dtype.kind not in "iu" for t in targets):
-        return "their targets are no token ids, so no predictions can be made up"
+        return "their targets are no token ids, so no predictions can be generated"
     if seqio.get_mixture_or_task(task.name) is not task:
         return "a mixture has the same name"
     return None

@@ -8,6 +8,7 @@ knows.  The traceback itself belongs into the run's log.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import traceback
@@ -19,6 +20,8 @@ from t5x_harness.resolve.frames import (
     UserFrame,
     causes,
     functions,
+    passed_through_t5x,
+    raised_by_harness,
     raised_by_user_code,
     root_cause,
     shown_path,
@@ -26,8 +29,11 @@ from t5x_harness.resolve.frames import (
     user_frame,
 )
 from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.imports import missing_module
 from t5x_harness.resolve.known_errors import reword
-from t5x_harness.resolve.metric_errors import LATE, kind_of
+from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
+from t5x_harness.resolve.registrations import RegisteredTwice
+from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
 
@@ -50,6 +56,9 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
       program: the statements, to give gin's ``In file`` an include chain; taken from ``config`` if not given.
     """
     texts = [str(link) for link in causes(error)]
+    if twice := next((link for link in causes(error) if isinstance(link, RegisteredTwice)), None):
+        at = _gin_location(texts, program or (config.program if config else None)) if twice.has_two_names else None
+        return Finding("SEQ05", Severity.ERROR, stage, twice.message, at or twice.location, twice.fix)
     if task := _evaluated_task(texts):
         return _metric_failure(task, error, stage)
     where = _gin_location(texts, program or (config.program if config else None))
@@ -58,6 +67,12 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     if asked := next(filter(None, map(request_in, texts)), None):
         return Finding("RUN09", Severity.ERROR, stage, asked.message, location, asked.fix)
     if known := reword(texts):
+        if known.code == "GIN15":
+            return missing_module(error, stage, frame, where)
+        if versions := next(filter(None, map(versions_asked, texts)), None):
+            known = dataclasses.replace(known, fix=versions)
+        if frame is not None and known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
+            location = frame.location
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
     # The private Google's proxy does not know for whom it refuses a host.
     advice = f"; {HOW_TO_ALLOW}" if any("t5x-harness refuses " in text for text in texts) else ""
@@ -66,14 +81,13 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         fix = f"correct {frame.function if frame.is_named else 'that line'}"
         return Finding("USR01", Severity.ERROR, stage, message, frame.location, fix=fix)
     cause = root_cause(error)
-    return Finding(
-        "RUN01",
-        Severity.ERROR,
-        stage,
-        f"T5X stopped with {told(cause)}{advice}",
-        location,
-        fix="see the traceback in the run's log",
-    )
+    if raised_by_harness(error):
+        message = f"t5x-harness itself stopped with {told(cause)}: T5X was not at work, nor was your code"
+        fix = "report it with the traceback in the run's log"
+        return Finding("RUN12", Severity.ERROR, stage, message, None, fix)
+    who = "T5X" if passed_through_t5x(error) else stage.value
+    message = f"{who} stopped with {told(cause)}{advice}"
+    return Finding("RUN01", Severity.ERROR, stage, message, location, fix="see the traceback in the run's log")
 
 
 def _evaluated_task(texts: list[str]) -> str | None:
@@ -82,10 +96,10 @@ def _evaluated_task(texts: list[str]) -> str | None:
     return match.group(1) if match else None
 
 
-def _raised(error: BaseException, frame: UserFrame | None) -> str:
+def _raised(error: BaseException, frame: UserFrame | None, other: str = "") -> str:
     cause = root_cause(error)
     function = f"{frame.function} in " if frame and frame.is_named else ""
-    who = f"{function}{frame.file}:{frame.line}" if frame else "a metric function"
+    who = f"{function}{frame.file}:{frame.line}" if frame else other
     return f"{who} raised {told(cause)}"
 
 
@@ -95,11 +109,12 @@ def _metric_failure(task: str, error: BaseException, stage: Stage) -> Finding:
     beside = stage is Stage.TRAIN and any(f in functions(error) for f in ("result", "_async_compute_metrics"))
     code = "SEQ21" if kind.code == "SEQ20" and beside else kind.code
     frame = user_frame(error)
+    own = "its postprocess_fn" if code == POSTPROCESS else "a metric function"
     return Finding(
         code,
         Severity.ERROR,
         stage,
-        f"the metrics of task {task} cannot be computed: {_raised(error, frame)}{LATE if code == 'SEQ21' else ''}",
+        f"the metrics of task {task} cannot be computed: {_raised(error, frame, own)}{LATE if code == 'SEQ21' else ''}",
         frame.location if frame else None,
         kind.fix,
     )

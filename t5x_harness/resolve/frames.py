@@ -17,7 +17,10 @@ __all__ = [
     "UserFrame",
     "causes",
     "functions",
+    "is_users",
     "one_line",
+    "passed_through_t5x",
+    "raised_by_harness",
     "raised_by_user_code",
     "root_cause",
     "shown_path",
@@ -26,9 +29,18 @@ __all__ = [
 ]
 
 _LONGEST = 600
+_OURS = Path(__file__).parents[1]
+_MISTAKES = (AssertionError, AttributeError, LookupError, NameError, TypeError)
 
 _IN_PYTHON = re.compile(r"(?:\{\{[^}]*\}\}\s*)*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):", re.DOTALL)
 """How TensorFlow tells of an exception of a Python function that it called: a generator's, for one."""
+
+_OF_THE_GRAPH = re.compile(
+    r"\{\{[^}]*\}\}\s*|\s*\[\[\{\{.*|\s*\[Op:\w+\].*"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: ",
+    re.DOTALL,
+)
+"""What TensorFlow adds to an error of an operation: functions and nodes of its graph, which nobody has written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +97,7 @@ def user_frame(error: BaseException) -> UserFrame | None:
     found = None
     for link in causes(error):
         for frame in traceback.extract_tb(link.__traceback__):
-            if _is_users(frame.filename):
+            if is_users(frame.filename):
                 found = UserFrame(shown_path(frame.filename), frame.lineno or 0, frame.name)
     return _traced_frame(error, found) or found
 
@@ -93,7 +105,7 @@ def user_frame(error: BaseException) -> UserFrame | None:
 def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame | None:
     """The user's line where TensorFlow traced their function: it rewrites the code and tells the line in words."""
     places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(root_cause(error)))
-    users = [(file, int(line), name) for file, line, name in places if _is_users(file)]
+    users = [(file, int(line), name) for file, line, name in places if is_users(file)]
     if not users:
         return None
     file, line, name = users[-1]
@@ -104,6 +116,7 @@ def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame |
 def one_line(error: BaseException) -> str:
     """An exception's own text: without gin's trail, object addresses and line breaks."""
     text = re.split(r"\n\s*In (?:call to|file|bindings)", str(error), maxsplit=1)[0]
+    text = _OF_THE_GRAPH.sub("", text)
     if text.startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error itself
         text = text.strip().splitlines()[-1]
     return _shortened(text)
@@ -119,16 +132,16 @@ def told(error: BaseException) -> str:
     """``KeyError: 'validation'``: type and text of an exception, also where TensorFlow hides it in one of its own."""
     if inside := _IN_PYTHON.match(str(error)):
         return _shortened(inside[1])
-    return f"{type(error).__name__}: {one_line(error)}"
+    kind, text = type(error).__name__, one_line(error)
+    return text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
     """Whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
-    if file.startswith("<") or "__autograph_generated_file" in file:
+    if file.startswith("<") or "__autograph_generated_" in file:
         return False
     path = Path(file)
-    ours = Path(__file__).parents[1]
-    if path.is_relative_to(ours):
+    if path.is_relative_to(_OURS):
         return False
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     for name in ("t5x", "seqio", "gin", "jax", "flax"):
@@ -141,7 +154,29 @@ def _is_users(file: str) -> bool:
 def raised_by_user_code(error: BaseException) -> bool:
     """Whether the user's code is on the stack of what started an exception, or was traced by TensorFlow there."""
     frames = traceback.extract_tb(root_cause(error).__traceback__)
-    return any(_is_users(frame.filename) for frame in frames) or _traced_frame(error, None) is not None
+    return any(is_users(frame.filename) for frame in frames) or _traced_frame(error, None) is not None
+
+
+def raised_by_harness(error: BaseException) -> bool:
+    """Whether a mistake in the harness's own code started an exception: not in T5X, which it embeds.
+
+    What it raises by intention, of a value that it refuses, is another matter.
+    """
+    cause = root_cause(error)
+    frames = traceback.extract_tb(cause.__traceback__)
+    if not frames or not isinstance(cause, _MISTAKES):
+        return False
+    return Path(frames[-1].filename).is_relative_to(_OURS) and not _is_t5x(frames[-1].filename)
+
+
+def passed_through_t5x(error: BaseException) -> bool:
+    """Whether T5X was at work when an exception was raised."""
+    return any(_is_t5x(frame.filename) for link in causes(error) for frame in traceback.extract_tb(link.__traceback__))
+
+
+def _is_t5x(file: str) -> bool:
+    module = sys.modules.get("t5x")
+    return any(Path(file).is_relative_to(folder) for folder in getattr(module, "__path__", ()))
 
 
 def shown_path(file: str) -> str:

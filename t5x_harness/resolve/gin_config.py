@@ -19,6 +19,7 @@ from typing import Any
 import gin
 from gin import config as gin_internals  # the one place that reads gin's table of bindings: gin has no public walk
 
+from t5x_harness.lint.own_lines import is_foreign
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reader import read
 from t5x_harness.spec import Location, Mode, RunSpec
@@ -189,6 +190,11 @@ class GinConfig:
         """Where the statement that won stands; None for one from the command line or unknown to the reader."""
         statement = self._statement(key) if key else None
         return None if statement is None or statement.location.file == BINDINGS else statement.location
+
+    def is_of_user(self, key: BindingKey | None) -> bool:
+        """Whether the statement that won is the user's: in a file of theirs or given with the run."""
+        statement = self._statement(key) if key else None
+        return statement is not None and not is_foreign(statement.location.file, self.program)
 
     def origin(self, key: BindingKey | None) -> str:
         """Where a value comes from, in words, for messages: ``base.gin:12`` or ``a binding given with the run``."""

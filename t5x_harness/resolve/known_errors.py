@@ -139,8 +139,8 @@ _DATA = (
     KnownError(
         "SEQ05",
         r"Attempting to register duplicate provider: (\S+)",
-        "{1} is registered twice: its module is imported under two names",
-        "import the module once, always under the same name",
+        "{1} is registered twice",
+        "register it once, or give the second one a name of its own",
     ),
     KnownError(
         "SEQ06",
@@ -157,9 +157,30 @@ _DATA = (
     KnownError(
         "SEQ37",
         r"(?:Task dataset|Dataset) has incorrect type for feature '([^']+)' (?:after|during) [\w ]+?: "
-        r"Got (\S+), expected (\S+)",
-        "feature {1} is {2} after preprocessing and must be {3}",
+        r"Got string, expected (\S+)",
+        "feature {1} is text after preprocessing, and its seqio.Feature declares {2}",
         "tokenize it: seqio.preprocessors.tokenize belongs in the task's preprocessors",
+    ),
+    KnownError(
+        "SEQ37",
+        r"(?:Task dataset|Dataset) has incorrect type for feature '([^']+)' (?:after|during) [\w ]+?: "
+        r"Got int32, expected (\S+)",
+        "feature {1} is int32 after preprocessing, and its seqio.Feature declares {2}",
+        "declare what it is: seqio.Feature(dtype=tf.int32), the default",
+    ),
+    KnownError(
+        "SEQ37",
+        r"(?:Task dataset|Dataset) has incorrect type for feature '([^']+)' (?:after|during) [\w ]+?: "
+        r"Got (\S+), expected (\S+)",
+        "feature {1} is {2} after preprocessing, and its seqio.Feature declares {3}",
+        "cast it in the preprocessors (tf.cast(…, tf.{3})), or declare Feature(dtype=tf.{2})",
+    ),
+    KnownError(
+        "SEQ40",
+        r"(?:Task dataset|Dataset) has incorrect rank for feature '([^']+)' (?:after|during) [\w ]+?: "
+        r"Got (\S+), expected (\d+)",
+        "feature {1} has rank {2} after preprocessing, and its seqio.Feature declares rank {3}",
+        "let the preprocessors give it rank {3} (a sequence of ids has rank 1), or declare Feature(rank={2})",
     ),
     KnownError(
         "SEQ09",
@@ -184,6 +205,12 @@ _DATA = (
         r"Preprocessor '([^']+)' in task '([^']+)' has a `sequence_length` argument",
         "preprocessor {1} of task {2} needs the feature lengths, and they are None here",
         "give task_feature_lengths",
+    ),
+    KnownError(
+        "SEQ31",
+        r"TFDS name must contain a version number, got: ([\w./@-]+)",
+        "the TFDS dataset {1} is named without a version",
+        "name one, as in {1}:1.0.0",
     ),
     KnownError(
         "SEQ34",
@@ -269,6 +296,14 @@ _RUN = (
         "keep the optimizer that the checkpoint was written with (T5's published models: Adafactor), or restore the "
         "parameters alone: RestoreCheckpointConfig.assignment_map = [('.*param_states.*', None)] and "
         "fallback_to_scratch = True",
+    ),
+    KnownError(
+        "RUN01",
+        # As tensorstore, Python and TensorFlow have it.
+        r"Error writing local file \"([^\"]+)\".*No space left on device"
+        r"|No space left on device: '([^']+)'|(/[^\s;]+); No space left on device",
+        "no space left on the disk of {1}{2}{3}",
+        "make room there, or choose another disk: --model_dir for what the run writes, TMPDIR for the rest",
     ),
     KnownError(
         "RUN10",

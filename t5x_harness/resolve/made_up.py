@@ -63,6 +63,7 @@ def made_up(targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabular
     yield MadeUp("random ids as predictions, as an untrained model gives them", ids, scores)
     empty = np.full(1, getattr(vocabulary, "eos_id", None) or 0)
     yield MadeUp("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
+    yield MadeUp("an empty prediction for every example", _padded([empty] * number), scores)
     unknown = getattr(vocabulary, "unk_id", None)
     if unknown is not None and unknown >= 0:
         tokens = _padded([np.full(4, unknown), *targets[1:]])

@@ -16,7 +16,7 @@ import seqio
 
 from t5x_harness.resolve.frames import causes, root_cause
 
-__all__ = ["LATE", "Kind", "Postprocessed", "computed", "is_out_of_reach", "kind_of", "postprocessed"]
+__all__ = ["LATE", "POSTPROCESS", "Kind", "Postprocessed", "computed", "is_out_of_reach", "kind_of", "postprocessed"]
 
 LATE = (
     "; with concurrent_metrics this runs in a thread beside training, and T5X shows its failure at the next eval or at "
@@ -53,8 +53,11 @@ _SIGNATURE = Kind(
     "name them (targets, predictions), (targets, scores) or (targets, predictions, aux_values), in this order",
 )
 _LOGGED = Kind("INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram")
-_POSTPROCESS = Kind("SEQ24", "make the postprocess function accept any text that an untrained model may produce")
-_ARGUMENTS = Kind("SEQ24", "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=...")
+POSTPROCESS = "SEQ24"
+"""The code of failures of postprocess functions."""
+
+_POSTPROCESS = Kind(POSTPROCESS, "make the postprocess function accept any text that an untrained model may produce")
+_ARGUMENTS = Kind(POSTPROCESS, "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=...")
 _RETURNED = Kind("SEQ20", "return a dict of names and values from the metric function")
 _OUTPUT = Kind("SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs")
 _METRIC = Kind("SEQ20", "correct the metric function")

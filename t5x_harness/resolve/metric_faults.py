@@ -12,7 +12,7 @@ import numpy as np
 import seqio
 
 from t5x_harness.resolve.frames import one_line, root_cause, shown_path, told, user_frame
-from t5x_harness.resolve.metric_errors import LATE, computed, kind_of, postprocessed
+from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, computed, kind_of, postprocessed
 from t5x_harness.spec import Location, Mode, Severity
 
 if TYPE_CHECKING:
@@ -67,20 +67,22 @@ def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample
     elif code == "INF12":
         message = f"the metrics of task {task.name} cannot be written: {_unwritable(error)}"
     else:
-        message = f"the metrics of task {task.name} cannot be computed: {_raised(error)}{_given(error, given)}"
-        if code == "SEQ20" and not sample.ended and _is_deliberate(error):
+        message = f"the metrics of task {task.name} cannot be computed: {_raised(error, code)}{_given(error, given)}"
+        if code == "SEQ20" and not sample.is_all and _is_deliberate(error):
             severity = Severity.WARNING
             message += f"; it was given the first {len(sample.examples)} examples, which may be what it refuses"
     if code == "SEQ20" and run.config.mode is Mode.TRAIN and _is_concurrent(run):
         code, message = "SEQ21", message + LATE
     frame = user_frame(error)
-    place = location or (frame.location if frame else None) or _metric_line(task) or run.registrations.place(task.name)
+    own = _definition(task.postprocessor) if code == POSTPROCESS else _metric_line(task)
+    place = location or (frame.location if frame else None) or own or run.registrations.place(task.name)
     return MetricFault(code, severity, message, kind.fix, place, role.key(run.config, "mixture_or_task_name"))
 
 
-def _raised(error: Exception) -> str:
+def _raised(error: Exception, code: str) -> str:
     cause, frame = root_cause(error), user_frame(error)
-    who = f"{frame.function} in {frame.file}:{frame.line}" if frame else "a metric function"
+    kind = "its postprocess_fn" if code == POSTPROCESS else "a metric function"
+    who = f"{frame.function} in {frame.file}:{frame.line}" if frame else kind
     return f"{who} raised {told(cause)}"
 
 
@@ -129,7 +131,9 @@ def _metric_line(task: seqio.Task) -> Location | None:
     return _definition(functions[0]) if len(functions) == 1 else None
 
 
-def _definition(function: Callable[..., Any]) -> Location | None:
+def _definition(function: Callable[..., Any] | None) -> Location | None:
+    if function is None:
+        return None
     code = getattr(inspect.unwrap(getattr(function, "func", function)), "__code__", None)
     return Location(shown_path(code.co_filename), code.co_firstlineno) if code else None
 

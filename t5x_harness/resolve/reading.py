@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -33,32 +34,41 @@ class Reading(Generic[_Item]):
     late: bool
 
 
-def read_within(items: Callable[[], Iterable[_Item]], *, keep: int, count: int, seconds: float) -> Reading[_Item]:
+def read_within(
+    items: Callable[[], Iterable[_Item]], *, keep: int, count: int, seconds: float, further: int = 0, spare: float = 0.0
+) -> Reading[_Item]:
     """Reads until enough items came, there are no more, or time is over.
 
     Args:
       items: called in the thread that reads, as making the iterable may take long, too.
       keep: how many of the first items to keep.
       count: how many items to count; those that are kept are read in any case.
-      seconds: how long to wait.
+      seconds: how long to wait for these.
+      further: how many items to count if they come soon; none by default.
+      spare: how long reading may take for that, from its beginning.
 
     Raises:
       Exception: whatever ``items`` and the iteration raise in time.
     """
-    reader = _Reader(items, keep, max(keep, count))
+    enough = max(keep, count)
+    reader = _Reader(items, keep, enough, max(enough, further))
+    until = time.monotonic() + spare
     reader.start()
-    reader.join(seconds)
+    reader.has_enough.wait(seconds)
+    reader.join(max(0.0, until - time.monotonic()))
     return reader.result()
 
 
 class _Reader(threading.Thread, Generic[_Item]):
     """Reads in the background; a daemon, because one that never ends must not keep the process alive."""
 
-    def __init__(self, items: Callable[[], Iterable[_Item]], keep: int, most: int) -> None:
+    def __init__(self, items: Callable[[], Iterable[_Item]], keep: int, enough: int, most: int) -> None:
         super().__init__(name="t5x-harness-reader", daemon=True)
         self._items = items
         self._keep = keep
+        self._enough = enough
         self._most = most
+        self.has_enough = threading.Event()
         self._kept: list[_Item] = []
         self._count = 0
         self._ended = False
@@ -73,13 +83,17 @@ class _Reader(threading.Thread, Generic[_Item]):
                 self._count += 1
                 if self._count >= self._most or self._left.is_set():
                     return
+                if self._count >= self._enough:
+                    self.has_enough.set()
             self._ended = True
         except BaseException as error:  # it belongs to whoever asked for the items, in their thread
             self._error = error
+        finally:
+            self.has_enough.set()
 
     def result(self) -> Reading[_Item]:
         """What came until now; nothing that comes later changes it."""
-        late = self.is_alive()
+        late = not self.has_enough.is_set()
         self._left.set()
         if self._error is not None:
             raise self._error

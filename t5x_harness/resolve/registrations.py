@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +13,58 @@ import seqio
 
 from t5x_harness.spec import Location
 
-__all__ = ["Registrations"]
+__all__ = ["RegisteredTwice", "Registrations"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """A line that registers something, and the name under which its module is imported."""
+
+    location: Location
+    module: str
+
+
+class RegisteredTwice(ValueError):
+    """SeqIO's refusal of a name that is taken, with the lines of both."""
+
+    def __init__(self, text: str, name: str, first: _Place, second: _Place) -> None:
+        super().__init__(text)
+        self._name = name
+        self._first = first
+        self._second = second
+
+    @property
+    def has_two_names(self) -> bool:
+        """Whether one module runs twice, as it is imported under two names."""
+        return self._first.location.file == self._second.location.file and self._first.module != self._second.module
+
+    @property
+    def location(self) -> Location:
+        """The line that is refused."""
+        return self._second.location
+
+    @property
+    def message(self) -> str:
+        """What happened, with both lines."""
+        at = self._first.location
+        if self.has_two_names:
+            names = f"{self._first.module} and {self._second.module}"
+            return f"{self._name} is registered twice: {at.file} is imported under two names, {names}"
+        again = "again by the same line" if at == self.location else f"again at {self.location}"
+        return f"{self._name} is registered twice: at {at}, and {again}"
+
+    @property
+    def fix(self) -> str:
+        """The smallest fix."""
+        if self.has_two_names:
+            return f"import it under one name only, {self._first.module} or {self._second.module}"
+        return "register it once, or give the second one a name of its own"
 
 
 class Registrations:
     """The lines that registered tasks and mixtures, from :meth:`record` on."""
 
-    def __init__(self, places: Mapping[str, Location] | None = None) -> None:
+    def __init__(self, places: Mapping[str, _Place] | None = None) -> None:
         self._places = dict(places or {})
 
     @classmethod
@@ -29,18 +75,24 @@ class Registrations:
         register = registry.add_provider.__func__
 
         def add_provider(owner: Any, name: str, provider: Any) -> None:
-            register(owner, name, provider)
-            found._places[name] = _place(sys._getframe(1))
+            place = _place(sys._getframe(1))
+            try:
+                register(owner, name, provider)
+            except ValueError as error:
+                if name in found._places:
+                    raise RegisteredTwice(str(error), name, found._places[name], place) from None
+                raise
+            found._places[name] = place
 
         registry.add_provider = classmethod(add_provider)
         return found
 
     def place(self, name: str) -> Location | None:
         """The line that registered a task or mixture; None for one that was there before."""
-        return self._places.get(name)
+        return self._places[name].location if name in self._places else None
 
 
-def _place(frame: FrameType | None) -> Location:
+def _place(frame: FrameType | None) -> _Place:
     """The innermost line that is not SeqIO's own."""
     own = Path(seqio.__file__).parent
     while frame is not None and frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(own):
@@ -48,4 +100,5 @@ def _place(frame: FrameType | None) -> Location:
     assert frame is not None
     file = Path(frame.f_code.co_filename)
     cwd = Path.cwd()
-    return Location(str(file.relative_to(cwd)) if file.is_relative_to(cwd) else str(file), frame.f_lineno)
+    location = Location(str(file.relative_to(cwd)) if file.is_relative_to(cwd) else str(file), frame.f_lineno)
+    return _Place(location, str(frame.f_globals.get("__name__", "")))

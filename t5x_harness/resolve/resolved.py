@@ -14,8 +14,10 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.metric_faults import MetricFault
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
+from t5x_harness.resolve.vocabularies import vocabulary_file
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
+from t5x_harness.standins.vocabularies import is_published
 
 __all__ = ["Resolved", "embedding_rows", "lengths_of"]
 
@@ -65,6 +67,10 @@ class Resolved:
     def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
         """Whether the pieces of a vocabulary say nothing of the job's."""
         return self.standins is not None and self.standins.is_vocabulary_made_up(vocabulary)
+
+    def is_vocabulary_guessed(self, vocabulary: seqio.Vocabulary) -> bool:
+        """Whether not even the size of a made-up vocabulary is known: it is read off the file's name, or the model."""
+        return self.is_vocabulary_made_up(vocabulary) and not is_published(vocabulary_file(vocabulary) or "")
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
         """Every sample with the role that it was read for."""

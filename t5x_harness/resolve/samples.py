@@ -57,6 +57,11 @@ class Sample:
     endless: bool | None = None
     source_size: int | None = None
 
+    @property
+    def is_all(self) -> bool:
+        """Whether the split has no other examples than those that were kept."""
+        return self.ended and self.count == len(self.examples)
+
     def values(self, feature: str) -> list[Any]:
         """The values of a feature, of the examples that have it: arrays, or bytes for a text."""
         return [e[feature] for e in self.examples if feature in e]
@@ -99,26 +104,37 @@ class _Size:
 
 
 def sample_of(
-    role: DataRole, task: seqio.Task, *, use_cached: bool, count: int = 0, seconds: float = SECONDS
+    role: DataRole,
+    task: seqio.Task,
+    *,
+    use_cached: bool,
+    count: int = 0,
+    seconds: float = SECONDS,
+    further: int = 0,
+    spare: float = 0.0,
 ) -> Sample:
-    """Reads a few examples of a task as the run would, but uncut where the task allows it.
+    """Reads examples of a task as the run would, but uncut where the task allows it, and keeps the first.
 
     Args:
       role: the dataset that the task is part of.
       task: the task.
       use_cached: whether to read the task's cache instead of its source.
       count: how many examples to count at least, if there are so many; :data:`EXAMPLES` of them are kept.
-      seconds: how long it may take.
+      seconds: how long that may take.
+      further: how many examples to read where there is time, as any of them may make a preprocessor raise.
+      spare: how long reading may take for that, from its beginning.
 
     Raises:
       Exception: whatever the task's source and preprocessors raise.
     """
     dataset = role.dataset
     size = _Size()
-    read = functools.partial(_examples, task, role, use_cached, size)
+    most = max(SOURCE_EXAMPLES, further)
+    read = functools.partial(_examples, task, role, use_cached, size, most)
 
     def within(lengths: Mapping[str, Any] | None) -> Reading[Mapping[str, Any]]:
-        return read_within(functools.partial(read, lengths), keep=EXAMPLES, count=count, seconds=seconds)
+        examples = functools.partial(read, lengths)
+        return read_within(examples, keep=EXAMPLES, count=count, seconds=seconds, further=further, spare=spare)
 
     whole = True
     try:
@@ -129,8 +145,8 @@ def sample_of(
         reading, whole = within(dict(dataset.task_feature_lengths)), False
     ended, source_size = reading.ended, None
     if ended and not use_cached:
-        source_size = size.source if size.source >= 0 else _count(task, role, seconds)
-        ended = source_size <= SOURCE_EXAMPLES
+        source_size = size.source if size.source >= 0 else _count(task, role, seconds, most)
+        ended = source_size <= most
     return Sample(
         task,
         dataset.split,
@@ -145,10 +161,10 @@ def sample_of(
 
 
 def _examples(
-    task: seqio.Task, role: DataRole, use_cached: bool, size: _Size, lengths: Mapping[str, Any] | None
+    task: seqio.Task, role: DataRole, use_cached: bool, size: _Size, most: int, lengths: Mapping[str, Any] | None
 ) -> Iterable[Mapping[str, Any]]:
     """The examples of a split, made of a bounded part of its source."""
-    dataset = (task if use_cached else _bounded(task, size)).get_dataset(
+    dataset = (task if use_cached else _bounded(task, size, most)).get_dataset(
         lengths,
         split=role.dataset.split,
         use_cached=use_cached,
@@ -168,7 +184,7 @@ def _iterate(dataset: tf.data.Dataset) -> Iterable[Any]:
     return iterator
 
 
-def _bounded(task: seqio.Task, size: _Size) -> seqio.Task:
+def _bounded(task: seqio.Task, size: _Size, most: int) -> seqio.Task:
     """A copy of a task whose source gives its first examples only: preprocessors may drop whatever they get.
 
     A copy, as the reading may be left behind, and the run needs the task as it is.
@@ -178,21 +194,21 @@ def _bounded(task: seqio.Task, size: _Size) -> seqio.Task:
     def get_dataset(*args: Any, **kwargs: Any) -> tf.data.Dataset:
         dataset = task.source.get_dataset(*args, **kwargs)
         size.source = int(dataset.cardinality())
-        return dataset.take(SOURCE_EXAMPLES)
+        return dataset.take(most)
 
     source.get_dataset = get_dataset
     bounded._source = source
     return bounded
 
 
-def _count(task: seqio.Task, role: DataRole, seconds: float) -> int:
+def _count(task: seqio.Task, role: DataRole, seconds: float, most: int) -> int:
     """How many examples a source has; one more than are taken of it stands for all larger numbers."""
 
     def whole() -> Iterable[Any]:
         return _iterate(task.source.get_dataset(split=role.dataset.split, shuffle=False, seed=role.dataset.seed))
 
-    reading = read_within(whole, keep=0, count=SOURCE_EXAMPLES + 1, seconds=seconds)
-    return reading.count if reading.ended else SOURCE_EXAMPLES + 1
+    reading = read_within(whole, keep=0, count=most + 1, seconds=seconds)
+    return reading.count if reading.ended else most + 1
 
 
 def packed_rows(examples: Sequence[Mapping[str, Any]], lengths: Mapping[str, int]) -> int:

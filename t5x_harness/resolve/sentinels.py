@@ -20,6 +20,10 @@ _OF_TEXT = (
     sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL,
     sentencepiece_model_pb2.ModelProto.SentencePiece.BYTE,
 )
+_BYTES_FROM = 3
+"""The id of byte 0, behind padding, end of sequence and unknown."""
+
+_OF_UTF8 = frozenset(range(0xF5)) - {0xC0, 0xC1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +66,19 @@ def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
 
 def overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> Piece | None:
     """The first sentinel that is also a piece of text; None if none is, or the vocabulary cannot tell."""
+    if isinstance(vocabulary, seqio.ByteVocabulary):
+        return next((piece for i in _from_the_top(vocabulary.vocab_size, sentinels) if (piece := _byte(i))), None)
     if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
         return None
     size = vocabulary.vocab_size
     pieces = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model).pieces
     return next((piece for i in _from_the_top(size, sentinels) if (piece := _text_piece(pieces, i))), None)
+
+
+def _byte(index: int) -> Piece | None:
+    """The byte of an id, if UTF-8 has it: ByT5 takes its few sentinels from those that it has not."""
+    byte = index - _BYTES_FROM
+    return Piece(index, f"0x{byte:02X}") if byte in _OF_UTF8 else None
 
 
 def _from_the_top(size: int, number: int) -> Sequence[int]:

@@ -20,7 +20,7 @@ from t5x_harness.resolve.sources import out_of_reach, splits_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.rule import all_rules
 from t5x_harness.slices import Slice
-from t5x_harness.spec import Severity, Stage
+from t5x_harness.spec import READ_SECONDS, Severity, Stage
 from t5x_harness.standins.run import StandIns
 
 __all__ = ["resolve"]
@@ -31,7 +31,12 @@ _OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
 
 
 def resolve(
-    config: GinConfig, slice_: Slice, registrations: Registrations, standins: StandIns, report: StageReport
+    config: GinConfig,
+    slice_: Slice,
+    registrations: Registrations,
+    standins: StandIns,
+    report: StageReport,
+    read_seconds: float = READ_SECONDS,
 ) -> Resolved:
     """Builds what the config names and samples its data.
 
@@ -41,6 +46,7 @@ def resolve(
       registrations: where the tasks were registered.
       standins: what takes the place of data that is not here.
       report: gets facts, findings and what could not be judged.
+      read_seconds: how long to read each split.
 
     Raises:
       Exception: the model or a dataset's configuration cannot be built.
@@ -66,7 +72,7 @@ def resolve(
             report.find("RUN09", Severity.ERROR, asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
-        look_at_data(run, report)
+        look_at_data(run, report, read_seconds)
         call_metrics(run, report)
         report.not_checked += unseen(config)
         describe(run, slice_, report)
@@ -87,7 +93,15 @@ def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
         log_traceback(error)
         finding = explain(error, report.stage, config)
         key = role.key(config, "module")
-        if finding.code == "GIN22" or finding.location is None:  # it is mended where the module is named
+        if finding.code == "GIN22":
+            finding = dataclasses.replace(
+                finding,
+                message=f"{role.dataset.module} registers Gin configurables, and T5X imports it only after the config "
+                "was parsed",
+                fix=f"write `import {role.dataset.module}` in the gin file, and "
+                f"{config.owner(key).short if key else 'MIXTURE_OR_TASK_MODULE'} = None",
+            )
+        if finding.code == "GIN22" or finding.location is None:  # it is fixed where the module is named
             finding = dataclasses.replace(finding, location=config.location(key), binding=key.short if key else None)
         report.end(finding)
         return False

@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection, Iterable
 
 from t5x_harness.silencing import split_silenced
-from t5x_harness.spec import Change, Finding, Location, Outcome, Severity, Stage, StageResult
+from t5x_harness.spec import Change, FactTable, Finding, Location, Measure, Outcome, Severity, Stage, StageResult
+from t5x_harness.tables import Table
 
 __all__ = ["StageReport"]
 
@@ -31,11 +32,19 @@ class StageReport:
     changes: list[Change] = dataclasses.field(default_factory=list)
     exercised: int = 0
     silenced: list[Finding] = dataclasses.field(default_factory=list)
+    measures: list[Measure] = dataclasses.field(default_factory=list)
+    tables: list[FactTable] = dataclasses.field(default_factory=list)
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def fact(self, name: str, value: object) -> None:
         """Notes something established, in the order to show it."""
         self.facts.append((name, str(value)))
+        if isinstance(value, Table):
+            self.tables.append(FactTable(name, value.header, value.rows))
+
+    def measure(self, name: str, value: float, unit: str = "", *, of: str = "", step: int | None = None) -> None:
+        """Notes a number for programs; see :class:`~t5x_harness.spec.Measure`."""
+        self.measures.append(Measure(name, value, unit, of, step))
 
     def find(
         self,
@@ -84,4 +93,6 @@ class StageReport:
             exercised=self.exercised,
             seconds=round(time.monotonic() - self.started, 3),
             silenced=tuple(self.silenced),
+            measures=tuple(self.measures),
+            tables=tuple(self.tables),
         )

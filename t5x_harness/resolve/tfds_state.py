@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 
 import seqio
 
 from t5x_harness.resolve.sources import out_of_reach
 
-__all__ = ["TfdsProblem", "TfdsState", "tfds_problem"]
+__all__ = ["TfdsProblem", "TfdsState", "tfds_problem", "versions_asked"]
 
 
 class TfdsState(enum.Enum):
@@ -57,6 +58,21 @@ def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
         detail = f"it generates only {' and '.join(generated)}"
         return TfdsProblem(TfdsState.NO_SUCH_VERSION, str(dataset), detail)
     return TfdsProblem(TfdsState.NOT_PREPARED, str(dataset), str(builder.data_path))
+
+
+def versions_asked(text: str) -> str | None:
+    """The versions that the installed TFDS has, as a fix, where SeqIO misses one in a dataset's name; else None."""
+    found = re.search(r"TFDS name must contain a version number, got: ([\w./-]+)", text)
+    if found is None:
+        return None
+    import tensorflow_datasets as tfds
+
+    try:
+        versions = tfds.builder(found[1]).versions
+    except Exception:  # TFDS has no such dataset, which is another matter
+        return None
+    named = ", ".join(f"{found[1]}:{version}" for version in versions)
+    return f"name a version; the installed TFDS has {named}"
 
 
 def _last_sentence(error: AssertionError) -> str:

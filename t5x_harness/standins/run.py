@@ -11,6 +11,7 @@ from t5x_harness.standins import hugging_face
 from t5x_harness.standins.hugging_face import Request
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import Samples
+from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.standins.vocabulary_files import VocabularyFiles
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["StandIns", "embedding_rows"]
 
 
-_MADE_UP = "examples made up from its features"
+_MADE_UP = "examples generated from its features"
 _LOADED = "rows declared for load_dataset"
 
 
@@ -170,7 +171,7 @@ class StandIns:
 
     def _note_tfds(self, task: str, dataset: MadeUpTfds) -> None:
         if dataset.problem:
-            self._doubt(f"the data of {task}: no examples of {dataset.name} can be made up: {dataset.problem}")
+            self._doubt(f"the data of {task}: no examples of {dataset.name} can be generated: {dataset.problem}")
             return
         self._sources[task] = _MADE_UP
         where = f" in {dataset.folder}" if dataset.folder else ""
@@ -181,7 +182,8 @@ class StandIns:
 
     def _note_vocabulary(self, path: str, what: str) -> None:
         self._add("vocabulary", repr(path), what)
-        self._doubt(f"the pieces of {path}: how many tokens a text has, and so what is cut off")
+        guessed = "" if is_published(path) else "how many there are, which is guessed by its name and the model, "
+        self._doubt(f"the pieces of {path}: {guessed}how many tokens a text has, and so what is truncated")
 
     def _note_hugging_face(self, dataset: str, what: str) -> None:
         self._loads_rows = True

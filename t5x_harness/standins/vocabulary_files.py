@@ -8,6 +8,7 @@ where SeqIO opens that path, another file is opened.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,9 +68,13 @@ class VocabularyFiles:
         size = size_of(path, rows=self._rows, extra_ids=extra_ids)
         here = store()
         object_file = here.local(path) if here is not None else None
-        file = object_file or self._folder / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}.model"
-        file.parent.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._folder / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}.model"
         file.write_bytes(model_of(size))
+        if here is not None and object_file is not None:
+            here.claim(path)
+            object_file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(file, object_file)  # whole, where both are on one disk
         self._made_up.add(path)
         sentinels = f", {size.sentinels} of them sentinels" if size.sentinels else ""
         self._note(path, f"{size.total:,} made-up pieces{sentinels}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.chip_hours import ChipHours
+from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.target import VertexTarget
 
@@ -32,6 +33,7 @@ class ContainerJob:
       timeout: seconds after which Vertex AI ends it.
       output: ``gs://…`` folder for results, AIP_MODEL_DIR and the like are below it.
       labels: of the job; keys and values of lowercase letters, digits, ``_`` and ``-``.
+      options: what else its spec says.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ContainerJob:
     timeout: int = FOUR_HOURS
     output: str = ""
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: JobOptions = dataclasses.field(default_factory=JobOptions)
 
     def to_pb(self) -> types.CustomJob:
         """The message that CreateCustomJob takes.
@@ -60,16 +63,14 @@ class ContainerJob:
         )
         # A TPU pool is one replica, whatever number of hosts its slice has.
         pool = types.WorkerPoolSpec(machine_spec=self.machine.to_pb(), replica_count=1, container_spec=container)
-        return types.CustomJob(
-            display_name=self.name,
-            labels=dict(self.labels),
-            job_spec=types.CustomJobSpec(
-                worker_pool_specs=[pool],
-                scheduling=types.Scheduling(timeout={"seconds": self.timeout}),
-                service_account=self.target.service_account,
-                base_output_directory=types.GcsDestination(output_uri_prefix=self.output),
-            ),
+        spec = types.CustomJobSpec(
+            worker_pool_specs=[pool],
+            scheduling=types.Scheduling(timeout={"seconds": self.timeout}),
+            service_account=self.target.service_account,
+            base_output_directory=types.GcsDestination(output_uri_prefix=self.output),
         )
+        self.options.fill(spec)
+        return types.CustomJob(display_name=self.name, labels=dict(self.labels), job_spec=spec)
 
     @property
     def chip_hours(self) -> ChipHours:

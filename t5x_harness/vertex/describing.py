@@ -12,6 +12,7 @@ from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.metrics import EVALUATED
+from t5x_harness.vertex.target import placeholders_in
 
 __all__ = ["as_text", "as_values", "end_as_text", "end_as_values", "refusals", "verdict_of"]
 
@@ -62,6 +63,8 @@ def as_text(job: T5XJob, verdict: Verdict, *, spec: bool) -> Iterator[str]:
     yield f"{job.name}: {job.run_mode} on {job.machine} in {job.target.location} of {job.target.project}"
     yield f"  chip-hours: {job.chip_hours}"
     yield f"  image: {job.target.image}"
+    if missing := placeholders_in(job.target, lambda name: f"--{name}"):
+        yield f"  {missing}"
     yield f"  writes to: {job.model_dir}"
     yield "  args:"
     yield from (f"    {argument}" for argument in job.args)
@@ -89,7 +92,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
     values: dict[str, Any] = {
         "job": job.name,
         "display_name": job.display_name,
-        "url": job.url,
+        "url": job.url or None,
         "model_dir": launched.model_dir,
         "experiment_run": launched.tracked.name if launched.tracked else None,
         "notes": list(launched.notes),

@@ -5,18 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
 
-__all__ = ["is_led_to_private_google", "private_google"]
+__all__ = ["emulation_has_ended", "is_led_to_private_google", "private_google"]
+
+_ANSWER_SECONDS = 5.0
 
 
 def is_led_to_private_google(environment: Mapping[str, str]) -> bool:
     """Whether a process's Google clients go to a private Google already, as in a shell of ``t5x-harness serve``."""
     return bool(environment.get(ROOT_VARIABLE) and environment.get("STORAGE_EMULATOR_HOST"))
+
+
+def emulation_has_ended(environment: Mapping[str, str]) -> bool:
+    """Whether nobody answers where a process's Google clients are led to, though they are led to this machine."""
+    if not is_led_to_private_google(environment):
+        return False
+    address = urllib.parse.urlsplit(environment["STORAGE_EMULATOR_HOST"])
+    try:
+        socket.create_connection((address.hostname or "", address.port or 80), timeout=_ANSWER_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):  # it may be busy, and where it is may be written in another way
+        return False
+    return False
 
 
 @contextlib.contextmanager

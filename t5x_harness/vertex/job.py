@@ -19,6 +19,7 @@ from t5x_harness.vertex.chip_hours import ChipHours
 from t5x_harness.vertex.closure import Closure, closure_of
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.output_folder import OutputFolder, output_folder_of
 from t5x_harness.vertex.overrides import argument_of, normalized
@@ -65,6 +66,7 @@ class T5XJob:
       stamp: tells runs of one name apart, which would go on from each other's checkpoints; see :func:`unique_stamp`.
       env: further variables of the container.
       labels: further labels of the job.
+      options: what else its spec says.
     """
 
     run: RunSpec
@@ -76,6 +78,7 @@ class T5XJob:
     stamp: str = dataclasses.field(default_factory=unique_stamp)
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: JobOptions = dataclasses.field(default_factory=JobOptions)
 
     def __post_init__(self) -> None:
         if not self.run.gin_files:
@@ -222,6 +225,7 @@ class T5XJob:
             timeout=self.timeout,
             output=self.output,
             labels=labels,
+            options=self.options,
         )
 
     def to_pb(self) -> types.CustomJob:

@@ -26,7 +26,6 @@ from t5x_harness.vertex.waiting import JobOutcome, Patience, wait_for
 __all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "duplicates_of"]
 
 
-_A_DAY = 24 * 3600
 _LOG_SECONDS = 5.0  # between two requests: Cloud Logging answers a project sixty a minute
 
 
@@ -149,7 +148,7 @@ class LaunchedJob:
         """Waits for the end, with the log and the TensorBoard as they grow, and reads back what was written.
 
         Args:
-          seconds: how long to wait at most; None for the job's own timeout after a day in the queue.
+          seconds: how long to wait at most; None for the job's own timeout after its time in the queue.
           on_state: called with each new state.
           on_log: called with each line of the log.
           patience: between two looks at the job.
@@ -163,7 +162,7 @@ class LaunchedJob:
         log = _Log(self.submitted.log(), on_log, notes)
         with contextlib.ExitStack() as stack:
             self._begin_upload(stack, notes)
-            most = self.submitted.timeout + _A_DAY if seconds is None else seconds
+            most = self.submitted.timeout + self.submitted.max_wait if seconds is None else seconds
             outcome = wait_for(self.submitted, seconds=most, on_state=on_state, on_look=log.advance, patience=patience)
         log.finish()
         found = self._read_metrics(notes) if metrics else RunMetrics({})

@@ -90,6 +90,18 @@ class Folder:
         with _told(f"{GS}{self._bucket.name}"):
             next(iter(self._client.list_blobs(self._bucket, max_results=1, timeout=_SECONDS)), None)
 
+    def misplaced(self, region: str) -> str:
+        """What a job in a region pays for if the bucket is in another; empty where it is not, or may not be seen."""
+        with contextlib.suppress(StorageError), _told(f"{GS}{self._bucket.name}"):
+            self._bucket.reload(timeout=_SECONDS)  # needs storage.buckets.get, which writing objects does not
+            theirs = str(self._bucket.location or "").lower()
+            if self._bucket.location_type == "region" and theirs != region:
+                return (
+                    f"{GS}{self._bucket.name} is in {theirs} and the job in {region}: what it reads and writes is "
+                    "slower, and paid for as traffic between regions"
+                )
+        return ""
+
     def create_bucket(self, location: str) -> None:
         """Makes the bucket where it is not there.
 

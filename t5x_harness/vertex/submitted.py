@@ -26,6 +26,7 @@ __all__ = ["SubmittedJob", "running_with_label", "send"]
 
 _LATE_HERE = timedelta(seconds=2)  # one process takes all lines, in the order in which it reads them
 _A_WEEK = 7 * 24 * 3600
+_A_DAY = 24 * 3600
 _NUMBER = re.compile(r"\d+")
 _NAME = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/customJobs/(?P<id>\d+)")
 _MODEL_DIR = re.compile(rf"--gin\.(?:{'|'.join(OUTPUT_MACROS)})=(['\"])(?P<folder>gs://[^'\"]+)\1")
@@ -101,11 +102,18 @@ class SubmittedJob:
 
     @property
     def url(self) -> str:
-        """Its page in the console."""
+        """Its page in the console; empty for a job of the emulated Vertex AI, which has none."""
+        if is_led_to_private_google(os.environ):
+            return ""
         return (
             f"https://console.cloud.google.com/vertex-ai/locations/{self.target.location}/training/{self.id}"
             f"?project={self.target.project}"
         )
+
+    @property
+    def page(self) -> str:
+        """Where to look at it, for people."""
+        return self.url or f"{self.name} of the emulated Vertex AI, which has no console"
 
     @property
     def output(self) -> str:
@@ -122,6 +130,11 @@ class SubmittedJob:
         """Seconds after which Vertex AI ends it; a week where the job does not say."""
         seconds = self._job.job_spec.scheduling.timeout.total_seconds()
         return int(seconds) or _A_WEEK
+
+    @property
+    def max_wait(self) -> int:
+        """Seconds that it may wait for machines before it runs: a day, or what it says of that."""
+        return int(self._job.job_spec.scheduling.max_wait_duration.total_seconds()) or _A_DAY
 
     @property
     def model_dir(self) -> str | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -23,10 +23,12 @@ __all__ = [
     "ENVIRONMENT",
     "FIELDS",
     "LONGEST_RUN",
+    "PLACEHOLDERS",
     "REQUIRED",
     "VertexTarget",
     "VertexTargetError",
     "find_target",
+    "placeholders_in",
     "variable_of",
 ]
 
@@ -116,6 +118,31 @@ EMULATED: Mapping[str, str] = MappingProxyType(
     }
 )
 """What stands for values that are not given where jobs go to the private Google."""
+
+
+PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
+    {
+        "project": "your-project",
+        "location": "your-region1",
+        "bucket": "your-bucket",
+        "image": "us-docker.pkg.dev/your-project/t5x/t5x:your-tag",
+    }
+)
+"""What stands in a dry run for required values that nobody gives."""
+
+
+def placeholders_in(target: VertexTarget, option_of: Callable[[str], str]) -> str:
+    """Which values of a dry run's target stand for some that nobody gave, as a line for people; empty for none.
+
+    Args:
+      target: its own.
+      option_of: the name of the option for a field.
+    """
+    named = [name for name, value in PLACEHOLDERS.items() if getattr(target, name) == value]
+    if not named:
+        return ""
+    ways = ", ".join(f"{name} ({option_of(name)} or {variable_of(name)})" for name in named)
+    return f"placeholders, to be given before it is sent: {ways}"
 
 
 def find_target(

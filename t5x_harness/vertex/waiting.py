@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.emulated import emulation_has_ended, is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def wait_for(
         left = deadline - time.monotonic()
         if left <= 0:
             raise WaitError(
-                f"{job.name} is {outcome} after {seconds:g} s. It goes on until its own timeout: look at {job.url}, "
+                f"{job.name} is {outcome} after {seconds:g} s. It goes on until its own timeout: look at {job.page}, "
                 "wait again, or cancel it"
             )
         patience.wait(left)
@@ -143,6 +143,10 @@ def _look(job: SubmittedJob, patience: Patience) -> JobOutcome:
         try:
             return job.look()
         except VertexError as error:
+            if emulation_has_ended(os.environ):
+                raise VertexError(
+                    f"the emulated Google Cloud was killed (out of memory?), and with it {job.name}"
+                ) from None
             if not error.passing or time.monotonic() > until:
                 raise
         patience.wait(_LONGEST_PAUSE)

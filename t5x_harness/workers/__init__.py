@@ -6,6 +6,7 @@ from t5x_harness.workers.compile_cache import compile_cache_environment, default
 from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import ProgressPrinter
+from t5x_harness.workers.renewal import KeptZygotes
 from t5x_harness.workers.run import Run
 from t5x_harness.workers.zygote import KEPT_VARIABLE, NOT_KEPT, Zygote
 
@@ -13,6 +14,7 @@ __all__ = [
     "KEPT_VARIABLE",
     "NOT_KEPT",
     "InProcess",
+    "KeptZygotes",
     "ProgressPrinter",
     "Run",
     "RunDied",

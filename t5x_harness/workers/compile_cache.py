@@ -10,16 +10,20 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shutil
 import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+
+from t5x_harness.workers.ownership import foreign_file, foreign_folder
 
 __all__ = ["CACHE_VARIABLE", "FOLDER", "MAX_BYTES", "compile_cache_environment", "default_cache_folder", "trim_cache"]
 
 CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
 MAX_BYTES = 2 * 1024**3
 FOLDER = "compile-cache"
+_LEAST_ROOM = 16 * 1024**2  # for the programs of one small run
 
 
 def default_cache_folder(env: Mapping[str, str]) -> Path | None:
@@ -61,30 +65,40 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
 def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
     """Makes a compile cache ready and returns the variables that have JAX use it for every program.
 
-    Several runs and sessions may use one folder at the same time.
+    Several runs and sessions may use one folder at the same time. What is in it is run as it is, so a folder that other
+    users may write to is not used, and entries of theirs are removed.
 
     Args:
       folder: the cache; made if it is missing, trimmed if it is too large. None for no cache.
       max_bytes: what the cache may hold now; it grows until it is made ready the next time.
 
     Returns:
-      Environment variables for JAX; empty where there is no cache, and, with a warning, where it cannot be written.
+      Environment variables for JAX; empty where there is no cache, and, with a warning, where it cannot be used.
     """
     if folder is None:
         return {}
-    folder = Path(folder).absolute()
+    folder = Path(folder).resolve()  # a link could be changed later
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"no permission to write into {folder}")
+        if reason := foreign_folder(folder):
+            raise PermissionError(f"{reason}, and what a cache holds is run")
         trim_cache(folder, max_bytes=max_bytes)
+        room = shutil.disk_usage(folder).free
     except OSError as error:
         warnings.warn(
             f"the compile cache cannot be used, so every run compiles anew ({error}); "
-            f"set {CACHE_VARIABLE} to a folder that can be written, or to off",
+            f"set {CACHE_VARIABLE} to a folder that you alone can write to, or to off",
             stacklevel=2,
         )
         return {}
+    if room < _LEAST_ROOM:
+        warnings.warn(
+            f"no room for the compile cache: the disk of {folder} has {room // 1024} KB left, so what is not in it yet "
+            f"is compiled in every run; make room, or set {CACHE_VARIABLE} to a folder on another disk",
+            stacklevel=2,
+        )
     return {
         "JAX_ENABLE_COMPILATION_CACHE": "true",
         "JAX_COMPILATION_CACHE_DIR": str(folder),
@@ -95,7 +109,7 @@ def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX
 
 
 def trim_cache(folder: Path, *, max_bytes: int) -> int:
-    """Removes the entries that were not used for longest, until the rest fits.
+    """Removes other users' entries, and those that were not used for longest until the rest fits.
 
     Args:
       folder: a cache. In the folder that :func:`default_cache_folder` names, those of other versions count, too.
@@ -107,18 +121,28 @@ def trim_cache(folder: Path, *, max_bytes: int) -> int:
     pattern = "*-cache"
     entries = folder.parent.glob(f"jax-*/{pattern}") if folder.parent.name == FOLDER else folder.glob(pattern)
     found = []
-    for entry in entries:
-        with contextlib.suppress(FileNotFoundError):  # another session trims as well
-            state = entry.stat()
-            found.append((max(state.st_atime, state.st_mtime), state.st_size, entry))
-    surplus = sum(size for _, size, _ in found) - max_bytes
     removed = 0
+    for entry in entries:
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # another session trims, or owns that folder
+            state = entry.lstat()
+            if foreign_file(state):
+                entry.unlink()
+                removed += state.st_size
+            else:
+                found.append((max(state.st_atime, state.st_mtime), state.st_size, entry))
+    surplus = sum(size for _, size, _ in found) - max_bytes
     for _, size, entry in sorted(found):
         if removed >= surplus:
             break
         entry.unlink(missing_ok=True)
         removed += size
     return removed
+
+
+def _make(folder: Path) -> None:
+    """Makes a folder, and those above it, for this user alone."""
+    for path in reversed((folder, *folder.parents)):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _compression() -> str:

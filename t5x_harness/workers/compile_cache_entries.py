@@ -35,7 +35,7 @@ def write_entries_whole(lru_cache: ModuleType) -> None:
             return
         unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # is trimmed as if it was an entry
         try:
-            with open(unfinished, "xb") as file:
+            with open(unfinished, "xb", opener=_open_private) as file:
                 file.write(value)
             os.replace(unfinished, os.path.join(folder, f"{key}{suffix}"))
         except BaseException:
@@ -44,3 +44,8 @@ def write_entries_whole(lru_cache: ModuleType) -> None:
             raise
 
     cache_class.put = put_whole
+
+
+def _open_private(path: str, flags: int) -> int:
+    """As :func:`os.open`, for this user alone whatever the umask: what others may write to is not run."""
+    return os.open(path, flags, 0o600)

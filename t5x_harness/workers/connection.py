@@ -48,11 +48,12 @@ class Connection:
         self._outgoing[to] += framing.encode(message)
         self._flush(to)
 
-    def poll(self, deadline: float | None) -> list[Event]:
+    def poll(self, deadline: float | None, needed: int | None = None) -> list[Event]:
         """Waits until something arrives, and returns it.
 
         Args:
           deadline: on :func:`time.monotonic`'s clock; None to wait as long as it takes.
+          needed: a descriptor that ends the wait, too, as soon as it can be read.
 
         Returns:
           What arrived, in order for each side; empty when the deadline passed or only a part of a message came.
@@ -61,6 +62,8 @@ class Connection:
             for name in self._open:
                 wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing[name] else 0)
                 selector.register(self._sockets[name], wanted, name)
+            if needed is not None:
+                selector.register(needed, selectors.EVENT_READ)
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._open:
                 # Nothing can arrive any more; the caller still waits for its deadline, and never for ever.
@@ -70,6 +73,8 @@ class Connection:
                 return []
             events: list[Event] = []
             for key, mask in selector.select(timeout):
+                if key.data is None:
+                    continue
                 if mask & selectors.EVENT_WRITE:
                     self._flush(key.data)
                 if mask & selectors.EVENT_READ:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["describe_status", "innermost_frame", "read_tail", "signal_name", "without_frames"]
+__all__ = ["describe_status", "innermost_frame", "low_limit", "read_tail", "signal_name", "without_frames"]
 
 TAIL_LINES = 40
 TAIL_BYTES = 64 * 1024
 LONGEST_LINE = 1000
+
+_NO_PROCESS = ("Resource temporarily unavailable", "can't start new thread", "pthread_create", "BlockingIOError")
+_OF_NATIVE_CODE = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+# A run has up to 300 threads, and several may work at once.
+_LOW = 2048
 
 
 def describe_status(status: int) -> str:
@@ -35,6 +43,36 @@ def describe_status(status: int) -> str:
     }
     cause = usual_causes.get(number)  # type: ignore[call-overload]
     return f"was killed by {signal_name(number)}" + (f" ({cause})" if cause else "")
+
+
+def low_limit(log: str, *, status: int = 0) -> str:
+    """What to say of a limit of processes, or of address space, that a process may have died of; else nothing.
+
+    Args:
+      log: what it wrote last.
+      status: its wait status, if known. Native code aborts where it gets no thread, and may say nothing.
+    """
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _OF_NATIVE_CODE:
+        size = f"{address_space / 1024**3:.1f} GiB"
+        return f"; it may have wanted more than the {size} of address space that ulimit -v leaves"
+    limits = dict(_process_limits())
+    if not limits:
+        return ""
+    name, number = min(limits.items(), key=lambda item: item[1])
+    has_aborted = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGABRT
+    if not (has_aborted and number < _LOW) and not any(text in log for text in _NO_PROCESS):
+        return ""
+    return f"; it may have wanted more processes and threads than the {number} of {name}"
+
+
+def _process_limits() -> Iterator[tuple[str, int]]:
+    """How many processes and threads there may be, by what says so."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
+        yield "this user (ulimit -u)", soft
+    with contextlib.suppress(OSError, ValueError):  # no such limit here, or max
+        yield "this container (pids.max of its cgroup)", int(Path("/sys/fs/cgroup/pids.max").read_text())
 
 
 def signal_name(number: int) -> str:

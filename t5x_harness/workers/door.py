@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from t5x_harness.workers import framing
@@ -15,7 +18,7 @@ from t5x_harness.workers.likeness import changed_file, difference, facts, file_t
 
 __all__ = ["Client", "Door", "peer_of"]
 
-# Who connects has its first message ready; nobody else waits for one that has not.
+# A session has its first message ready when it connects.
 _FIRST_MESSAGE_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("3i")
 
@@ -52,6 +55,16 @@ class Client:
             self.watch = None
 
 
+@dataclasses.dataclass(frozen=True)
+class _Visitor:
+    """Someone of this user's who has not said what is wanted."""
+
+    connection: socket.socket
+    pid: int
+    deadline: float
+    reader: framing.FrameReader = dataclasses.field(default_factory=framing.FrameReader)
+
+
 class Door:
     """Lets in whose imports would have brought what the zygote has.
 
@@ -59,31 +72,87 @@ class Door:
       listener: the socket, which listens.
       settings: that the zygote was started with.
       environment: that it imported under.
+      since: when its imports began, in nanoseconds.
+
+    Attributes:
+      changed: an imported file that was found to have changed since :meth:`admit` was called; empty if none was.
     """
 
-    def __init__(self, listener: socket.socket, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, listener: socket.socket, settings: Mapping[str, Any], environment: Mapping[str, str], since: int
+    ) -> None:
         self.listener = listener
         self._settings = settings
         self._facts = facts(environment)
-        self._times = file_times(sys.modules)
+        self._times = file_times(sys.modules, since)
+        self.changed = ""
+        self._visitors: dict[int, _Visitor] = {}  # by descriptor
 
-    def admit(self) -> Client | None:
-        """Answers the next one at the door; None if it was not let in."""
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What is readable when there is something for :meth:`admit` to do."""
+        return (self.listener.fileno(), *self._visitors)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody is there who was neither let in nor turned away."""
+        return not self._visitors
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds until one of those who have not spoken is to be turned away; None if there is none."""
+        deadlines = [visitor.deadline for visitor in self._visitors.values()]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def admit(self, ready: AbstractSet[int]) -> list[Client]:
+        """Hears those at the door, without waiting for any of them, and returns those who are let in.
+
+        Args:
+          ready: the readable ones of :attr:`descriptors`, among others.
+        """
+        self.changed = ""
+        if self.listener.fileno() in ready:
+            self._receive()
+        admitted = [self._hear(descriptor) for descriptor in list(self._visitors) if descriptor in ready]
+        for descriptor, visitor in list(self._visitors.items()):
+            if visitor.deadline < time.monotonic():
+                self._visitors.pop(descriptor).connection.close()
+        return [client for client in admitted if client is not None]
+
+    def close(self) -> None:
+        """Closes the socket and the connections of those who were not let in yet."""
+        self.listener.close()
+        for visitor in self._visitors.values():
+            visitor.connection.close()
+
+    def _receive(self) -> None:
         connection, _ = self.listener.accept()
+        pid, user = peer_of(connection)
+        if user != os.getuid():
+            connection.close()
+            return
+        connection.setblocking(False)
+        deadline = time.monotonic() + _FIRST_MESSAGE_SECONDS
+        self._visitors[connection.fileno()] = _Visitor(connection, pid, deadline)
+
+    def _hear(self, descriptor: int) -> Client | None:
+        visitor = self._visitors[descriptor]
+        connection = visitor.connection
         try:
-            pid, user = peer_of(connection)
-            if user == os.getuid():
-                connection.settimeout(_FIRST_MESSAGE_SECONDS)
-                wanted = framing.Channel(connection).receive()
-                refusal = self._refusal(wanted)
-                connection.sendall(
-                    framing.encode({"refused": refusal} if refusal else {"ready": True, "pid": os.getpid()})
-                )
-                if not refusal:
-                    connection.settimeout(None)
-                    return Client(connection, pid, wanted["facts"]["path"])
-        except (OSError, EOFError, framing.ProtocolError, KeyError, TypeError):
+            data = connection.recv(1 << 16)
+            messages = visitor.reader.feed(data)
+            if data and not messages:
+                return None  # the rest of it is still to come
+            [wanted] = messages
+            refusal = self._refusal(wanted)
+            connection.setblocking(True)
+            connection.sendall(framing.encode({"refused": refusal} if refusal else {"ready": True, "pid": os.getpid()}))
+            if not refusal:
+                del self._visitors[descriptor]
+                return Client(connection, visitor.pid, wanted["facts"]["path"])
+        except (OSError, framing.ProtocolError, KeyError, TypeError, ValueError):
             pass  # gone, or no session at all: nobody waits for an answer
+        del self._visitors[descriptor]
         connection.close()
         return None
 
@@ -92,7 +161,8 @@ class Door:
             if list(wanted[name]) != list(self._settings[name]):
                 return f"it has imported {self._settings[name]}, not {wanted[name]}"
         if changed := changed_file(self._times):
-            return f"{changed} has changed since it was imported"
+            self.changed = changed
+            return f"{changed} has changed since it was imported: t5x-harness warm is importing again"
         return difference(self._facts, wanted["facts"], sys.modules)
 
 

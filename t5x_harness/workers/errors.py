@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["RunDied", "RunRaised", "RunTimedOut", "WorkerError", "ZygoteFailed"]
+__all__ = ["RunCutOff", "RunDied", "RunRaised", "RunTimedOut", "WorkerError", "ZygoteFailed"]
 
 
 class WorkerError(Exception):
@@ -27,10 +27,21 @@ class RunRaised(WorkerError):
       type_name: the exception's type, with its module unless it is a builtin.
       message: ``str`` of the exception.
       traceback: the child's traceback as text, without the frames of the harness.
+      at: file and line, if it is an exception that ends programs; else None.
     """
 
-    def __init__(self, message: str, *, type_name: str, error: str, traceback: str, log_tail: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        type_name: str,
+        error: str,
+        traceback: str,
+        log_tail: str = "",
+        at: tuple[str, int] | None = None,
+    ) -> None:
         super().__init__(message, log_tail=log_tail)
+        self.at = at
         self.type_name = type_name
         self.message = error
         self.traceback = traceback
@@ -40,6 +51,10 @@ class RunRaised(WorkerError):
 
 class RunDied(WorkerError):
     """The child ended, or had to be ended, without a reply."""
+
+
+class RunCutOff(RunDied):
+    """What the run cannot go on without has ended, so the child was killed."""
 
 
 class RunTimedOut(WorkerError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import time
@@ -81,6 +82,7 @@ class _Watch:
         self._awake = awake
         self._parent = parent
         self._status: int | None = None
+        self._folder: str | None = None  # what the run leaves there is removed with it
 
     def until_the_end(self) -> None:
         self._report({"pid": self._child})
@@ -96,6 +98,8 @@ class _Watch:
             if self._parent in ready or (self._order.fileno() in ready and not self._obey()):
                 break
         left = self._clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
         self._report({"ended": self._status, "left": left})
 
     def _report(self, message: Mapping[str, Any]) -> None:
@@ -109,7 +113,9 @@ class _Watch:
         except ConnectionError:
             return False
         for message in self._channel.feed(data):
-            if message == "stacks":
+            if isinstance(message, dict):
+                self._folder = message["remove"]
+            elif message == "stacks":
                 processes.kill_quietly(self._child, run_process.STACK_SIGNAL)
                 processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process gives its stacks, too
         return bool(data)

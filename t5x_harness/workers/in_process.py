@@ -53,6 +53,9 @@ class InProcess:
         message = start_message(factory, argument, cwd=cwd, env={}, python_path=python_path)
         return _RunHere(message, env=dict(env or {}), log=Path(log).absolute())
 
+    def kill(self) -> None:
+        """Does nothing: there is no process."""
+
     def close(self) -> None:
         """Does nothing: a run here leaves no process."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,8 @@ _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERE
 
 # Of the kernel: what lies at which path, which network there is, whose processes.
 _NAMESPACES = ("mnt", "net", "pid", "user")
+
+_UNKNOWN = -1  # no file's time
 
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
@@ -82,22 +85,26 @@ def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iter
     return _shadowing(added, {name.partition(".")[0] for name in modules})
 
 
-def file_times(modules: Mapping[str, ModuleType]) -> dict[str, int]:
+def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
     """When the files of modules were last written.
 
     Args:
       modules: by name, as ``sys.modules`` has them.
+      since: when their import began, in nanoseconds. What was written later may have been imported before that, and
+        counts as changed.
 
     Returns:
       Nanoseconds by file.
     """
     files = {getattr(module, "__file__", None) for module in list(modules.values())}
-    return {file: time for file in files if file and (time := _time(file))}
+    until = time.time_ns()  # a file from the future was not written meanwhile
+    times = {file: written for file in files if file and (written := _time(file))}
+    return {file: _UNKNOWN if since < written <= until else written for file, written in times.items()}
 
 
 def changed_file(times: Mapping[str, int]) -> str:
     """One of the files that is not as it was at :func:`file_times`; empty if all are."""
-    return next((file for file, time in times.items() if _time(file) != time), "")
+    return next((file for file, written in times.items() if _time(file) != written), "")
 
 
 def _time(file: str) -> int:

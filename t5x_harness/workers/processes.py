@@ -13,6 +13,7 @@ __all__ = [
     "descendants",
     "die_with_parent",
     "flush_c_streams",
+    "interrupt_with_parent",
     "kill_quietly",
     "name_process",
     "reset_signals",
@@ -53,6 +54,11 @@ def die_with_parent(parent: int) -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def interrupt_with_parent() -> None:
+    """Has the kernel send this process SIGINT, as Ctrl-C does, when its parent's forking thread ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def reset_signals() -> None:

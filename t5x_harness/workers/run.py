@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import abc
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection, Event
-from t5x_harness.workers.diagnosis import describe_status, innermost_frame, read_tail, without_frames
-from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError
+from t5x_harness.workers.diagnosis import describe_status, innermost_frame, low_limit, read_tail, without_frames
+from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 
-__all__ = ["ForkedRun", "Run", "check_arguments", "raised"]
+__all__ = ["ForkedRun", "Needed", "Run", "check_arguments", "raised"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
@@ -35,16 +36,29 @@ QUIET_SECONDS = 0.1
 ENTRY_FILE = "t5x_harness/workers/run_process.py"
 
 
+class Needed(Protocol):
+    """A process that a run cannot go on without."""
+
+    def fileno(self) -> int:
+        """A descriptor that can be read once the process has ended."""
+
+    def how_it_ended(self) -> str:
+        """In words, with the process as the subject; empty as long as it lives."""
+
+
 class Run(abc.ABC):
     """An object made by a factory, whose methods are called through JSON values; a context manager.
 
     Attributes:
       pid: process that holds the object.
       log: file that the process' stdout and stderr go to.
+      needed: what the run cannot go on without; its end is that of a call. A run in this process waits for nothing, so
+        it does not notice.
     """
 
     pid: int
     log: Path
+    needed: Needed | None = None
 
     @abc.abstractmethod
     def call(
@@ -66,6 +80,7 @@ class Run(abc.ABC):
         Raises:
           RunRaised: the method or the factory raised, or returned what JSON cannot carry.
           RunDied: the process ended, or was stopped and stayed so.
+          RunCutOff: what the run needs has ended.
           RunTimedOut: the limit passed.
           TypeError: an argument is no JSON value.
         """
@@ -84,12 +99,12 @@ class Run(abc.ABC):
 class ForkedRun(Run):
     """A run in a process of its own, below a guard that leaves nothing of it behind."""
 
-    def __init__(self, connection: Connection, *, pid: int, log: Path, log_start: int, factory: str) -> None:
+    def __init__(self, connection: Connection, *, pid: int, log: Path, log_start: int, folder: str | None) -> None:
         self.pid = pid
         self.log = log
         self._connection = connection
         self._log_start = log_start
-        self._factory = factory
+        self._folder = folder  # which the guard removes
         self._owner = os.getpid()
         self._lock = threading.RLock()  # held during a call; a callback of the call may close the run
         self._calls = 0
@@ -141,6 +156,12 @@ class ForkedRun(Run):
         finally:
             self._lock.release()
 
+    def kill(self) -> None:
+        """Has the run and all that it started killed, without waiting for that; :meth:`close` is still to come."""
+        if os.getpid() == self._owner:
+            self._closing = True
+            self._connection.ask_for_end()
+
     def _await_reply(
         self, method: str, deadline: float | None, timeout: float | None, on_progress: OnProgress | None
     ) -> Mapping[str, Any]:
@@ -150,7 +171,8 @@ class ForkedRun(Run):
         while True:
             stopped = self._stopped and self._stopped[1] + STOP_SECONDS
             limits = [limit for limit in (deadline, stopped, hung_up) if limit is not None]
-            events = self._connection.poll(min(limits, default=None))
+            needed = None if self.needed is None else self.needed.fileno()
+            events = self._connection.poll(min(limits, default=None), needed)
             if any(event.source == "guard" and "ended" in (event.message or {"ended": None}) for event in events):
                 events += self._connection.drain()
             ended: WorkerError | None = None
@@ -170,6 +192,8 @@ class ForkedRun(Run):
                     return event.message  # type: ignore[no-any-return]
             if ended:
                 raise ended
+            if self.needed is not None and (how := self.needed.how_it_ended()):
+                raise RunCutOff(f"{how}, in {method}(); the run was killed (log: {self.log})", log_tail=self._tail())
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 # What came while a callback took its time came in time; but no flood of events may go on for ever.
@@ -190,6 +214,8 @@ class ForkedRun(Run):
         """Takes note of the guard's report; returns the error if the run is over."""
         if event.message is None:
             self._finish("lost its guard process")
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
             return self._died(f"The run's guard process was killed, in {method}(); the run was killed with it")
         self._note_stop(event.message)
         if "ended" not in event.message:
@@ -197,7 +223,8 @@ class ForkedRun(Run):
         status = event.message["ended"]
         how = "was closed" if self._closing or status is None else describe_status(status)
         self._finish(how)
-        return self._died(f"The run {how}, in {method}()")
+        limit = "" if status is None or self._closing else low_limit(self._tail(), status=status)
+        return self._died(f"The run {how}, in {method}(){limit}")
 
     def _note_stop(self, message: Mapping[str, Any]) -> None:
         if "stopped" in message:
@@ -282,8 +309,11 @@ def raised(reply: Mapping[str, Any], *, log_tail: str) -> RunRaised:
     """The error that a reply describes."""
     where, kind, message = reply["raised"], reply["type"], reply["message"]
     name = where if ":" in where else f"{where}()"
+    at = (str(reply["at"][0]), int(reply["at"][1])) if "at" in reply else None
     text = f"{name} raised {kind}" + (f": {message}" if message else "")
-    return RunRaised(text, type_name=kind, error=message, traceback=reply["traceback"], log_tail=log_tail)
+    if at is not None:
+        text = f"{name} ended: {message} ({at[0]}:{at[1]})"
+    return RunRaised(text, type_name=kind, error=message, traceback=reply["traceback"], log_tail=log_tail, at=at)
 
 
 def _in_words(event: Mapping[str, Any]) -> str:

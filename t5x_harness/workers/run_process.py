@@ -177,9 +177,21 @@ def describe(error: BaseException, where: str) -> dict[str, Any]:
     return {
         "raised": where,
         "type": type_name(error),
-        "message": _text(error),
         "traceback": user_traceback(error, __file__),
+        **({"message": _text(error)} if isinstance(error, Exception) else _end_and_place(error)),
     }
+
+
+def _end_and_place(error: BaseException) -> dict[str, Any]:
+    """What ends a program, and where: such an exception itself says nothing, or a number."""
+    done = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {type_name(error)}"
+    frames = [
+        (frame.f_globals.get("__name__"), frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    # The last one is of the line itself, or of exit() and quit().
+    module, file, line = next((frame for frame in reversed(frames) if frame[0] != "_sitebuiltins"), ("", "", 0))
+    return {"message": f"module {module} {done}", "at": [file, line]}
 
 
 def user_traceback(error: BaseException, own_file: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import signal
 import socket
+import tempfile
 import threading
 import time
 import weakref
@@ -15,6 +18,7 @@ from typing import Any, Self
 
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection
+from t5x_harness.workers.diagnosis import low_limit, signal_name
 from t5x_harness.workers.errors import ZygoteFailed
 from t5x_harness.workers.hosts import Host, KeptHost, OwnHost
 from t5x_harness.workers.likeness import facts
@@ -28,6 +32,9 @@ KEPT_VARIABLE = "T5X_HARNESS_WORKER"
 
 NOT_KEPT = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
 """What a session tells its user, with :attr:`Zygote.refusal`."""
+
+_KILLED = tuple(f"was killed by {signal_name(number)}" for number in (signal.SIGKILL, signal.SIGTERM))
+"""How the end of a process reads that somebody, or the kernel in want of memory, has ended."""
 
 # How long a fork may take, on a machine that swaps.
 FORK_SECONDS = 60.0
@@ -68,14 +75,16 @@ class Zygote:
         self._start_timeout = start_timeout
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
+        self._runs: weakref.WeakSet[ForkedRun] = weakref.WeakSet()
         self._door = door
         self._kept = kept
         self._refusal = ""
         self._host: Host | None = None
         self._failure: tuple[str, str | None, str] | None = None
+        self._was_killed = False
         self._closed = False
         self._ready = False
+        self._waited = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +101,11 @@ class Zygote:
     def refusal(self) -> str:
         """Why the kept zygote is not used; empty if it is, and if there is none."""
         return self._refusal
+
+    @property
+    def seconds_waited(self) -> float:
+        """How long runs have waited for the imports."""
+        return self._waited
 
     @property
     def is_kept(self) -> bool:
@@ -116,6 +130,23 @@ class Zygote:
     def has_ended(self) -> bool:
         """Whether a zygote that was ready is gone."""
         return self._host is None or self._host.has_ended
+
+    def take_changed_file(self) -> str:
+        """An imported file that a session found changed at the door since the last call; empty if none did."""
+        with self._lock:
+            if self._host is None or not self._ready:
+                return ""
+            try:
+                messages = self._reader.feed(self._host.control.recv(1 << 16, socket.MSG_DONTWAIT))
+            except OSError:  # nothing has come, or it has ended
+                return ""
+            return next((str(message["changed"]) for message in messages if "changed" in message), "")
+
+    def retire(self) -> None:
+        """Has the zygote end with the last of the other sessions that it serves now; it must be ready."""
+        with self._lock, contextlib.suppress(ConnectionError):
+            assert self._host
+            self._host.control.sendall(b"r")
 
     def start(
         self,
@@ -166,11 +197,27 @@ class Zygote:
             for end in theirs:
                 end.close()
             pid = self._await_fork(connection)
+            if folder := _temporary_folder(message["env"].get("TMPDIR")):
+                on_failure.callback(shutil.rmtree, folder, ignore_errors=True)
+                message["env"]["TMPDIR"] = folder
+                connection.send({"remove": folder}, to="guard")
             connection.send(message)
             on_failure.pop_all()
-            run = ForkedRun(connection, pid=pid, log=log, log_start=log_start, factory=factory)
+            run = ForkedRun(connection, pid=pid, log=log, log_start=log_start, folder=folder)
             self._runs.add(run)
         return run
+
+    def kill(self) -> None:
+        """Has all open runs killed at once, without waiting for that, and starts no further one."""
+        if os.getpid() != self._owner:
+            return
+        self._closed = True
+        for run in list(self._runs):
+            run.kill()
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        elif (host := self._host) is not None:
+            host.kill()  # another thread waits for its imports, or for a fork, and now learns that there will be none
 
     def close(self) -> None:
         """Ends all open runs and the zygote, also while another thread starts a run. May be called again."""
@@ -178,9 +225,8 @@ class Zygote:
             return  # in a fork of the parent: nothing here is ours to end
         self._closed = True
         if not self._lock.acquire(blocking=False):
-            # Another thread waits for its imports, or for a fork, and now learns that there will be none.
             if (host := self._host) is not None:
-                host.kill()
+                host.kill()  # as in kill()
             self._lock.acquire()
         try:
             for run in list(self._runs):
@@ -219,6 +265,13 @@ class Zygote:
             host.control.sendall(framing.encode(settings))
 
     def _await_ready(self) -> None:
+        started = time.monotonic()
+        try:
+            self._import()
+        finally:
+            self._waited += time.monotonic() - started
+
+    def _import(self) -> None:
         self._warm()
         while not self._ready and not self._failure:
             if not self._listen(max(0.001, self._deadline - time.monotonic())):
@@ -228,6 +281,8 @@ class Zygote:
                 self._warm()  # the kept one would not have it: another begins
         if self._failure:
             message, module, tail = self._failure
+            if self._was_killed:  # from outside: nothing says that the next one is, too
+                self._failure, self._was_killed = None, False
             raise ZygoteFailed(message, module=module, log_tail=tail)
 
     def _listen(self, seconds: float) -> bool:
@@ -263,7 +318,8 @@ class Zygote:
             self._refuse(f"it {how}")
             return
         where = f"while it imported {self._importing}" if self._importing else "before it could import anything"
-        self._fail(f"The worker process {how} {where}")
+        self._was_killed = how.startswith(_KILLED) and not self._closed
+        self._fail(f"The worker process {how} {where}" + ("; the next run gets a new one" if self._was_killed else ""))
 
     def _refuse(self, reason: str) -> None:
         """The kept zygote is of no use."""
@@ -277,8 +333,12 @@ class Zygote:
         while time.monotonic() < deadline:
             for event in connection.poll(deadline):
                 if event.source == "guard" and event.message is None:
+                    tail = self._tail()
                     self._stop()
-                    raise ZygoteFailed("The worker process died while it started a run; the next run gets a new one")
+                    raise ZygoteFailed(
+                        "The worker process died while it started a run; the next run gets a new one" + low_limit(tail),
+                        log_tail=tail,
+                    )
                 if event.source == "guard" and "pid" in event.message:
                     return int(event.message["pid"])
         raise ZygoteFailed(f"The worker process did not fork within {FORK_SECONDS:g} s", log_tail=self._tail())
@@ -295,3 +355,11 @@ class Zygote:
         if host is not None:
             host.stop(patient=self._ready)
         self._ready = False
+
+
+def _temporary_folder(parent: str | None) -> str | None:
+    """A folder for what a run leaves in ``TMPDIR``; None where none can be made, and the run has the usual one."""
+    try:
+        return tempfile.mkdtemp(prefix="t5x-run-", dir=parent)
+    except OSError:
+        return None

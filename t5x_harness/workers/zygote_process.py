@@ -31,8 +31,9 @@ def main(control: int, lifeline: int, parent: int, door: int | None = None) -> N
     """Runs the zygote. Never returns.
 
     Args:
-      control: descriptor of the connection to the parent. It brings the settings first, then one byte and three
-        descriptors for each run to start; its end means that the zygote must end.
+      control: descriptor of the connection to the parent. It brings the settings first, then the byte ``s`` and three
+        descriptors for each run to start; ``r`` lets the zygote end with the last of the other sessions, and the end
+        of the connection means that it must end.
       lifeline: read end of a pipe that the parent holds open and never writes to.
       parent: pid of the parent.
       door: descriptor of a socket that listens for other sessions, which speak as the parent does; None for none.
@@ -57,6 +58,7 @@ class _Zygote:
         self._clients = [owner]
         self._guards: dict[int, Client] = {}
         self._awake = self._waker = -1
+        self._is_retired = False
 
     def main(self, lifeline: int, parent: int) -> int:
         processes.reset_signals()
@@ -71,7 +73,7 @@ class _Zygote:
         sys.path[:0] = settings["python_path"]
         sys.argv = ["t5x-zygote"]
         gc.disable()  # no collection may touch, and so copy, the pages that the forks share
-        before = dict(os.environ)
+        before, since = dict(os.environ), time.time_ns()
         for name in settings["preload"]:
             self._send({"importing": name})
             if failure := _preload(name):
@@ -79,7 +81,7 @@ class _Zygote:
                 return 1
         imported = {k: v for k, v in os.environ.items() if before.get(k) != v}
         if self._listener is not None:
-            self._door = Door(self._listener, settings, before)
+            self._door = Door(self._listener, settings, before, since)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) & ~os.O_ASYNC)
         gc.freeze()  # and no search for garbage before it: that takes as long as many an import, and finds little
         self._await_orders(lifeline, imported)
@@ -95,33 +97,43 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         self._send({"ready": True})
-        while self._owner in self._clients:
+        while self._owner in self._clients and not self._is_done:
             ready = self._wait(lifeline)
             if self._awake in ready:
                 self._wake()
                 self._reap()
             if lifeline in ready:
                 break
-            if self._door is not None and self._door.listener.fileno() in ready:
-                self._admit(self._door)
-            for client in [client for client in self._clients if ready.intersection(client.descriptors)]:
+            heard = [client for client in self._clients if ready.intersection(client.descriptors)]
+            if self._door is not None:  # those that it admits have said who they are, and may order nothing for long
+                self._clients += self._door.admit(ready)
+                if self._door.changed:
+                    self._tell_of_change(self._door.changed)
+            for client in heard:
                 if client.watch in ready or not self._start(client, lifeline, imported):
                     self._clients.remove(client)
                     client.close()
         self._end()
 
+    @property
+    def _is_done(self) -> bool:
+        """Whether another one has taken its place, and the sessions that it had are over."""
+        return self._is_retired and self._clients == [self._owner] and (self._door is None or self._door.is_quiet)
+
+    def _tell_of_change(self, file: str) -> None:
+        """Has the parent know which file has changed, unless it listens to nothing."""
+        with contextlib.suppress(OSError):
+            self._owner.control.send(framing.encode({"changed": file}), socket.MSG_DONTWAIT)
+
     def _wait(self, lifeline: int) -> set[int]:
         """The descriptors on which something has come."""
         poll = select.poll()
-        listening = () if self._door is None else (self._door.listener.fileno(),)
+        listening = () if self._door is None else self._door.descriptors
+        patience = None if self._door is None else self._door.patience
         each = (descriptor for client in self._clients for descriptor in client.descriptors)
         for descriptor in (lifeline, self._awake, *listening, *each):
             poll.register(descriptor, select.POLLIN)
-        return {descriptor for descriptor, _ in poll.poll()}
-
-    def _admit(self, door: Door) -> None:
-        if client := door.admit():
-            self._clients.append(client)
+        return {descriptor for descriptor, _ in poll.poll(None if patience is None else 1000 * patience)}
 
     def _end(self) -> None:
         # The parent's guards clear up by themselves now; this process goes last, so that even zombies are gone with it.
@@ -144,6 +156,9 @@ class _Zygote:
             return False
         if not order:
             return False
+        if order == b"r":
+            self._is_retired |= client is self._owner
+            return True
         link, guard, log = descriptors
         sys.stdout.flush()
         sys.stderr.flush()
@@ -159,8 +174,8 @@ class _Zygote:
                 os.close(descriptor)
             for other in self._clients:
                 other.close()
-            if self._listener is not None:
-                self._listener.close()
+            if self._door is not None:
+                self._door.close()
             guard_process.guard(
                 socket.socket(fileno=guard),
                 socket.socket(fileno=link),

@@ -10,7 +10,7 @@ import pytest
 
 from t5x_harness.backends.local import LocalBackend, stages_of
 from t5x_harness.spec import Finding, Mode, Outcome, RunSpec, Severity, Stage, StageResult
-from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, ZygoteFailed
+from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, ZygoteFailed
 
 PASSES = {s: StageResult(s, Outcome.PASSED, exercised=1) for s in Stage}
 
@@ -106,6 +106,14 @@ def test_inference_needs_no_evaluation(make: Any) -> None:
     ("error", "code", "says"),
     [
         (RunDied("killed by SIGKILL (out of memory?)", log_tail="last words"), "RUN07", "killed by SIGKILL"),
+        (
+            RunCutOff(
+                "the emulated Google Cloud, process 7, was killed (out of memory?), in train(); the run was killed",
+                log_tail="last words",
+            ),
+            "RUN07",
+            "train cannot go on: the emulated Google Cloud, process 7, was killed (out of memory?), in train()",
+        ),
         (RunTimedOut("slow", stack="in data.py", log_tail="last words"), "RUN06", "longer than its limit of 5 s"),
         (
             RunRaised("x", type_name="ValueError", error="no such slice", traceback="", log_tail="last words"),
@@ -122,6 +130,17 @@ def test_the_end_of_the_process_is_a_failed_stage(make: Any, error: Exception, c
     assert says in result.errors[0].message
     assert result.log_tail == "last words"
     assert backend.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
+
+
+def test_a_module_that_ends_the_program_is_found_on_its_line(make: Any) -> None:
+    error = "module my_tasks called sys.exit(4)"
+    backend, _ = make(
+        resolve=RunRaised("x", type_name="SystemExit", error=error, traceback="", at=("/here/my_tasks.py", 3))
+    )
+    (finding,) = backend.stage(Stage.RESOLVE).findings
+    assert finding.message == "resolve could not be started: module my_tasks called sys.exit(4)"
+    assert str(finding.location) == "/here/my_tasks.py:3"
+    assert finding.fix.startswith("a module that T5X imports must not end the program")
 
 
 def test_a_process_that_died_in_eval_cannot_infer(make: Any) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from t5x_harness import runs
-from t5x_harness.cli import main
+from t5x_harness.arguments import specs_of
+from t5x_harness.cli import main, parser_of
+from t5x_harness.spec import Stage
 from t5x_harness.workers import NOT_KEPT
 
 GOOD = """\
@@ -46,6 +48,85 @@ def test_a_finding_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "--gin bindings:1: error GIN28: no configurable matches train_script.train" in out
     assert out.endswith(" s\n")
+
+
+TWO = ("--gin.UNREAD=1", "--gin.train/utils.DatasetConfig.pakc=True")
+"""A warning, GIN02, and an error, GIN13."""
+
+
+def codes(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
+    return [(f["code"], f["severity"]) for f in json.loads(capsys.readouterr().out)["findings"]]
+
+
+def test_strictly_warnings_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "run.gin", EMBEDDED, TWO[0]]) == 0
+    assert "warning GIN02" in capsys.readouterr().out
+    assert main(["lint", "run.gin", EMBEDDED, TWO[0], "--strict"]) == 1
+    out = capsys.readouterr().out
+    assert "error GIN02" in out
+    assert "1 failed, 1 error (strictly: warnings are errors) in " in out
+    (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nstrict = true\n")
+    assert main(["lint", "run.gin", EMBEDDED, TWO[0], "--json"]) == 1
+    assert codes(capsys) == [("GIN02", "error")]
+
+
+def test_selected_codes_are_the_only_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["lint", "run.gin", EMBEDDED, "--json", *TWO]
+    assert main(both) == 1
+    assert codes(capsys) == [("GIN13", "error"), ("GIN02", "warning")]
+    assert main([*both, "--select=GIN02,CKP"]) == 0
+    assert codes(capsys) == [("GIN02", "warning")]
+    (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nselect = ['CKP']\n")
+    assert main(both) == 0
+    assert codes(capsys) == []
+    assert main([*both, "--select=GIN", "--ignore=GIN02"]) == 1
+    assert codes(capsys) == [("GIN13", "error")]
+    assert main([*both, "--select=GIN99"]) == 2
+    assert "--select: no rule has the code 'GIN99'" in capsys.readouterr().err
+
+
+def test_quietly_the_findings_and_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "run.gin", EMBEDDED, TWO[0], "-q"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("--gin bindings:1: warning GIN02: ")
+    assert lines[-1].startswith("1 passed, 1 warning in ")
+    assert not [line for line in lines if line.startswith(("run ", "not checked"))]
+    assert main(["lint", "run.gin", EMBEDDED, "-q"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert main(["lint", "run.gin", "-q", "-v"]) == 2
+
+
+def test_the_python_path_is_the_one_given_before_that_of_the_project(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.t5x_harness]\npython_path = ['src']\n")
+    parser, _ = parser_of("run")
+    arguments = parser.parse_args(["run", "run.gin", "--python-path=lib,more", "--python-path=/x", "--until=plan"])
+    (spec,) = specs_of(arguments, folder)
+    assert spec.python_path == (f"{folder}/lib", f"{folder}/more", "/x", f"{folder}/src")
+    assert spec.until is Stage.PLAN
+
+
+def test_lint_has_no_option_that_only_runs_use(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--full-size", "--model_dir=x", "--gcs=off", "--standins=all", "--read-seconds=3"):
+        assert main(["lint", "run.gin", option]) == 2
+        assert "unrecognized arguments" in capsys.readouterr().err
+    assert main(["lint", "run.gin", EMBEDDED, "--gcs-root=.", "--slice=v3-32"]) == 0
+
+
+@pytest.mark.parametrize("option", ["--full-size", "--full-mesh"])
+def test_plan_has_no_option_for_the_size_of_what_it_does_not_run(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "run.gin", option]) == 2
+    assert f"unrecognized arguments: {option}" in capsys.readouterr().err
+    assert main(["plan", "--help"]) == 0
+    assert "--full-" not in capsys.readouterr().out
+    assert main(["run", "--help"]) == 0
+    assert f"  {option} " in capsys.readouterr().out
+
+
+def test_a_stage_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "run.gin", "--until=tarin"]) == 2
+    assert "argument --until: invalid" in capsys.readouterr().err
 
 
 def test_bindings_come_last_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:

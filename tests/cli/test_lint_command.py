@@ -142,7 +142,7 @@ def test_a_fragment_is_judged_for_what_it_says_itself(folder: Path, capsys: pyte
     document = json.loads(capsys.readouterr().out)
     assert [f["code"] for f in document["findings"]] == ["GIN13"]
     assert any(
-        "GIN18" in n["text"] and "part.gin is no run config: it binds none of train" in n["text"]
+        "GIN18" in n["text"] and "the file is no run config: it binds none of train" in n["text"]
         for n in document["not_checked"]
     )
     (folder / "part.gin").write_text("# nothing yet\n")
@@ -190,7 +190,7 @@ def _hooks(repository: Path) -> dict[str, dict[str, str]]:
 
 def test_the_hooks_say_what_pre_commit_needs(repository: Path) -> None:
     hooks = _hooks(repository)
-    assert list(hooks) == ["t5x-gin-lint", "t5x-gin-fix"]
+    assert list(hooks) == ["t5x-gin-fix", "t5x-gin-lint"]
     for hook in hooks.values():
         assert {"name", "description", "entry"} < set(hook)
         assert hook["language"] == "python"
@@ -238,3 +238,27 @@ def test_where_t5x_cannot_run_packages_are_left_open(
     assert [f["message"] for f in document["findings"]] == ["there is no module t5x.utlis"]
     doubt = "whether my_tasks can be imported where T5X runs: not in this Python, which has no no_such_stack"
     assert doubt in [n["text"] for n in document["not_checked"]]
+
+
+def test_an_empty_file_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["lint", ""]) == 2
+    assert "a FILE is empty: name a gin file or a folder" in capsys.readouterr().err
+
+
+def test_a_batch_is_held_against_a_slice_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.gin").write_text(
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+        "MIXTURE_OR_TASK_NAME = 'x'\nTASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\nTRAIN_STEPS = 10\n"
+        "DROPOUT_RATE = 0.0\nBATCH_SIZE = 12\n"
+    )
+    command = ["lint", "--t5x-runtime=embedded", "run.gin"]
+    assert main(command) == 0
+    assert main([*command, "--slice=v3-8"]) == 1
+    assert "run.gin:7: error MSH02: the batch size of train and train_eval is 12" in capsys.readouterr().out
+    assert main([*command, "--slice=v9-8"]) == 2
+    (tmp_path / "pyproject.toml").write_text("[tool.t5x_harness]\nslice = 'v3-8'\n")
+    assert main(command) == 1

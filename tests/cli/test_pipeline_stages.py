@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from t5x_harness import runs
 from t5x_harness.pipeline import Pipeline, stages_of
 from t5x_harness.runs import RunOptions, run_specs
-from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers.errors import RunDied
 
 EMBEDDED = Path(runs.__file__).parent / "embedded"
@@ -32,6 +32,7 @@ class Backend:
     """Stands for the local backend; records what it was asked."""
 
     made: Sequence[Backend] = ()
+    findings: Mapping[Stage, tuple[Finding, ...]] = {}
 
     def __init__(self, spec: RunSpec, *, failing: Stage | None, dying: Stage | None, **options: Any) -> None:
         self.spec, self.options = spec, options
@@ -43,7 +44,8 @@ class Backend:
         self.asked.append(stage)
         if stage is self.dying:
             raise RunDied("the run was killed by signal 9", log_tail="last words")
-        return StageResult(stage, Outcome.FAILED if stage is self.failing else Outcome.PASSED, exercised=1)
+        outcome = Outcome.FAILED if stage is self.failing else Outcome.PASSED
+        return StageResult(stage, outcome, self.findings.get(stage, ()), exercised=1)
 
     def result(self) -> RunResult:
         return RunResult(self.spec, (), steps=4, runtime="embedded")
@@ -60,6 +62,9 @@ class Worker:
 
     def warm(self) -> None:
         self.calls.append("warm")
+
+    def kill(self) -> None:
+        self.calls.append("kill")
 
     def close(self) -> None:
         self.calls.append("close")
@@ -78,9 +83,9 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return settings
 
 
-def _pipeline(folder: Path, gin: str = RUN, mode: Mode | None = None) -> Pipeline:
+def _pipeline(folder: Path, gin: str = RUN, mode: Mode | None = None, *, strict: bool = False) -> Pipeline:
     (folder / "run.gin").write_text(gin)
-    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder))
+    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder), strict=strict)
     worker: Any = Worker()
     return Pipeline(spec, zygote=worker, workspace=folder / "work", timeout=5.0, t5x_parent=EMBEDDED)
 
@@ -118,6 +123,36 @@ def test_a_late_stage_brings_those_it_needs_and_each_runs_once(tmp_path: Path, b
     assert backends["made"][0].asked == list(TRAIN_STAGES[1:])
 
 
+def test_what_two_stages_find_is_said_by_the_later_one(
+    tmp_path: Path, backends: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Location("run.gin", 7)
+    planned = Finding("GIN02", Severity.WARNING, Stage.PLAN, "judged by number", place)
+    elsewhere = Finding("GIN02", Severity.WARNING, Stage.PLAN, "another line", Location("run.gin", 3))
+    monkeypatch.setattr(Backend, "findings", {Stage.PLAN: (planned, elsewhere)})
+    pipeline = _pipeline(tmp_path, RUN + "NOBODY_READS = 1\nNOR_THIS = 2\n")
+    assert len(pipeline.stage(Stage.LINT).findings) == 2
+    pipeline.stage(Stage.PLAN)
+    lint, _, plan = pipeline.result().stages
+    assert [f.binding for f in lint.findings] == ["NOR_THIS"]
+    assert plan.findings == (planned, elsewhere)
+
+
+def test_a_finding_of_any_stage_stands_on_the_users_line_and_is_silenced_there(
+    tmp_path: Path, backends: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place,) = EMBEDDED.glob("t5x/configs/runs/pretrain.gin")
+    found = Location(str(place), 5, (Location("run.gin", 2),))
+    findings = tuple(Finding(c, Severity.WARNING, Stage.RESOLVE, "why", found) for c in ("SEQ02", "SEQ18"))
+    monkeypatch.setattr(Backend, "findings", {Stage.RESOLVE: findings})
+    lines = RUN.replace("pretrain.gin'", "pretrain.gin'  # t5x-harness: ignore[SEQ18]")
+    result = _pipeline(tmp_path, lines).stage(Stage.RESOLVE)
+    assert [(f.code, f.location, f.message) for f in result.findings] == [
+        ("SEQ02", Location("run.gin", 2), "why (t5x/configs/runs/pretrain.gin:5)")
+    ]
+    assert [f.code for f in result.silenced] == ["SEQ18"]
+
+
 def test_after_an_error_of_lint_nothing_is_started(tmp_path: Path, backends: dict[str, Any]) -> None:
     pipeline = _pipeline(tmp_path, RUN + "TRAIN_STEPS = 1.5\n")
     result = pipeline.stage(Stage.TRAIN)
@@ -143,6 +178,7 @@ def test_a_dead_worker_is_a_finding_with_the_end_of_its_log(tmp_path: Path, back
     assert pipeline.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
 
 
+@pytest.mark.stack
 def test_what_resolve_settles_is_no_longer_unchecked(tmp_path: Path, backends: dict[str, Any]) -> None:
     (tmp_path / "dense.gin").write_text(
         "from __gin__ import dynamic_registration\nimport flax\nflax.linen.Dense.features = 3\n"
@@ -201,9 +237,35 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
 
 def test_until_ends_a_run_early(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
-    (result,) = run_specs([spec], RunOptions(tmp_path / "w", until=Stage.PLAN))
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off", until=Stage.PLAN)
+    (result,) = run_specs([spec], RunOptions(tmp_path / "w"))
     assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
+
+
+@pytest.mark.parametrize(
+    ("mode", "until", "stages"),
+    [
+        (Mode.INFER, Stage.TRAIN, "lint resolve plan"),
+        (Mode.EVAL, Stage.EVAL, "lint resolve plan eval"),
+        (Mode.TRAIN, Stage.EVAL, "lint resolve plan train eval"),
+        (Mode.TRAIN, None, "lint resolve plan train eval infer"),
+        (None, Stage.TRAIN, "lint"),
+    ],
+)
+def test_the_last_stage_need_not_be_one_of_the_mode(mode: Mode | None, until: Stage | None, stages: str) -> None:
+    assert " ".join(stages_of(mode, until)) == stages
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_strictly_a_warning_fails_its_stage_and_leaves_out_the_next(
+    tmp_path: Path, backends: dict[str, Any], strict: bool
+) -> None:
+    pipeline = _pipeline(tmp_path, f"{RUN}\nUNREAD = 1\n", strict=strict)
+    resolve = pipeline.stage(Stage.RESOLVE)
+    (finding,) = (f for f in pipeline.stage(Stage.LINT).findings if f.code == "GIN02")
+    assert finding.severity is (Severity.ERROR if strict else Severity.WARNING)
+    assert resolve.outcome is (Outcome.NOT_RUN if strict else Outcome.PASSED)
+    assert pipeline.result().passed is not strict
 
 
 def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
@@ -213,7 +275,7 @@ def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[s
     next(runs)
     with pytest.raises(KeyboardInterrupt):
         runs.throw(KeyboardInterrupt())
-    assert worker.calls[-1] == "close"
+    assert worker.calls[-2:] == ["kill", "close"]
     assert all(b.closed for b in backends["made"])
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.cli import main
-from t5x_harness.workers import Zygote
+from t5x_harness.workers import Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
 LIGHT = """
-import sys
+import os, sys
 from t5x_harness import cli, pipeline
 from t5x_harness.workers import Zygote
-pipeline.worker_for = lambda runtime, *, door: Zygote(preload={preload!r}, door=door)
+pipeline.worker_for = lambda runtime, *, door: Zygote(preload={preload!r}, python_path=[os.getcwd()], door=door)
 sys.exit(cli.main(["warm", *sys.argv[1:]]))
 """
 Warm = Callable[..., subprocess.Popen[str]]
@@ -45,20 +45,65 @@ def warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
         process.communicate()
 
 
+def refusal_of_a_session(door: Path, folder: Path, *preload: str) -> str:
+    with Zygote(preload=preload or ["json"], python_path=[str(folder)], kept=door) as zygote:
+        zygote.await_ready()
+        return zygote.refusal
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_serves_until_it_is_ended(warm: Warm, tmp_path: Path, number: int) -> None:
     process = warm()
     assert process.stdout is not None
     name, _, door = process.stdout.readline().strip().removeprefix("export ").partition("=")
     assert name == "T5X_HARNESS_WORKER"
-    with Zygote(preload=["json"], kept=Path(door)) as zygote, zygote.start("json:dumps", {}, log=tmp_path / "log"):
-        assert zygote.refusal == ""
+    assert refusal_of_a_session(Path(door), tmp_path) == ""
     process.send_signal(number)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 0
     assert told.startswith("importing ")
-    assert told.endswith(" has it; Ctrl-C ends it\n")
+    assert told.endswith(f"\nprocess {process.pid} keeps it; Ctrl-C or kill {process.pid} ends it\n")
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_it_imports_again_when_a_session_has_found_a_changed_file(warm: Warm, tmp_path: Path) -> None:
+    file = tmp_path / "heavy_module.py"
+    file.write_text("")
+    process = warm(preload=("heavy_module",))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    door = Path(process.stdout.readline().strip().removeprefix("export T5X_HARNESS_WORKER="))
+    file.write_text("no Python")
+    changed = f"{file} has changed since it was imported: t5x-harness warm is importing again"
+    with pytest.raises(ZygoteFailed):
+        refusal_of_a_session(door, tmp_path, "heavy_module")
+    told = [process.stderr.readline() for _ in range(4)]
+    assert told[2] == f"{file} changed: importing again\n"
+    assert told[3] == "t5x-harness warm: Importing heavy_module in the worker process failed:\n"
+    while "The next session has it tried again\n" not in told:
+        told.append(process.stderr.readline())
+    file.write_text("VALUE = 2")
+    refusals = [refusal_of_a_session(door, tmp_path, "heavy_module")]
+    assert process.stderr.readline() == f"{file} changed: importing again\n"
+    while refusals[-1]:
+        refusals.append(refusal_of_a_session(door, tmp_path, "heavy_module"))
+    assert set(refusals) == {changed, ""}
+    process.terminate()
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert set(rest.splitlines()) <= {f"{file} changed: importing again"}
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_in_the_background_of_a_script_it_is_ended_by_sigint_too(tmp_path: Path) -> None:
+    script = f"{sys.executable} -c '{LIGHT.format(preload=('json',)).replace(chr(39), chr(34))}' & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as shell:
+        assert shell.stdout is not None
+        command = int(shell.stdout.readline())
+        assert shell.stdout.readline().startswith("export T5X_HARNESS_WORKER=")
+        os.kill(command, signal.SIGINT)
+        assert shell.wait(60) == 0
+        assert shell.stdout.read() == ""
 
 
 def test_the_lines_are_in_a_file_once_it_is_ready(warm: Warm, tmp_path: Path) -> None:
@@ -87,11 +132,12 @@ def test_a_worker_that_dies_is_told(warm: Warm) -> None:
     process.stdout.readline()
     assert process.stderr is not None
     process.stderr.readline()
-    worker = int(process.stderr.readline().split()[1])
-    os.kill(worker, signal.SIGKILL)
+    assert process.stderr.readline().startswith(f"process {process.pid} keeps it")
+    (worker,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(worker), signal.SIGKILL)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert told == "t5x-harness warm: the process has died; start it again\n"
+    assert told == "t5x-harness warm: the process with the imports was killed; start it again\n"
 
 
 def test_a_file_without_a_folder_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

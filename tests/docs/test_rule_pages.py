@@ -119,3 +119,14 @@ def test_explaining_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_explain_lists_a_family_and_offers_the_closest_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "msh"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line[:3] for line in lines} == {"MSH"}
+    assert any(line.startswith("MSH02  lint, plan  error ") for line in lines)
+    assert main(["explain", "GINO4"]) == 2
+    assert capsys.readouterr().err == "t5x-harness: there is no code GINO4; did you mean GIN04?\n"
+    assert main(["explain", "QQQ"]) == 2
+    assert capsys.readouterr().err.endswith("t5x-harness explain lists them all\n")

@@ -250,7 +250,7 @@ def test_table_and_json_say_the_same() -> None:
     for check in value["checks"]:
         assert f"{check['status']:8}{check['code']}" in table
         for finding in check["findings"]:
-            assert f"{finding['severity']}: {finding['message']}\n        mend: {finding['fix']}" in table
+            assert f"{finding['severity']}: {finding['message']}\n        fix: {finding['fix']}" in table
     assert table.endswith("2 errors, 0 warnings")
 
 

@@ -51,7 +51,9 @@ class Programs:
 
         If ``brief``, it is prepared for a few steps as runs are, else it is as T5X's own process.
         """
-        env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        # With the session's own options: --xla_cpu_max_isa=SSE4_2 shows what depends on a CPU's instructions.
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}".strip()
+        env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
         if brief:
             compile_cheaply(env)
         return self._zygote.start(

@@ -35,10 +35,14 @@ class Tolerance:
 
     Attributes:
       scalar: of a scalar at one step.
-      state: of the sum, and the sum of absolute values, of a leaf of the final state; relative to the latter.
+      accuracy: of a scalar ``accuracy`` at one step, absolute: a token is right or wrong, and rounding decides a tie.
+      parameter: of the sum, and the sum of absolute values, of a final parameter; relative to the latter.
+      state: of the same of any other leaf of the final state.
     """
 
     scalar: float = 1e-4
+    accuracy: float = 0.0
+    parameter: float = 1e-3
     state: float = 1e-3
 
 
@@ -103,15 +107,15 @@ def read_state(checkpoint: Path) -> dict[str, dict[str, Any]]:
 def differences(expected: Mapping[str, Any], got: Mapping[str, Any], tolerance: Tolerance) -> list[str]:
     """Every way in which a run differs from its record, one line each; empty if it is the same run."""
     return [
-        *_different_scalars(expected["scalars"], got["scalars"], tolerance.scalar),
+        *_different_scalars(expected["scalars"], got["scalars"], tolerance),
         *_different_files(set(expected["files"]), set(got["files"])),
-        *_different_states(expected["final_state"], got["final_state"], tolerance.state),
+        *_different_states(expected["final_state"], got["final_state"], tolerance),
         *_different_predictions(expected["inference_eval"], got["inference_eval"], tolerance.scalar),
         *([] if expected["model_info"] == got["model_info"] else ["model-info.txt has another text"]),
     ]
 
 
-def _different_scalars(expected: Mapping[str, Any], got: Mapping[str, Any], tolerance: float) -> Iterator[str]:
+def _different_scalars(expected: Mapping[str, Any], got: Mapping[str, Any], tolerance: Tolerance) -> Iterator[str]:
     if set(expected) != set(got):
         yield f"TensorBoard folders are {sorted(got)}, not {sorted(expected)}"
     for folder, tags in expected.items():
@@ -123,7 +127,8 @@ def _different_scalars(expected: Mapping[str, Any], got: Mapping[str, Any], tole
                 yield f"{folder}/{tag}: written at steps {list(written[tag])}, not {list(tags[tag])}"
             for step in set(tags[tag]) & set(written[tag]):
                 want, have = tags[tag][step], written[tag][step]
-                if not abs(have - want) <= tolerance * max(abs(want), 1e-6):  # so that NaN differs
+                allowed = max(tolerance.scalar * max(abs(want), 1e-6), tolerance.accuracy if tag == "accuracy" else 0)
+                if not abs(have - want) <= allowed:  # so that NaN differs
                     yield f"{folder}/{tag} at step {step}: {have}, not {want}"
 
 
@@ -134,7 +139,7 @@ def _different_files(expected: set[str], got: set[str]) -> Iterator[str]:
         yield f"more files: {more}"
 
 
-def _different_states(expected: Mapping[str, Any], got: Mapping[str, Any], tolerance: float) -> Iterator[str]:
+def _different_states(expected: Mapping[str, Any], got: Mapping[str, Any], tolerance: Tolerance) -> Iterator[str]:
     if set(expected) != set(got):
         yield f"leaves missing {sorted(set(expected) - set(got))}, more {sorted(set(got) - set(expected))}"
     for path in sorted(set(expected) & set(got)):
@@ -142,8 +147,9 @@ def _different_states(expected: Mapping[str, Any], got: Mapping[str, Any], toler
         for kind in ("shape", "dtype"):
             if want[kind] != have[kind]:
                 yield f"{path}: {kind} {have[kind]}, not {want[kind]}"
+        allowed = tolerance.parameter if path.startswith("target/") else tolerance.state
         for kind in ("sum", "abs_sum"):
-            if not abs(have[kind] - want[kind]) <= tolerance * max(abs(want["abs_sum"]), 1e-9):
+            if not abs(have[kind] - want[kind]) <= allowed * max(abs(want["abs_sum"]), 1e-9):
                 yield f"{path}: {kind} {have[kind]}, not {want[kind]}"
 
 

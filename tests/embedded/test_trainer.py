@@ -152,6 +152,16 @@ def test_microbatches_give_the_gradients_of_the_whole_batch(batch: dict[str, Any
     assert float(metrics["last_y"].compute()) == 3.0
 
 
+def test_the_program_does_not_grow_with_the_number_of_microbatches(batch: dict[str, Any]) -> None:
+    def equations(number: int) -> int:
+        def step(state: Any, batch: dict[str, Any]) -> Any:
+            return trainer.accumulate_grads_microbatched(Line(), state, batch, jax.random.PRNGKey(0), number)[:2]
+
+        return len(jax.make_jaxpr(step)(start(), batch).jaxpr.eqns)
+
+    assert equations(2) == equations(4)
+
+
 def test_mutables_go_from_one_microbatch_to_the_next(batch: dict[str, Any]) -> None:
     state = start(flax_mutables={"seen": jnp.array(10)})
     for number, expected in ((None, 14), (2, 14)):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import REFERENCE, Tolerance, changed, differences, record
+from recorded import REFERENCE, Tolerance, changed, differences, record, same
 
 ALL_STEPS = [str(step) for step in range(1, 9)]
 MEASURED_PER_SUMMARY = (
@@ -21,10 +21,10 @@ MEASURED_PER_SUMMARY = (
 )
 
 
-def train_case(programs: Any, folder: Path, case: str, devices: int = 2) -> dict[str, Any]:
+def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
     """Trains a recorded case and returns what it wrote."""
     (folder / "case.gin").write_text(record(case)["gin"])
-    with programs.start(devices=devices, brief=case != "t5_1_1") as run:  # that one as in a shell of exec
+    with programs.start(brief=case != "t5_1_1") as run:  # that one as in a shell of exec
         flags = ["--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}/model"']
         assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
         observed: dict[str, Any] = run.call("observe", model_dir="model", final_step=record(case)["final_step"])
@@ -38,10 +38,25 @@ def test_trains_as_recorded(case: str, programs: Any, tmp_path: Path) -> None:
     assert differences(record(case), train_case(programs, tmp_path, case), Tolerance()) == []
 
 
-def test_trains_in_bfloat16_as_recorded(programs: Any, tmp_path: Path) -> None:
-    """On as many devices as the record: T5X itself is 2 % off its record in optimizer states on two."""
-    observed = train_case(programs, tmp_path, "t5_1_1_bfloat16", devices=8)
-    assert differences(record("t5_1_1_bfloat16"), observed, Tolerance(scalar=2e-2)) == []
+BFLOAT16 = Tolerance(scalar=2**-8, accuracy=2**-4, parameter=2**-8, state=2**-4)
+"""How far a run in bfloat16 may be from the same run in float32, on any CPU.
+
+A bfloat16 has 8 significant bits, so one rounding is off by up to 2**-9. Where a CPU rounds (each product, or sums that
+it keeps in float32) depends on its instructions, and so do the numbers of a record in bfloat16. Losses and parameters
+come out within twice one rounding. The optimizer's states are means of squared gradients, which have passed through
+every layer on their way: the roundings of four layers, there and back, and twice that for the square. Of the 64 tokens
+at most that an accuracy counts, four may be ties. XLA's limits on instructions (SSE4.2 to AVX-512, with and without its
+fusions) gave 0.0018, 0.0016, 0.055 and two tokens.
+"""
+
+
+def test_trains_in_bfloat16_as_recorded_but_for_its_rounding(programs: Any, tmp_path: Path) -> None:
+    exact = record("t5_1_1")
+    assert differences(exact, record("t5_1_1_bfloat16"), BFLOAT16) == []  # T5X itself is as far from float32
+    observed = train_case(programs, tmp_path, "t5_1_1_bfloat16")
+    assert differences(exact, observed, BFLOAT16) == []
+    losses = observed["scalars"]["train"]["loss"]
+    assert not any(same(want, losses[step], 1e-6) for step, want in exact["scalars"]["train"]["loss"].items())
 
 
 def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def broken_preprocessor(dataset: Any) -> Any:
 
 
 add("bad_metric", metric_fns=[metric_with_a_bug])
-add("late_metric", metric_fns=[MetricWithMemory(room=4)])  # the early calls just fit
+add("late_metric", metric_fns=[MetricWithMemory(room=5)])  # the early calls just fit
 add("bad_postprocess", postprocess_fn=int_postprocessor)
 add("bad_preprocess", preprocessors=[broken_preprocessor, *_STEPS])
 add("no_eos", preprocessors=[seqio.preprocessors.tokenize])

@@ -97,11 +97,25 @@ train_script.train.eval_period = 1000
     assert result.runtime.startswith("embedded")
 
 
+def test_a_job_is_sized_for_its_whole_slice(backend: Backend, train_text: str) -> None:
+    """The slice itself runs it: its mesh is not cut, and the batch still has a part for every data position."""
+    sizes = "BATCH_SIZE = 128\npartitioning.PjitPartitioner.num_partitions = 2\n"
+    job = backend(train_text, extra=sizes, slice="v2-128").job(shrink=True, steps=None, standins=False)
+    assert job["prepared"]["outcome"] == Outcome.PASSED
+    changes = {change["binding"]: change["after"] for change in job["prepared"]["changes"]}
+    assert changes["BATCH_SIZE"] == "64"
+    assert "mesh" not in changes
+
+
 def test_a_task_without_metrics_is_evaluated_by_its_loss(backend: Backend, train_text: str) -> None:
     """And by the restored checkpoint: the loss is that of the eval during training."""
     result = run(backend(train_text, extra="MIXTURE_OR_TASK_NAME = 'no_metrics'\ntrain_script.train.eval_steps = 1\n"))
     assert "no_metrics has no metric_fns" in facts(result, Stage.EVAL)["evaluated by"]
     again = list(result.metrics["eval/training_eval/no_metrics/loss"].values())
+    losses = {(m.of, m.step): m.value for m in result.stage(Stage.TRAIN).measures if m.name == "loss"}
+    assert losses["train", 1] == result.metrics["train/loss"][1]
+    assert losses["train", 4] == result.metrics["train/loss"][4]
+    assert losses["training_eval/no_metrics", 4] == result.metrics["training_eval/no_metrics/loss"][4]
     assert again == [pytest.approx(result.metrics["training_eval/no_metrics/loss"][4], rel=1e-5)]
     assert result.stage(Stage.INFER).exercised == 8
 
@@ -114,6 +128,11 @@ def test_an_eval_config_runs_only_its_own_stage(backend: Backend, eval_text: str
     assert facts(result, Stage.EVAL)["ref_reverse metrics"].startswith("exact_match 0, mean_score -")
     assert result.standins == ("CHECKPOINT_PATH: %gin.REQUIRED",)
     assert len(result.predictions) == 8
+    measured = {(m.of, m.name): m.value for m in result.stage(Stage.EVAL).measures}
+    assert measured["ref_reverse", "exact_match"] == 0
+    assert measured["ref_reverse", "mean_score"] < 0
+    given = {c.binding: c.before for c in result.stage(Stage.RESOLVE).changes if c.why == "given"}
+    assert given == {"EVAL_OUTPUT_DIR": "%gin.REQUIRED"}
 
 
 def test_an_infer_config_runs_only_its_own_stage(backend: Backend, infer_text: str) -> None:

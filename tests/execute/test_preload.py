@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pickle
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -149,6 +151,55 @@ def test_conversions_are_kept_for_these_functions_in_the_harness_s_own_cache_alo
     assert conversions_kept.load([function, function]) is None
     os.utime(source, ns=(1, 1))
     assert conversions_kept.load([function]) is None
+
+
+def test_a_full_disk_leaves_no_half_of_a_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = types.FunctionType(compile("def f(): pass", "f.py", "exec").co_consts[0], {}, "f")
+    cache = tmp_path / "compile-cache" / "jax-0"
+    cache.mkdir(parents=True)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
+
+    def full(value: object, file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pickle.dump", full)
+    conversions_kept.store([function], [None])
+    assert list(cache.iterdir()) == []
+
+
+class _Attack:
+    """What another user may have put into the cache."""
+
+    def __init__(self, evidence: Path) -> None:
+        self.evidence = evidence
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.evidence,)
+
+
+@pytest.mark.parametrize("owned", ["file", "folder", "folder above"])
+def test_nothing_is_unpickled_that_another_user_may_have_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owned: str
+) -> None:
+    function = types.FunctionType(compile("def f(): pass", "f.py", "exec").co_consts[0], {}, "f")
+    cache = tmp_path / "compile-cache" / "jax-0"
+    cache.mkdir(parents=True)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
+    conversions_kept.store([function], [None])
+    (file,) = cache.iterdir()
+    evidence = tmp_path / "evidence"
+    file.write_bytes(pickle.dumps([_Attack(evidence)]))
+    assert conversions_kept.load([function])  # this user's own
+    assert evidence.exists()
+    evidence.unlink()
+    path = {"file": file, "folder": cache, "folder above": cache.parent}[owned]
+    if os.getuid() == 0:
+        os.chown(path, 12345, 12345)
+    else:
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    assert conversions_kept.load([function]) is None
+    assert not evidence.exists()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from t5x_harness.execute import sizes
 
-AXES = st.builds(sizes.Axes, data=st.sampled_from([1, 2, 4, 8, 64]), model=st.sampled_from([1, 2, 4, 8, 16]))
+DATA, MODEL = st.sampled_from([1, 2, 4, 6, 8, 64]), st.sampled_from([1, 2, 4, 8, 16])
+
+
+def _cut(data: int, model: int) -> sizes.Axes:
+    return sizes.Axes(data, model, sizes.small_axis(data, model))
+
+
+AXES = st.one_of(st.builds(sizes.Axes, data=DATA, model=MODEL), st.builds(_cut, data=DATA, model=MODEL))
 SIZES = st.integers(1, 8192)
 
 
@@ -24,9 +31,9 @@ def test_heads_divide_as_before_and_never_grow(heads: int, axes: sizes.Axes) -> 
 def test_widths_divide_by_what_divided_them(width: int, target: int, axes: sizes.Axes) -> None:
     small = sizes.small_width(width, target, axes)
     assert min(width, target) <= small <= width
-    for parts in (axes.model, axes.data * axes.model):
+    for parts, executed in ((axes.model, axes.model), (axes.data * axes.model, axes.positions * axes.model)):
         if width % parts == 0:
-            assert small % parts == 0
+            assert small % executed == 0
 
 
 @given(batch=SIZES, axes=AXES, microbatches=st.sampled_from([1, 2, 3, 8]))
@@ -34,17 +41,40 @@ def test_batches_keep_a_part_for_every_position_and_microbatch(batch: int, axes:
     small = sizes.small_batch(batch, axes, microbatches)
     assert small <= batch
     if batch % axes.data == 0:
-        assert small % axes.data == 0
+        assert small % axes.positions == 0
     if batch % microbatches == 0:
         assert small % microbatches == 0
     if batch % (axes.data * microbatches) == 0:
-        assert (small // microbatches) % axes.data == 0
+        assert (small // microbatches) % axes.positions == 0
 
 
 @given(batch=SIZES, axes=AXES)
 def test_a_batch_that_does_not_divide_is_left_for_the_plan_to_refuse(batch: int, axes: sizes.Axes) -> None:
     if batch % axes.data:
         assert sizes.small_batch(batch, axes) == batch
+
+
+@given(data=st.integers(1, 2048), model=st.integers(1, 64))
+def test_a_few_data_positions_divide_the_slices_and_leave_data_to_share(data: int, model: int) -> None:
+    few = sizes.small_axis(data, model)
+    assert data % few == 0
+    assert (few == 1) == (data == 1)
+    assert few == data or few * model <= sizes.DEVICES or not any(data % n == 0 for n in range(2, few))
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "few"),
+    [
+        (8, 1, 8),  # v3-8
+        (64, 2, 4),  # v2-128
+        (512, 1, 8),  # v3-512
+        (8, 16, 2),  # v3-128: the model axis stays whole
+        (1, 8, 1),
+        (3, 4, 3),  # of a v4:6x2x1: no smaller number of positions divides it
+    ],
+)
+def test_slices_execute_on_about_as_many_devices_as_the_smallest(data: int, model: int, few: int) -> None:
+    assert sizes.small_axis(data, model) == few
 
 
 @given(st.dictionaries(st.sampled_from(["inputs", "targets", "extra"]), st.integers(1, 4096), max_size=3))

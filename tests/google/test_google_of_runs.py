@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.here import ROOT_VARIABLE, Store, bucket_and_name, store
 from t5x_harness.google.of_runs import GoogleOfRuns
 from t5x_harness.google.serving.settings import ServerError
@@ -79,6 +82,77 @@ def test_a_run_that_begins_while_another_goes_on_has_buckets_of_its_own(google: 
     assert google.enter() == first
     assert not mine.exists()
     google.leave(first)
+
+
+def test_what_a_run_leaves_beside_the_buckets_is_removed(google: GoogleOfRuns) -> None:
+    first = google.enter()
+    buckets = Path(first[ROOT_VARIABLE]) / "buckets"
+    (buckets / "note.txt").write_text("of /gcs/note.txt")
+    (buckets / "link").symlink_to(buckets / "my-bucket")
+    google.leave(first)
+    second = google.enter()
+    assert second == first
+    assert [path.name for path in buckets.iterdir()] == ["my-bucket"]
+    assert "data/rows.tsv" in names(second, "my-bucket")
+    google.leave(second)
+
+
+@pytest.mark.parametrize("moment", ["while a run has it", "between two runs", "before the first run"])
+def test_a_killed_server_is_the_loss_of_its_run_alone(moment: str, tmp_path: Path) -> None:
+    made = GoogleOfRuns()
+    try:
+        if moment == "before the first run":
+            made.warm()
+            killed = made._servers[0]
+            killed._started.result()
+        else:
+            first = made.enter()
+            killed = made._taken[first[ROOT_VARIABLE]]
+        ends = killed.session.endpoints
+        if moment == "between two runs":
+            made.leave(first)
+        os.kill(ends.pid, signal.SIGKILL)
+        assert select.select([killed.session], [], [], 60)[0]
+        if moment == "while a run has it":
+            assert made.server_of(first).how_it_ended() == (
+                f"the emulated Google Cloud, process {ends.pid}, was killed (out of memory?)"
+            )
+            made.leave(first)
+            assert not ends.folder.exists()
+        second = made.enter()
+        assert not ends.folder.exists()  # keys, token and objects
+        assert second[ROOT_VARIABLE] != str(ends.root)
+        assert made.server_of(second).how_it_ended() == ""
+        assert names(second, "other-bucket") == "404"
+    finally:
+        made.close()
+
+
+def test_what_a_server_said_in_a_run_is_that_runs_alone(google: GoogleOfRuns) -> None:
+    first = google.enter()
+    assert google.said(first) == ""
+    for _ in range(3):
+        assert names(first, "acme-nlp") == "404"
+    assert google.said(first).startswith("t5x-harness: there is no bucket 'acme-nlp'")
+    google.leave(first)
+    assert google.said(first) == ""
+    second = google.enter()
+    assert google.said(second) == ""
+    google.leave(second)
+
+
+def test_a_server_that_refuses_to_begin_anew_is_replaced(google: GoogleOfRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: FakeGcs) -> None:
+        raise ValueError("DELETE /storage/v1/b/x: 500")
+
+    first = google.enter()
+    google.leave(first)
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeGcs, "remove_buckets", refuse)
+        second = google.enter()
+    assert second[ROOT_VARIABLE] != first[ROOT_VARIABLE]
+    assert not Path(first[ROOT_VARIABLE]).exists()
+    google.leave(second)
 
 
 def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GoogleOfRuns, source: Path) -> None:

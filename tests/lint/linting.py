@@ -45,13 +45,14 @@ class Folder:
 
     def spec(self, gin: str, *, bindings: Sequence[str] = (), mode: Mode | None = None, **fields: object) -> RunSpec:
         self.write({"run.gin": gin})
+        fields.setdefault("ignore", ("GIN34",))  # tests add lines to RUN, which may bind a value again
         return RunSpec(("run.gin",), tuple(bindings), mode=mode, cwd=str(self.path), **fields)  # type: ignore[arg-type]
 
     def read(self, gin: str, **fields: object) -> GinProgram:
         return read(self.spec(gin, **fields), t5x_parent=T5X)  # type: ignore[arg-type]
 
-    def lint(self, gin: str, **fields: object) -> StageResult:
-        return lint(self.spec(gin, **fields), t5x_parent=T5X)  # type: ignore[arg-type]
+    def lint(self, gin: str, *, on_slice: bool = False, **fields: object) -> StageResult:
+        return lint(self.spec(gin, **fields), t5x_parent=T5X, on_slice=on_slice)  # type: ignore[arg-type]
 
     def findings(self, gin: str, **fields: object) -> list[Finding]:
         return list(self.lint(gin, **fields).findings)

@@ -81,7 +81,11 @@ def _link(name: str, target: str) -> Callable[[Path], None]:
         (_write("run.gin", b"\xff\xfe"), "cannot read run.gin: it is no UTF-8 text"),
         (_write("run.gin", "\ufeffA = 1\n".encode()), "cannot parse"),
         (_write("run.gin", b"A = 1\r\nB = 'x\r\n"), "run.gin:2"),
-        (_write("run.gin", b"A = '" + b"x" * 3_000_000), "cannot parse"),
+        (_write("run.gin", b"A = '" + b"x" * 900_000), "cannot parse"),
+        (
+            _write("run.gin", b"A = '" + b"x" * 3_000_000),
+            "cannot read run.gin: it has 3.0 MB, and lint reads gin files",
+        ),
         (_write("run.gin", b"A = [" + b"1, " * 100_000 + b"x]\n"), "cannot parse"),
         (_write("run.gin", b"A = 1\0\n"), "run.gin:1"),
         (_write("run.gin", b"include 'run.gin'\n"), "never ends: run.gin -> run.gin"),

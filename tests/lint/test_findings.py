@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
@@ -20,8 +22,8 @@ SHOWN = f"{T5X}/{PRETRAIN}"
          "remove it, or use %NUM_EMBEDDINGS in the parameter that it is meant for"),
         ("GIN06", "trian/utils.DatasetConfig.pack = False\n", 10,
          "nothing opens the scope trian, so trian/utils.DatasetConfig.pack has no effect", "did you mean train/?"),
-        ("GIN07", "MODEL_DIR = gs://b/x\n", 10, "cannot parse `MODEL_DIR = gs://b/x`: not a Python literal",
-         "a string needs quotes: MODEL_DIR = 'gs://b/x'"),
+        ("GIN07", "MODEL_DIR = gs://bkt/x\n", 10, "cannot parse `MODEL_DIR = gs://bkt/x`: not a Python literal",
+         "a string needs quotes: MODEL_DIR = 'gs://bkt/x'"),
         ("GIN07", "SHUFFLE_TRAIN_EXAMPLES = false\n", 10,
          "cannot parse `SHUFFLE_TRAIN_EXAMPLES = false`: not a Python literal", "write SHUFFLE_TRAIN_EXAMPLES = False"),
         ("GIN07", "include t5x/configs/runs/eval.gin\n", 10,
@@ -29,6 +31,17 @@ SHOWN = f"{T5X}/{PRETRAIN}"
          "an include is followed by a file name in quotes: include 'path/file.gin'"),
         ("GIN07", "X = {'a': 1,\n", 10, "cannot parse `X = {'a': 1,`: EOF in multi-line statement",
          "close the bracket that is opened in this statement"),
+        ("GIN07", "LENGTHS = dict(inputs=128, targets=32)\n", 10,
+         "cannot parse `LENGTHS = dict(inputs=128, targets=32)`: not a Python literal",
+         "gin calls no functions: write {'inputs': 128, 'targets': 32}"),
+        ("GIN07", "MODEL_DIR = f'gs://b/{x}'\n", 10, "cannot parse `MODEL_DIR = f'gs://b/{x}'`: not a Python literal",
+         "gin has no f-strings: write the whole string, or pass --gin.MODEL_DIR=\"'...'\" where it is known"),
+        ("GIN07", "EVAL_PERIOD = 10 * 100\n", 10, "cannot parse `EVAL_PERIOD = 10 * 100`: Expected newline",
+         "gin does not calculate: write the result as one number"),
+        ("GIN16", "include 't5x/examples/t5/t5_1_1/c4_pretrain_small.gin'\n", 10,
+         f"there is no gin file t5x/examples/t5/t5_1_1/c4_pretrain_small.gin; searched: ., {T5X}",
+         "did you mean 't5x/examples/t5/t5_1_1/examples/small_c4_pretrain.gin'? Or install T5X from its git repository "
+         "if the file is one that the embedded runtime does not have"),
         ("GIN19", "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n", 10,
          "cannot parse `train/utils.DatasetConfig.batch_size = BATCH_SIZE`: a macro is read with %",
          "write train/utils.DatasetConfig.batch_size = %BATCH_SIZE"),
@@ -65,7 +78,7 @@ SHOWN = f"{T5X}/{PRETRAIN}"
         ("GIN29", "partitioning.PjitPartitioner:\n  num_partitions = 1\n  backend = None\n", 10,
          "partitioning in partitioning.PjitPartitioner is not imported in this file",
          "add `from t5x import partitioning` to run.gin"),
-        ("MSH12", "train_script.train.eval_period = 300\n", None,
+        ("MSH12", "train_script.train.eval_period = 300\n", 10,
          "the checkpoint period 1000 (utils.SaveCheckpointConfig.period) is no multiple of the eval period 300 "
          "(train_script.train.eval_period, run.gin:10)", "make it a multiple of 300, such as 900 or 1200"),
     ],
@@ -106,8 +119,10 @@ def test_every_missing_value_is_listed_at_once(folder: Folder) -> None:
     gin = f"include '{TINY}'\ninclude '{FINETUNE}'\nTRAIN_STEPS = 3\n"
     found = [f for f in folder.findings(gin) if f.code == "GIN03"]
     assert [f.binding for f in found] == ["MIXTURE_OR_TASK_NAME", "TASK_FEATURE_LENGTHS", "INITIAL_CHECKPOINT_PATH"]
-    assert found[0].location is not None
-    assert found[0].location.included_from == (Location("run.gin", 2),)
+    assert {f.location for f in found} == {Location("run.gin", 2)}
+    assert re.fullmatch(
+        rf"MIXTURE_OR_TASK_NAME is gin.REQUIRED and nothing gives it a value \({FINETUNE}:\d+\)", found[0].message
+    )
     assert found[0].fix == (
         "bind it below the includes (MIXTURE_OR_TASK_NAME = ...) or pass --gin.MIXTURE_OR_TASK_NAME=..."
     )
@@ -121,7 +136,8 @@ def test_output_folders_may_stay_open_and_are_named(folder: Folder) -> None:
 
 def test_a_missing_model_is_told_from_a_misspelt_macro(folder: Folder) -> None:
     finding = folder.only(RUN.replace(f"include '{TINY}'\n", ""), "GIN18")
-    assert finding.message == "nothing defines the macro MODEL that train_script.train.model reads"
+    assert finding.message.startswith("nothing defines the macro MODEL that train_script.train.model reads (t5x/")
+    assert finding.location == Location("run.gin", 4)
     assert finding.fix == "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'"
 
 
@@ -154,13 +170,15 @@ def test_an_alias_of_the_binary_is_refused_on_the_command_line(folder: Folder) -
 
 
 def test_quotes_on_the_command_line_are_shown_for_the_shell(folder: Folder) -> None:
-    finding = folder.only(RUN, "GIN07", bindings=["MODEL_DIR = gs://b/x"])
-    assert finding.fix == """a string needs quotes: --gin.MODEL_DIR="'gs://b/x'\""""
+    finding = folder.only(RUN, "GIN07", bindings=["MODEL_DIR = gs://bkt/x"])
+    assert finding.fix == """a string needs quotes: --gin.MODEL_DIR="'gs://bkt/x'\""""
 
 
 def test_the_wrong_mode_is_told_by_the_function(folder: Folder) -> None:
     finding = folder.only(RUN, "GIN12", mode=Mode.EVAL)
-    assert finding.message == "train_script.train.model is for train runs (train), and eval was asked for"
+    assert finding.message.startswith(
+        "train_script.train.model is for train runs (train), and eval was asked for (t5x/"
+    )
     assert finding.fix == "run it with --run_mode=train, or include the run file for eval"
 
 
@@ -177,17 +195,17 @@ def test_a_fragment_that_is_run_is_told_what_is_missing(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("steps", "code", "message", "fix"),
     [
-        (20_000, "CKP01", "TRAIN_STEPS = 20000 is below step 1000000 of the checkpoint gs://b/checkpoint_1000000",
+        (20_000, "CKP01", "TRAIN_STEPS = 20000 is below step 1000000 of the checkpoint gs://bkt/checkpoint_1000000",
          "count the checkpoint's steps too: TRAIN_STEPS = 1_020_000 trains 20000 more"),
         (1_000_000, "CKP02",
-         "TRAIN_STEPS = 1000000 is the step of the checkpoint gs://b/checkpoint_1000000: nothing would be trained",
+         "TRAIN_STEPS = 1000000 is the step of the checkpoint gs://bkt/checkpoint_1000000: nothing would be trained",
          "add the steps to train: TRAIN_STEPS = 1_000_000 + N, written as one number"),
     ],
 )  # fmt: skip
 def test_steps_are_held_against_the_checkpoint(folder: Folder, steps: int, code: str, message: str, fix: str) -> None:
     gin = (
         RUN.replace(PRETRAIN, FINETUNE)
-        + f"INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_1000000'\nTRAIN_STEPS = {steps}\n"
+        + f"INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000000'\nTRAIN_STEPS = {steps}\n"
     )
     finding = folder.only(gin, code)
     assert (finding.message, finding.fix) == (message, fix)
@@ -329,3 +347,15 @@ def test_a_file_of_t5x_that_is_given_later_overrides_the_users(folder: Folder) -
     assert found.fix.startswith("give mine.gin after ")
     turned = RunSpec((TINY, PRETRAIN, "mine.gin", "more.gin"), spec.bindings, cwd=str(folder.path))
     assert not [f for f in lint(turned, t5x_parent=T5X).findings if f.code == "GIN04"]
+
+
+def test_an_included_file_may_bind_macros_that_only_other_runs_read(folder: Folder) -> None:
+    shared = "BATCH_SIZE = 64\nNUM_EMBEDDINGS = 9\n"
+    folder.write({"data.gin": shared})
+    head = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/infer.gin'\n"
+    by_name = {f.binding: f for f in folder.findings(head + "include 'data.gin'\n") if f.code == "GIN02"}
+    assert by_name["BATCH_SIZE"].severity is Severity.NOTE
+    assert by_name["BATCH_SIZE"].fix.startswith("keep it for other runs, or use %BATCH_SIZE ")
+    assert by_name["NUM_EMBEDDINGS"].severity is Severity.WARNING
+    own = {f.binding: f for f in folder.findings(head + shared) if f.code == "GIN02"}
+    assert own["BATCH_SIZE"].severity is Severity.WARNING

@@ -70,6 +70,12 @@ def test_one_line_is_mended_and_its_comment_kept(folder: Folder, line: str, wron
     assert _fixed(folder, f"{RUN}{line.format(wrong)}\n") == f"{RUN}{line.format(right)}\n"
 
 
+def test_a_string_gets_the_quotes_of_its_file(folder: Folder) -> None:
+    double = RUN.replace("'", '"')
+    assert _fixed(folder, f"{double}MODEL_DIR = gs://bkt/x\n") == f'{double}MODEL_DIR = "gs://bkt/x"\n'
+    assert _fixed(folder, f"{RUN}MODEL_DIR = gs://bkt/x\n") == f"{RUN}MODEL_DIR = 'gs://bkt/x'\n"
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -150,7 +156,7 @@ def test_a_text_in_a_string_of_several_lines_is_not_taken_for_a_statement(folder
 
 def test_an_edit_that_brings_an_error_is_taken_back(folder: Folder) -> None:
     gin = RUN.replace(PRETRAIN, FINETUNE).replace("TRAIN_STEPS = 100", "include 'steps.gin'\nTRAIN_STEP = 200")
-    gin += "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_1000'\n"  # 200 steps would be fewer than it has done
+    gin += "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000'\n"  # 200 steps would be fewer than it has done
     folder.write({"run.gin": gin, "steps.gin": "TRAIN_STEPS = 2000\n"})
     fixes = _fix(folder, "run.gin")
     assert fixes.files == ()

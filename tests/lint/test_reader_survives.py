@@ -10,12 +10,14 @@ import gin
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linting import T5X, Folder
+from linting import RUN, T5X, Folder
 
 from t5x_harness.lint import lint, parsing
+from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.reader import read
+from t5x_harness.lint.statement_text import statement_at
 from t5x_harness.lint.values import Macro
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import Location, RunSpec
 
 _WORDS = st.sampled_from(
     ["A", "B_2", "train/utils.X", "include", "import", "from", "as", "'x.gin'", "run.gin", "=", ":", "\n", "\n  ", " ",
@@ -103,3 +105,42 @@ def test_reading_imports_nothing_that_a_config_names(folder: Folder) -> None:
         "from __gin__ import dynamic_registration\nimport danger.tasks\nfrom danger import tasks as t\nt.thing.x = 1\n"
     )
     assert not any(f.code == "GIN15" for f in folder.findings(gin_text))
+
+
+def test_a_huge_file_is_not_read(folder: Folder) -> None:
+    folder.write({"data.gin": "A = 1\n" * 200_000})
+    (finding,) = [f for f in folder.findings(RUN + "include 'data.gin'\n") if f.code == "GIN16"]
+    assert finding.message == "cannot read data.gin: it has 1.2 MB, and lint reads gin files of up to 1"
+    assert finding.location == Location("run.gin", 10)
+
+
+def test_each_statement_of_a_long_file_is_looked_at_alone(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file's lines are cut once for all its statements: otherwise the time would grow with the square of its size."""
+    lookups: list[str] = []
+    original = GinProgram.is_installed
+    monkeypatch.setattr(GinProgram, "is_installed", lambda self, file: lookups.append(file) or original(self, file))
+    program = folder.read(RUN + "".join(f"s{i}/utils.DatasetConfig.seed = {i}  # {i}\n" for i in range(500)))
+    for binding in program.bindings:
+        statement_at(program, binding.location)
+    assert len(lookups) == len(program.texts)
+
+
+@pytest.mark.parametrize("name", ["secrets.env", "link.gin"])
+def test_files_that_are_not_the_projects_are_not_quoted(folder: Folder, name: str, tmp_path_factory) -> None:
+    outside = tmp_path_factory.mktemp("machine")
+    (outside / "secrets.env").write_text("root:x:0:0\nAPI_KEY = 'abc123'\n")
+    (folder.path / "link.gin").symlink_to(outside / "secrets.env")
+    target = name if name == "link.gin" else str(outside / name)
+    result = folder.lint(RUN + f"include '{target}'\n")
+    (finding,) = [f for f in result.findings if f.code == "GIN16"]
+    assert finding.message.endswith("it lies outside of the project and is not a .gin file, so lint does not read it")
+    assert "abc123" not in str(result)
+    assert "root:x" not in str(result)
+
+
+def test_gin_files_anywhere_and_any_file_of_the_project_are_read(folder: Folder, tmp_path_factory) -> None:
+    outside = tmp_path_factory.mktemp("machine")
+    (outside / "more.gin").write_text("BATCH_SIZE = 8\n")
+    folder.write({"more.config": "BATCH_SIZE = 8\n"})
+    for target in (outside / "more.gin", "more.config"):
+        assert folder.findings(RUN + f"include '{target}'\n") == []

@@ -7,15 +7,15 @@ from linting import FINETUNE, PRETRAIN, RUN, TINY, Folder
 
 from t5x_harness.spec import Severity
 
-CHECKPOINT = "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_50'\n"
-TENSORFLOW = "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/model.ckpt-50'\n"
+CHECKPOINT = "INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/checkpoint_50'\n"
+TENSORFLOW = "INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/model.ckpt-50'\n"
 FINE = RUN.replace(PRETRAIN, FINETUNE)
 RESTORE = "utils.RestoreCheckpointConfig"
 MAP = f"{RESTORE}.assignment_map = ((r'state.*', None),)\n"
 
 
 def run(mode: str, *lines: str) -> str:
-    """A config for eval or infer that restores ``gs://b/t5/checkpoint_50``."""
+    """A config for eval or infer that restores ``gs://bkt/t5/checkpoint_50``."""
     return "\n".join(
         [
             "from __gin__ import dynamic_registration",
@@ -23,7 +23,7 @@ def run(mode: str, *lines: str) -> str:
             "from t5x import utils",
             f"include '{TINY}'",
             f"include 't5x/configs/runs/{mode}.gin'",
-            "CHECKPOINT_PATH = 'gs://b/t5/checkpoint_50'",
+            "CHECKPOINT_PATH = 'gs://bkt/t5/checkpoint_50'",
             "MIXTURE_OR_TASK_NAME = 'my_task'",
             "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}",
             "DROPOUT_RATE = 0.0",
@@ -40,13 +40,13 @@ def codes(folder: Folder, gin: str) -> list[str]:
 @pytest.mark.parametrize(
     ("path", "right"),
     [
-        ("gs://b/t5/checkpoint_50", True),
-        ("gs://b/t5/checkpoint_50/", True),
-        ("gs://b/t5/model.ckpt-50", True),
-        ("gs://b/t5", False),
+        ("gs://bkt/t5/checkpoint_50", True),
+        ("gs://bkt/t5/checkpoint_50/", True),
+        ("gs://bkt/t5/model.ckpt-50", True),
+        ("gs://bkt/t5", False),
         ("/data/run/", False),
-        ("gs://b/t5/checkpoint_final", False),
-        ("gs://b/t5/checkpoint", False),
+        ("gs://bkt/t5/checkpoint_final", False),
+        ("gs://bkt/t5/checkpoint", False),
     ],
 )
 def test_mode_specific_needs_one_checkpoint(folder: Folder, path: str, right: bool) -> None:
@@ -55,29 +55,38 @@ def test_mode_specific_needs_one_checkpoint(folder: Folder, path: str, right: bo
 
 
 def test_the_folder_of_the_run_is_told_from_a_checkpoint(folder: Folder) -> None:
-    finding = folder.only(FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/'\n", "CKP05")
+    finding = folder.only(FINE + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/'\n", "CKP05")
     assert finding.message == (
-        "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/' is no checkpoint: mode 'specific' needs a folder called checkpoint_STEP"
+        "INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/' is not a checkpoint: mode 'specific' needs a folder called "
+        "checkpoint_STEP"
     )
-    assert finding.fix == "name the checkpoint too: 'gs://b/t5/checkpoint_STEP'"
+    assert finding.fix == "name the checkpoint too: 'gs://bkt/t5/checkpoint_STEP'"
+
+
+@pytest.mark.parametrize("name", ["checkpont_1000000", "chekpoint_1000000", "checkpoint-1000000", "checkpoint1000000"])
+def test_a_misspelt_checkpoint_is_named_in_full(folder: Folder, name: str) -> None:
+    parent = "gs://acme-nlp/pretrained/models/of/a/long/path/tickets_small"
+    finding = folder.only(FINE + f"INITIAL_CHECKPOINT_PATH = '{parent}/{name}'\n", "CKP05")
+    assert finding.message.startswith(f"INITIAL_CHECKPOINT_PATH = '{parent}/{name}' is not a checkpoint")
+    assert finding.fix == f"did you mean '{parent}/checkpoint_1000000'?"
 
 
 def test_a_checkpoint_in_mode_latest_would_be_passed_over(folder: Folder) -> None:
-    finding = folder.only(RUN + f"{RESTORE}.path = 'gs://b/t5/checkpoint_50'\n", "CKP05")
+    finding = folder.only(RUN + f"{RESTORE}.path = 'gs://bkt/t5/checkpoint_50'\n", "CKP05")
     assert finding.message == (
-        f"{RESTORE}.path = 'gs://b/t5/checkpoint_50' is one checkpoint, and mode 'latest' looks for checkpoints inside "
-        "it: training would start from scratch"
+        f"{RESTORE}.path = 'gs://bkt/t5/checkpoint_50' is one checkpoint, and mode 'latest' looks for checkpoints "
+        "inside it: training would start from scratch"
     )
     assert finding.fix == f"bind {RESTORE}.mode = 'specific', or leave /checkpoint_50 out"
-    assert codes(folder, RUN + f"{RESTORE}.path = 'gs://b/t5'\n") == []
+    assert codes(folder, RUN + f"{RESTORE}.path = 'gs://bkt/t5'\n") == []
 
 
 def test_evaluation_in_mode_all_wants_the_folder_and_inference_never_does(folder: Folder) -> None:
     everything = f"{RESTORE}.mode = 'all'"
     assert folder.only(run("eval", everything), "CKP05").message.endswith("inside it: nothing is evaluated")
-    assert codes(folder, run("eval", everything, "CHECKPOINT_PATH = 'gs://b/t5'")) == []
+    assert codes(folder, run("eval", everything, "CHECKPOINT_PATH = 'gs://bkt/t5'")) == []
     assert codes(folder, run("infer", everything)) == []
-    assert "CKP05" in codes(folder, run("infer", everything, "CHECKPOINT_PATH = 'gs://b/t5'"))
+    assert "CKP05" in codes(folder, run("infer", everything, "CHECKPOINT_PATH = 'gs://bkt/t5'"))
 
 
 def test_modes_that_do_not_exist_or_not_in_training(folder: Folder) -> None:
@@ -86,7 +95,7 @@ def test_modes_that_do_not_exist_or_not_in_training(folder: Folder) -> None:
         "there is no restore mode 'specfic'",
         f"write {RESTORE}.mode = 'specific'",
     )
-    gin = FINE + f"INITIAL_CHECKPOINT_PATH = 'gs://b/t5'\n{RESTORE}.mode = 'all'\n"
+    gin = FINE + f"INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5'\n{RESTORE}.mode = 'all'\n"
     assert folder.only(gin, "CKP19").message == "restore mode 'all' is not supported in training"
     assert "CKP19" not in codes(folder, gin + "utils.CheckpointConfig.restore = None\n")
 
@@ -124,12 +133,12 @@ def test_a_tensorflow_checkpoint_is_restored_whole_by_its_prefix(folder: Folder)
     assert codes(folder, FINE + TENSORFLOW) == []
     finding = folder.only(FINE + TENSORFLOW + MAP, "CKP18")
     assert finding.message == (
-        f"{RESTORE}.assignment_map is bound, and 'gs://b/t5/model.ckpt-50' (INITIAL_CHECKPOINT_PATH) is a TensorFlow "
+        f"{RESTORE}.assignment_map is bound, and 'gs://bkt/t5/model.ckpt-50' (INITIAL_CHECKPOINT_PATH) is a TensorFlow "
         "checkpoint, which is only restored as it is"
     )
     finding = folder.only(FINE + TENSORFLOW.replace("-50", "-50.index"), "CKP18")
-    assert finding.fix == "leave .index out: 'gs://b/t5/model.ckpt-50'"
-    finding = folder.only(RUN + f"{RESTORE}.path = 'gs://b/t5/model.ckpt-50'\n", "CKP18")
+    assert finding.fix == "leave .index out: 'gs://bkt/t5/model.ckpt-50'"
+    finding = folder.only(RUN + f"{RESTORE}.path = 'gs://bkt/t5/model.ckpt-50'\n", "CKP18")
     assert finding.message.endswith("is no folder, and restore mode 'latest' needs one")
 
 

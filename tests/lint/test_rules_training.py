@@ -20,7 +20,7 @@ def test_checkpoints_are_not_saved_in_a_relative_path(folder: Folder) -> None:
     finding = folder.only(RUN + "MODEL_DIR = './run'\n", "CKP11")
     assert finding.message == "checkpoints cannot be saved in the relative path MODEL_DIR = './run'"
     assert (finding.severity, finding.fix) == (Severity.ERROR, "write the whole path, from / or gs:// on")
-    for gin in ("MODEL_DIR = '/run'\n", "MODEL_DIR = 'gs://b/run'\n"):
+    for gin in ("MODEL_DIR = '/run'\n", "MODEL_DIR = 'gs://bkt/run'\n"):
         assert codes(folder, RUN + gin) == []
     assert codes(folder, RUN + "MODEL_DIR = './run'\nutils.CheckpointConfig.save = None\n") == []
 
@@ -32,27 +32,36 @@ def test_a_relative_checkpoint_is_a_warning(folder: Folder) -> None:
 
 
 def test_mounted_buckets_and_their_two_names(folder: Folder) -> None:
-    checkpoint = "INITIAL_CHECKPOINT_PATH = '/gcs/b/t5/checkpoint_50'\n"
-    finding = folder.only(RUN + "MODEL_DIR = '/gcs/b/run'\n", "CKP12")
-    assert finding.fix == "write MODEL_DIR = 'gs://b/run'"
-    finding = folder.only(FINE + checkpoint + "MODEL_DIR = 'gs://b/run'\n", "GCS03")
+    checkpoint = "INITIAL_CHECKPOINT_PATH = '/gcs/bkt/t5/checkpoint_50'\n"
+    finding = folder.only(RUN + "MODEL_DIR = '/gcs/bkt/run'\n", "CKP12")
+    assert finding.fix == "write MODEL_DIR = 'gs://bkt/run'"
+    finding = folder.only(FINE + checkpoint + "MODEL_DIR = 'gs://bkt/run'\n", "GCS03")
     assert finding.message == (
-        "INITIAL_CHECKPOINT_PATH = '/gcs/b/t5/checkpoint_50' and MODEL_DIR = 'gs://b/run' name the bucket b in two ways"
+        "INITIAL_CHECKPOINT_PATH = '/gcs/bkt/t5/checkpoint_50' and MODEL_DIR = 'gs://bkt/run' name the bucket bkt in "
+        "two ways"
     )
-    assert finding.fix == "write INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_50'"
-    assert codes(folder, FINE + checkpoint + "MODEL_DIR = 'gs://bb/run'\n") == []
-    assert codes(folder, FINE + checkpoint + "MODEL_DIR = '/gcs/b/run'\n") == ["CKP12"]
+    assert finding.fix == "write INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/checkpoint_50'"
+    assert codes(folder, FINE + checkpoint + "MODEL_DIR = 'gs://other/run'\n") == []
+    assert codes(folder, FINE + checkpoint + "MODEL_DIR = '/gcs/bkt/run'\n") == ["CKP12"]
+
+
+def test_a_bucket_that_nobody_can_have_is_not_written_to(folder: Folder) -> None:
+    finding = folder.only(RUN + "MODEL_DIR = 'gs://b/run'\n", "GCS10")
+    assert finding.message == (
+        "MODEL_DIR = 'gs://b/run' is in a bucket that nobody can have: it must have 3 to 63 characters, and has 1"
+    )
+    assert codes(folder, RUN + "MODEL_DIR = '/b/run'\n") == []
 
 
 def test_a_double_slash_is_another_folder_except_where_t5x_takes_it_out(folder: Folder) -> None:
-    finding = folder.only(RUN + "MODEL_DIR = 'gs://b//run///x/'\n", "GCS08")
-    assert finding.fix == "write MODEL_DIR = 'gs://b/run/x/'"
+    finding = folder.only(RUN + "MODEL_DIR = 'gs://bkt//run///x/'\n", "GCS08")
+    assert finding.fix == "write MODEL_DIR = 'gs://bkt/run/x/'"
     assert codes(folder, RUN + "MODEL_DIR = '/data//run'\n") == []
     infer = (
         f"include '{TINY}'\ninclude 't5x/configs/runs/infer.gin'\nMIXTURE_OR_TASK_NAME = 'x'\nDROPOUT_RATE = 0.0\n"
-        "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\nCHECKPOINT_PATH = 'gs://b/checkpoint_1'\n"
+        "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\nCHECKPOINT_PATH = 'gs://bkt/checkpoint_1'\n"
     )
-    assert codes(folder, infer + "INFER_OUTPUT_DIR = 'gs://b//out'\n") == []
+    assert codes(folder, infer + "INFER_OUTPUT_DIR = 'gs://bkt//out'\n") == []
 
 
 def test_checkpoints_that_are_all_kept_are_counted(folder: Folder) -> None:
@@ -62,7 +71,7 @@ def test_checkpoints_that_are_all_kept_are_counted(folder: Folder) -> None:
     assert finding.fix == "keep the last few (utils.SaveCheckpointConfig.keep = 5), or save less often"
     assert codes(folder, RUN + "TRAIN_STEPS = 50_000\n") == []
     # The steps of pretraining have been saved already.
-    fine = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_1000000'\nTRAIN_STEPS = 1_020_000\n"
+    fine = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000000'\nTRAIN_STEPS = 1_020_000\n"
     assert codes(folder, fine) == []
     assert "20 checkpoints" not in str(folder.findings(fine + "utils.SaveCheckpointConfig.period = 1000\n"))
     assert "200 checkpoints" in folder.only(fine + "utils.SaveCheckpointConfig.period = 100\n", "CKP14").message
@@ -115,7 +124,7 @@ def test_hardware_random_numbers_depend_on_the_mesh(folder: Folder) -> None:
     ],
 )
 def test_a_schedule_has_to_know_where_fine_tuning_begins(folder: Folder, lines: str, severity: Severity | None) -> None:
-    gin = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_1000000'\nTRAIN_STEPS = 1_020_000\n"
+    gin = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000000'\nTRAIN_STEPS = 1_020_000\n"
     found = [f for f in folder.findings(f"{gin}{SCHEDULE}:\n  {lines}\n") if f.code == "GIN24"]
     assert [f.severity for f in found] == ([severity] if severity else [])
     assert all(f.fix == f"bind {SCHEDULE}.step_offset = 1_000_000" for f in found)
@@ -188,7 +197,7 @@ def test_a_period_counts_only_where_it_is_used(folder: Folder) -> None:
 
 
 def test_no_step_to_train_is_a_way_to_evaluate(folder: Folder) -> None:
-    gin = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://b/checkpoint_50'\nTRAIN_STEPS = 50\n"
+    gin = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_50'\nTRAIN_STEPS = 50\n"
     assert codes(folder, gin) == ["CKP02"]
     assert codes(folder, gin + "train_script.train.run_eval_before_training = True\n") == []
 
@@ -207,3 +216,114 @@ def test_no_step_to_train_is_a_way_to_evaluate(folder: Folder) -> None:
 )
 def test_a_float_is_an_error_where_it_comes_to_be_counted(folder: Folder, lines: str, severity: Severity) -> None:
     assert folder.only(RUN + lines + "\n", "GIN09").severity is severity
+
+
+@pytest.mark.parametrize(
+    ("factors", "result", "fix"),
+    [
+        ("constant * linear_warmup", "0/0, a learning rate of NaN", "without a warmup, write factors = 'constant'; "
+         f"else bind {SCHEDULE}.warmup_steps to 1 or more"),
+        ("linear_decay", "0/0, a learning rate of NaN", f"bind {SCHEDULE}.warmup_steps to 1 or more"),
+        ("constant * rsqrt_decay", "1/0, an infinite learning rate", f"bind {SCHEDULE}.warmup_steps to 1 or more"),
+    ],
+)  # fmt: skip
+def test_no_steps_of_warmup_divide_by_zero(folder: Folder, factors: str, result: str, fix: str) -> None:
+    schedule = f"{SCHEDULE}.factors = '{factors}'\n{SCHEDULE}.warmup_steps = 0\n"
+    finding = folder.only(RUN + schedule, "GIN24")
+    assert (finding.severity, finding.location, finding.fix) == (Severity.ERROR, Location("run.gin", 11), fix)
+    name = factors.rpartition(" ")[2]
+    assert finding.message == f"{SCHEDULE}.warmup_steps = 0 beside {name} is {result}, at step 0 of the schedule"
+
+
+def test_no_steps_of_warmup_far_from_step_0_only_do_nothing(folder: Folder) -> None:
+    schedule = f"{SCHEDULE}.factors = 'constant * linear_warmup'\n{SCHEDULE}.warmup_steps = 0\n"
+    fine = FINE + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000000'\nTRAIN_STEPS = 1_010_000\n" + schedule
+    finding = folder.only(fine, "GIN24")
+    assert finding.severity is Severity.WARNING
+    assert finding.message.endswith("; this run begins at step 1000000, where linear_warmup does nothing")
+    assert folder.only(fine + f"{SCHEDULE}.step_offset = 1_000_000\n", "GIN24").severity is Severity.ERROR
+    assert "GIN24" not in codes(folder, RUN + f"{SCHEDULE}.factors = 'constant'\n{SCHEDULE}.warmup_steps = 0\n")
+
+
+def test_a_factor_that_t5x_does_not_have(folder: Folder) -> None:
+    finding = folder.only(RUN + f"{SCHEDULE}.factors = 'constant * rsqrt_dacay'\n", "GIN26")
+    assert finding.message == "the learning rate schedule has a factor 'rsqrt_dacay', which T5X does not know"
+    assert (finding.fix, finding.location) == ("did you mean rsqrt_decay?", Location("run.gin", 10))
+    all_of_them = "constant*linear_warmup * linear_decay * rsqrt_decay*rsqrt_normalized_decay *decay_every*cosine_decay"
+    assert "GIN26" not in codes(folder, RUN + f"{SCHEDULE}.factors = '{all_of_them}'\n")
+
+
+def test_float_lengths_are_found_through_an_include(folder: Folder) -> None:
+    folder.write({"data.gin": "TASK_FEATURE_LENGTHS = {'inputs': 512.0, 'targets': 8}\n"})
+    finding = folder.only(RUN + "include 'data.gin'\n", "GIN09")
+    assert finding.message.startswith("the length of inputs in TASK_FEATURE_LENGTHS is the float 512.0, and a whole")
+    assert (finding.fix, finding.location) == (
+        "write 'inputs': 512",
+        Location("data.gin", 1, (Location("run.gin", 10),)),
+    )
+
+
+@pytest.mark.stack
+def test_a_factory_of_schedules_is_not_a_schedule(folder: Folder) -> None:
+    head = RUN.replace("import utils\n", "import utils\nfrom t5x import trainer\nimport optax\nimport mine\n")
+    folder.write({"mine.py": "def schedule(step):\n    return 0.1\n"})
+    for name in ("utils.create_learning_rate_scheduler", "optax.warmup_cosine_decay_schedule"):
+        finding = folder.only(head + f"trainer.Trainer.learning_rate_fn = @{name}\n", "GIN20")
+        assert finding.fix == f"add (): trainer.Trainer.learning_rate_fn = @{name}()"
+    assert codes(folder, head + "trainer.Trainer.learning_rate_fn = @mine.schedule\n") == []
+
+
+def test_a_save_period_of_zero_leaves_nothing_of_the_run(folder: Folder) -> None:
+    for value in ("0", "None"):
+        finding = folder.only(RUN + f"utils.SaveCheckpointConfig.period = {value}\n", "CKP23")
+        assert finding.message == (
+            f"utils.SaveCheckpointConfig.period = {value}: no checkpoint is saved, and nothing is left of the run"
+        )
+        assert (finding.severity, finding.location) == (Severity.ERROR, Location("run.gin", 10))
+    assert codes(folder, RUN + "utils.CheckpointConfig.save = None\nutils.SaveCheckpointConfig.period = 0\n") == []
+
+
+def test_a_type_of_the_model_that_does_not_exist(folder: Folder) -> None:
+    head = RUN.replace("import utils\n", "import utils\nfrom t5x.examples.t5 import network\n")
+    for name, near in (("bfloat15", "bfloat16"), ("bf16", "bfloat16"), ("flaot32", "float32")):
+        finding = folder.only(head + f"network.T5Config.dtype = '{name}'\n", "GIN35")
+        assert finding.message == f"network.T5Config.dtype = '{name}': there is no type of this name"
+        assert finding.fix == f"did you mean '{near}'?"
+    for name in ("bfloat16", "float32", "float16", "half", "f4", "<f4", "float8_e4m3fn"):
+        assert codes(folder, head + f"network.T5Config.dtype = '{name}'\n") == []
+
+
+def test_a_submesh_has_four_numbers(folder: Folder) -> None:
+    head = RUN.replace("import utils\n", "import utils\nfrom t5x import partitioning\n")
+    line = "partitioning.PjitPartitioner.model_parallel_submesh = {}\n"
+    finding = folder.only(head + line.format("(1, 2, 1)"), "MSH03")
+    assert finding.message == (
+        "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1) has 3 numbers, and a slice has four "
+        "dimensions: x, y, z and the cores of a chip"
+    )
+    assert finding.location == Location("run.gin", 11)
+    for value in ("(1, 2, 1, 1)", "None", "()"):
+        assert codes(folder, head + line.format(value)) == []
+
+
+def test_a_batch_is_held_against_the_slice_only_where_one_is_named(folder: Folder) -> None:
+    gin = RUN.replace("import utils\n", "import utils\nfrom t5x import partitioning\n") + "BATCH_SIZE = 66\n"
+    assert codes(folder, gin) == []
+    finding = folder.only(gin + "partitioning.PjitPartitioner.num_partitions = 2\n", "MSH02", on_slice=True)
+    assert (finding.location, finding.fix) == (Location("run.gin", 11), "set BATCH_SIZE to 64 or 68")
+    assert finding.message == (
+        "the batch size of train and train_eval is 66, and the mesh's data axis has 4 positions: 66 / 4 leaves 2"
+    )
+    assert folder.findings(gin + "partitioning.PjitPartitioner.num_partitions = 4\n", on_slice=True) == []
+
+
+def test_checkpoints_are_not_counted_from_a_step_that_text_does_not_show(folder: Folder) -> None:
+    """A run's folder in mode 'latest': the steps that are left depend on what lies there."""
+    latest = (
+        FINE + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/run'\nutils.RestoreCheckpointConfig.mode = 'latest'\n"
+        "TRAIN_STEPS = 1_010_000\n"
+    )
+    assert codes(folder, latest) == []
+    assert codes(
+        folder, latest + f"{SCHEDULE}.factors = 'constant * linear_warmup'\n{SCHEDULE}.warmup_steps = 0\n"
+    ) == ["GIN24"]

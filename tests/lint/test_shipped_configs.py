@@ -62,6 +62,7 @@ def test_the_list_of_runs_is_of_files_that_are_there() -> None:
     assert set(SHIPPED) >= RUNS.keys()
 
 
+@pytest.mark.stack  # two of them bind optimizers of optax
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_no_shipped_run_has_an_error(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
     result = lint(_spec(name, python_path, tmp_path), t5x_parent=T5X)

@@ -42,6 +42,7 @@ def test_it_knows_functions_classes_and_methods() -> None:
     assert snapshot.suffixes("utils.DatasetConfig") == ("t5x.utils.DatasetConfig",)
 
 
+@pytest.mark.stack
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_snapshot_of_a_library_is_that_of_the_version_that_the_harness_asks_for(library: str) -> None:
     shipped = resources.files("t5x_harness.lint").joinpath(f"{library}_api.json").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from linting import RUN, Folder
 
 from t5x_harness.project import ProjectError, load_project
 from t5x_harness.rule import all_codes
-from t5x_harness.silencing import not_codes, split_silenced
+from t5x_harness.silencing import codes_to_silence, not_codes, split_silenced
 from t5x_harness.spec import Finding, Location, Outcome, Severity, Stage
 
 UNREAD = "EMBEDDINGS = 250112"
@@ -64,7 +64,7 @@ def test_what_broke_a_run_is_always_shown(code: str, tmp_path: Path) -> None:
     [
         ("GIN99", "no rule has the code 'GIN99'; did you mean GIN"),
         ("gin02", "no rule has the code 'gin02'; did you mean GIN02?"),
-        ("RUN01", "RUN01 says that a run broke; it cannot be ignored"),
+        ("RUN01", "RUN01 says that a run broke; it cannot be ignored, and is always shown"),
         ("nonsense", "no rule has the code 'nonsense'"),
     ],
 )
@@ -75,6 +75,19 @@ def test_a_code_that_no_rule_has_is_refused(code: str, problem: str, tmp_path: P
     (tmp_path / "pyproject.toml").write_text(f"[tool.t5x_harness]\nignore = ['{code}']\n")
     with pytest.raises(ProjectError, match=r"pyproject.toml:2: ignore: "):
         load_project(tmp_path)
+
+
+def test_families_and_selected_codes() -> None:
+    def known() -> tuple[str, ...]:
+        return ("CKP01", "GIN01", "GIN02", "GIN03", "MSH01")
+
+    assert codes_to_silence((), (), known) == ()
+    assert codes_to_silence(("GIN", "MSH01"), (), known) == ("GIN01", "GIN02", "GIN03", "MSH01")
+    assert codes_to_silence((), ("GIN02", "MSH"), known) == ("CKP01", "GIN01", "GIN03")
+    assert codes_to_silence(("GIN02",), ("GIN",), known) == ("CKP01", "GIN02", "MSH01")
+    assert not_codes(["GIN", "MSH01"], known) is None
+    assert not_codes(["GI"], known) is not None
+    assert not_codes(["RUN"], known) == "RUN says that a run broke; it cannot be ignored, and is always shown"
 
 
 def test_codes_of_the_project_are_read(tmp_path: Path) -> None:

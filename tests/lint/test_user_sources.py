@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from linting import RUN, Folder
+from linting import RUN, T5X, Folder
+
+from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.reading import snapshot_of
+from t5x_harness.lint.rule import Context
+from t5x_harness.lint.rules.missing_module import fix_of
+from t5x_harness.spec import Location, Severity
 
 _HEAD = RUN + "import mine\n"
 
@@ -48,7 +54,8 @@ _UNCERTAIN = {
 
 @pytest.mark.parametrize("source", _CERTAIN.values(), ids=_CERTAIN)
 def test_a_misspelt_parameter_is_found(folder: Folder, source: str) -> None:
-    folder.write({"mine.py": source + "\n", "mine_too.py": "def other(x, y): ...\n"})
+    folder.write({"mine.py": source + "\n", "mine_too.py": "def other(x, y): ...\n", "other.py": ""})
+    folder.write({"flax/__init__.py": "", "flax/linen.py": ""})  # one that is found wherever this runs
     result = folder.lint(_HEAD + "mine.it.x = 1\nmine.it.z = 1\nmine.it.y = 1\n")
     assert [(f.code, f.location.line, f.message) for f in result.findings if f.location] == [
         ("GIN13", 12, "mine.it has no parameter z")
@@ -58,7 +65,7 @@ def test_a_misspelt_parameter_is_found(folder: Folder, source: str) -> None:
 
 @pytest.mark.parametrize("source", _UNCERTAIN.values(), ids=_UNCERTAIN)
 def test_what_is_not_certain_is_not_found(folder: Folder, source: str) -> None:
-    folder.write({"mine.py": source + "\n", "mine_too.py": "def other(x, y): ...\n"})
+    folder.write({"mine.py": source + "\n", "mine_too.py": "def other(x, y): ...\n", "other.py": ""})
     result = folder.lint(_HEAD + "mine.it.z = 1\n")
     assert result.findings == ()
     if source != _UNCERTAIN["any keyword"]:
@@ -76,7 +83,7 @@ def test_a_misspelt_name_in_a_module_is_found_where_it_stands_first(folder: Fold
 
 @pytest.mark.parametrize("source", ["from other import *", "my_modle = 1", "def f(): setattr(m, 'my_' + 'modle', 1)"])
 def test_a_name_that_a_module_may_have_is_not_called_misspelt(folder: Folder, source: str) -> None:
-    folder.write({"mine.py": f"def my_model(x): ...\n{source}\n"})
+    folder.write({"mine.py": f"def my_model(x): ...\n{source}\n", "other.py": ""})
     assert folder.findings(_HEAD + "mine.my_modle.x = 1\n") == []
 
 
@@ -108,5 +115,104 @@ def test_a_macro_that_may_be_a_constant_is_not_called_undefined(folder: Folder, 
 
 
 def test_a_macro_is_undefined_where_no_module_knows_constants(folder: Folder) -> None:
-    folder.write({"mine.py": "import os, seqio, mine_too, gone\n", "mine_too.py": "import mine\nCONSTANT = 3\n"})
+    folder.write({"mine.py": "import os, seqio, mine_too\n", "mine_too.py": "import mine\nCONSTANT = 3\n"})
     assert [f.code for f in folder.findings(_CONSTANT)] == ["GIN18"]
+
+
+MODULE = "import utils\n"
+
+
+def test_an_import_in_a_module_of_the_users_is_found_at_its_line(folder: Folder) -> None:
+    folder.write(
+        {
+            "mine/__init__.py": "",
+            "mine/tasks.py": "import os\nimport seqio\nfrom . import metrics\nfrom mine import metrics as m\n",
+            "mine/metrics.py": "import json\n\nimport rouge_scorer_fast\nfrom .txet import clean\n",
+            "mine/text.py": "",
+        }
+    )
+    found = [f for f in folder.findings(RUN.replace(MODULE, MODULE + "import mine.tasks\n")) if f.code == "GIN15"]
+    assert [(f.location, f.message) for f in found] == [
+        (
+            Location("mine/metrics.py", 3),
+            "mine/metrics.py imports rouge_scorer_fast, which is not there (run.gin:4 brings mine.metrics)",
+        ),
+        (
+            Location("mine/metrics.py", 4),
+            "mine/metrics.py imports mine.txet, which is not there (run.gin:4 brings mine.metrics)",
+        ),
+    ]
+    assert found[1].fix == "did you mean mine.text?"
+    assert {f.severity for f in found} == {Severity.WARNING}  # resolve imports them, and says so with an error
+
+
+def test_a_package_that_many_modules_lack_is_said_once(folder: Folder) -> None:
+    folder.write({"one.py": "import two\nimport gone.a\nfrom gone import b\n", "two.py": "import gone\n"})
+    found = folder.findings(RUN.replace(MODULE, MODULE + "import one\nimport two\n"))
+    assert [(f.code, f.location) for f in found] == [("GIN15", Location("one.py", 2))]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    import gone\nexcept ImportError:\n    gone = None\n",
+        "import typing\nif typing.TYPE_CHECKING:\n    import gone\n",
+        "def late():\n    import gone\n",
+        "import sys\nsys.path.append('/opt/ours')\nimport gone\n",
+        pytest.param("import tensorflow.compat.v9\nimport distutils.gone\n", marks=pytest.mark.stack),
+        "import odd.parts\n",
+    ],
+)  # fmt: skip
+def test_imports_that_may_well_succeed_are_left_alone(folder: Folder, source: str) -> None:
+    folder.write({"tasks.py": source, "odd/__init__.py": "__path__.append('/opt/odd')\n"})
+    assert folder.findings(RUN.replace(MODULE, MODULE + "import tasks\n")) == []
+
+
+def test_a_package_that_changes_its_path_is_open(folder: Folder) -> None:
+    folder.write({"odd/__init__.py": "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"})
+    result = folder.lint(RUN.replace(MODULE, MODULE + "import odd.tasks\n"))
+    assert result.findings == ()
+    assert "whether odd.tasks can be imported: odd changes where Python looks for modules" in result.not_checked
+    folder.write({"first.py": "import sys\nsys.path.insert(0, '/opt')\n"})
+    result = folder.lint(RUN.replace(MODULE, MODULE + "import first\nimport second\n"))
+    assert result.findings == ()
+    assert "whether second can be imported: first changes where Python looks for modules" in result.not_checked
+
+
+def test_the_module_of_the_tasks_is_looked_up_too(folder: Folder) -> None:
+    folder.write({"mine/__init__.py": "", "mine/tasks.py": ""})
+    finding = folder.only(RUN + "MIXTURE_OR_TASK_MODULE = 'mine.taks'\n", "GIN15")
+    assert finding.message == "MIXTURE_OR_TASK_MODULE = 'mine.taks': there is no module mine.taks"
+    assert (finding.location, finding.fix) == (Location("run.gin", 10), "did you mean mine.tasks?")
+    assert finding.severity is Severity.ERROR
+    absent = folder.only(RUN + "MIXTURE_OR_TASK_MODULE = 'not_here.tasks'\n", "GIN15")
+    assert absent.severity is Severity.WARNING  # the image of the job may have it
+    assert folder.findings(RUN + "MIXTURE_OR_TASK_MODULE = 'mine.tasks'\n") == []
+
+
+def test_a_package_in_a_folder_of_its_own_is_named(folder: Folder) -> None:
+    folder.write({"src/mytasks/__init__.py": "", "src/mytasks/tasks.py": "", "lib/other/one.py": ""})
+    gin = RUN.replace(MODULE, MODULE + "import mytasks.tasks\n")
+    assert folder.only(gin, "GIN15").fix == (
+        'src/mytasks is there: set python_path = ["src"] in [tool.t5x_harness] of pyproject.toml, or PYTHONPATH=src, '
+        "and the same in the image of the job"
+    )
+    assert folder.findings(gin, python_path=("src",)) == []
+
+
+@pytest.mark.stack
+def test_a_missing_part_of_the_stack_is_installed_with_its_extra(folder: Folder) -> None:
+    (fix,) = {f.fix for f in folder.findings(RUN.replace(MODULE, MODULE + "import fiddle.gone_a\n"))}
+    assert fix == "fiddle is there, but has no fiddle.gone_a: check the spelling and the version"
+    finder = ModuleFinder([folder.path], T5X)
+    program = folder.read(RUN)
+    context = Context(program, snapshot_of(program))
+    for package in ("seqio", "optax", "tensorflow_text"):
+        assert fix_of(context, finder, package, package) == (
+            "install what T5X runs with: python -m pip install 't5x-harness[t5x]'"
+        )
+
+
+def test_a_program_that_old_guides_name(folder: Folder) -> None:
+    finding = folder.only(RUN.replace(MODULE, MODULE + "from t5x import train_unfragmented\n"), "GIN15")
+    assert finding.fix == "T5X has no such program: t5x.train is the one that trains"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5x_harness.plan.arrays import array_tables, bytes_text, fold, module_table
+from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.leaf import Leaf
+from t5x_harness.tables import Bytes
 
 MESH = {"data": 4, "model": 2}
 
@@ -90,7 +91,7 @@ def test_two_mesh_axes_on_one_dimension_and_an_uneven_cut() -> None:
     [(0, "0 B"), (999, "999 B"), (1000, "0.977 KiB"), (16 * 2**20, "16 MiB"), (5_595_000_000, "5.21 GiB")],
 )
 def test_bytes(number: int, text: str) -> None:
-    assert bytes_text(number) == text
+    assert str(Bytes(number)) == text
 
 
 def test_the_order_of_layers_changes_nothing(model: list[Leaf]) -> None:

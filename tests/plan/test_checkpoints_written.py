@@ -71,5 +71,5 @@ def test_a_run_writes_what_was_planned(run: Callable[..., RunResult]) -> None:
 
 def test_a_run_that_saves_nothing_says_so(plan: Callable[..., StageResult]) -> None:
     planned = facts(plan("utils.CheckpointConfig.save = None"))
-    assert planned["checkpoints written"] == "none: no SaveCheckpointConfig with a period is bound"
+    assert planned["checkpoints written"] == "none: no SaveCheckpointConfig is bound"
     assert "bytes of checkpoints" not in planned

@@ -46,6 +46,16 @@ def test_turns(rate: Callable[[int], float], first: int, last: int, turns: list[
     assert [value for _, value in course.points] == [rate(step) for step, _ in course.points]
 
 
+def test_a_rate_that_is_not_finite_is_found_and_not_flat() -> None:
+    course = course_of(lambda s: math.nan if s == 0 else 0.5, 0, 999)
+    assert course.not_finite is not None
+    assert course.not_finite[0] == 0
+    assert math.isnan(course.not_finite[1])
+    assert not course.is_flat
+    assert course.points[1:] == ((1, 0.5), (999, 0.5))
+    assert course_of(lambda s: 0.5 if s < 500 else math.inf, 0, 999).not_finite == (500, math.inf)
+
+
 def test_one_step() -> None:
     assert course_of(lambda _: 0.5, 7, 7).points == ((7, 0.5),)
 

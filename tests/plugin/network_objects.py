@@ -21,6 +21,8 @@ else:
     print("done")
 """
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+
 
 class Client:
     """Every method answers ``done``, or with the reason that it failed for."""
@@ -37,6 +39,21 @@ class Client:
 
     def send_natively(self, host: str, port: int) -> str:
         return self._call("sendto", socket.SOCK_DGRAM, host, port)
+
+    def open_fast_natively(self, host: str, port: int) -> str:
+        """Connects by sending: TCP fast open."""
+        return self._call("sendmsg", socket.SOCK_STREAM, host, port)
+
+    def broadcast_natively(self, host: str, port: int) -> str:
+        return self._call("sendto", socket.SOCK_DGRAM, host, port)
+
+    def make_socket(self, family: int) -> str:
+        failed = LIBC.socket(family, socket.SOCK_DGRAM, 0) < 0
+        return os.strerror(ctypes.get_errno()) if failed else "done"
+
+    def set_up_io_uring(self) -> str:
+        failed = LIBC.syscall(425, 1, ctypes.create_string_buffer(256)) < 0
+        return os.strerror(ctypes.get_errno()) if failed else "done"
 
     def connect_in_child(self, host: str, port: int) -> str:
         words = [sys.executable, "-I", "-c", CODE, host, str(port)]
@@ -55,8 +72,15 @@ class Client:
 
     def _call(self, name: str, kind: int, host: str, port: int) -> str:
         address = struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(host) + bytes(8)
-        libc = ctypes.CDLL(None, use_errno=True)
         with socket.socket(socket.AF_INET, kind) as client:
-            arguments = (b"x", 1, 0, address, 16) if name == "sendto" else (address, 16)
-            failed = getattr(libc, name)(client.fileno(), *arguments) < 0
+            if kind == socket.SOCK_DGRAM:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            if name == "sendmsg":
+                named, sent = ctypes.create_string_buffer(address), ctypes.create_string_buffer(b"x")
+                parts = ctypes.create_string_buffer(struct.pack("@PN", ctypes.addressof(sent), 1))
+                places = ctypes.addressof(named), 16, ctypes.addressof(parts), 1, 0, 0, 0
+                arguments: tuple[Any, ...] = (struct.pack("@PIPNPNi", *places), socket.MSG_FASTOPEN)
+            else:
+                arguments = (b"x", 1, 0, address, 16) if name == "sendto" else (address, 16)
+            failed = getattr(LIBC, name)(client.fileno(), *arguments) < 0
         return os.strerror(ctypes.get_errno()) if failed else "done"

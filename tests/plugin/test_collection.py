@@ -39,6 +39,14 @@ def test_one_stage_is_chosen_by_its_name(run: Run) -> None:
     )
 
 
+def test_the_stages_end_where_they_are_to(run: Run) -> None:
+    assert collected(run("--co", "-q", "--t5x-until=plan", "train.gin", "infer.gin")) == [
+        *items("train.gin", TRAIN[:3]),
+        *items("infer.gin", INFER[:3]),
+    ]
+    assert collected(run("--co", "-q", "--t5x-until=eval", "infer.gin")) == items("infer.gin", INFER[:3])
+
+
 def test_a_folder_gives_its_run_configs_to_smoke_only(run: Run, folder: Path) -> None:
     (folder / "test_python.py").write_text("def test_it(): pass\n")
     everything = [*items("infer.gin", INFER), *items("train.gin", TRAIN)]
@@ -50,10 +58,54 @@ def test_a_folder_gives_its_run_configs_to_smoke_only(run: Run, folder: Path) ->
 
 def test_globs_of_the_configuration_are_collected(run: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.t5x_harness]\ngin_files = ["inf*.gin", "models/*.gin"]\n')
-    assert collected(run("--co", "-q")) == items("infer.gin", INFER)
+    assert collected(run("--co", "-q", "-m", "smoke")) == items("infer.gin", INFER)
     (folder / "pyproject.toml").write_text('[tool.pytest.ini_options]\nt5x_gin_files = ["tr*.gin"]\n')
-    assert collected(run("--co", "-q")) == items("train.gin", TRAIN)
+    assert collected(run("--co", "-q", "-m", "smoke")) == items("train.gin", TRAIN)
     assert collected(run("--co", "-q", "infer.gin")) == items("infer.gin", INFER)
+
+
+LEFT_OUT = "t5x-harness: {} left out; -m smoke, or naming a gin file, runs {}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ((), ("unit/test_it.py",)),
+        ((".",), ("unit/test_it.py", "outside/test_other.py")),
+        (("-m", "not slow"), ("unit/test_it.py",)),
+        (("-m", "not smoke", "."), ("unit/test_it.py", "outside/test_other.py")),
+    ],
+)
+def test_without_smoke_no_config_is_collected_and_the_header_says_so(
+    run: Run, folder: Path, arguments: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    (folder / "pyproject.toml").write_text(
+        f'{DECLARED}\n[tool.pytest.ini_options]\ntestpaths = ["unit"]\nt5x_gin_files = ["*.gin"]\n'
+    )
+    for name in ("unit/test_it.py", "outside/test_other.py"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("def test_it(): pass\n")
+    result = run("--co", "-q", *arguments)
+    assert sorted(collected(result)) == sorted(f"{name}::test_it" for name in names)
+    run("--co", *arguments).stdout.fnmatch_lines([LEFT_OUT.format("4 configured runs", "them")])
+
+
+def test_the_header_counts_what_is_below_the_named_folders_only(run: Run, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.t5x_harness]\ngin_files = ["*/*.gin"]\n')
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        (folder / name / "run.gin").write_text((folder / "infer.gin").read_text())
+        (folder / name / "test_it.py").write_text("def test_it(): pass\n")
+    run("--co", "a").stdout.fnmatch_lines([LEFT_OUT.format("1 configured run", "it")])
+    run("--co", "a", "a/run.gin").stdout.no_fnmatch_line("*left out*")
+    run("--co", "a/test_it.py").stdout.no_fnmatch_line("*left out*")
+    run("--co", "-m", "smoke").stdout.no_fnmatch_line("*left out*")
+
+
+def test_an_expression_with_a_mistake_is_refused_by_pytest(run: Run) -> None:
+    result = run("-m", "smoke and (")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*Wrong expression passed to '-m': smoke and (*"])
 
 
 DECLARED = """\
@@ -74,8 +126,9 @@ gin_files = ["models/tiny_pieces.gin"]
 def test_declared_runs_stand_below_pyproject(run: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text(DECLARED)
     declared = items("pyproject.toml::declared", ["lint"])  # its values are not all there, so its mode is not certain
-    result = run("--co", "-q")
+    result = run("--co", "-q", "-m", "smoke")
     assert collected(result) == [*declared, "pyproject.toml::open::lint"]
+    assert collected(run("--co", "-q", "pyproject.toml::open")) == ["pyproject.toml::open::lint"]
     (folder / "pyproject.toml").write_text(
         DECLARED.replace(
             "DROPOUT_RATE = 0.0",
@@ -88,7 +141,7 @@ def test_declared_runs_stand_below_pyproject(run: Run, folder: Path) -> None:
 
 def test_a_declared_run_that_is_none_says_what_it_lacks(run: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text(DECLARED)
-    result = run("-k", "open")
+    result = run("-m", "smoke", "-k", "open")
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(["models/tiny_pieces.gin:1: error GIN31: this is no run config: *"])
 
@@ -109,8 +162,6 @@ def test_items_are_at_the_line_that_makes_the_file_a_run(run: Run, folder: Path)
     )
 
 
-def test_the_header_names_runtime_slice_and_mesh(run: Run) -> None:
+def test_the_header_names_runtime_and_slice(run: Run) -> None:
     result = run("--co", "infer.gin", "--t5x-slice=v3-32")
-    result.stdout.fnmatch_lines(
-        ["t5x-harness *: embedded T5X *, slice v3-32 as 32 CPU devices, mesh data 32 x model 1 at num_partitions=1"]
-    )
+    result.stdout.fnmatch_lines(["t5x-harness *: embedded T5X *, slice v3-32 (32 devices) on CPU"])

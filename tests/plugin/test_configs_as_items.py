@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from interrupts import processes_with
 
 Run = Callable[..., pytest.RunResult]
 
@@ -44,11 +45,14 @@ def test_two_workers_share_the_runs_and_one_table_shows_them(run: Run, folder: P
     result.stdout.fnmatch_lines(["log and output of the failed run are kept in *broken-*"])
 
     cases = {
-        (case.get("classname"), case.get("name")): {p.get("name"): p.get("value") for p in case.iter("property")}
+        (case.get("classname"), case.get("name")): {p.attrib["name"]: p.attrib["value"] for p in case.iter("property")}
         for case in ElementTree.parse(folder / "out.xml").iter("testcase")
     }
     assert cases["infer.gin", "plan"]["t5x.mesh"] == "data 8 x model 1"
-    assert cases["infer.gin", "infer"]["t5x.sample_answer score"].startswith("8 lines with ")
+    assert cases["infer.gin", "infer"]["t5x.sample_answer_score"].startswith("8 lines with ")
+    assert cases["infer.gin", "plan"]["t5x.mesh.data"] == "8"
+    assert int(cases["infer.gin", "plan"]["t5x.parameters"]) > 0
+    assert not [name for of_case in cases.values() for name, value in of_case.items() if " " in name or "\n" in value]
     assert cases["broken.gin", "resolve"]["t5x.finding"].startswith("INF11 broken.gin:")
 
 
@@ -114,15 +118,3 @@ def read_or_end(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # the other side has ended
         return b""
-
-
-def processes_with(variable: str) -> list[int]:
-    """The processes that have a variable in their environment, which children inherit."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if variable.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def test_sockets_are_afterwards_as_they_were() -> None:
     [
         ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("0.0.0.0", True), ("::ffff:127.0.0.1", True),
         (OUTSIDE, False), (OUTSIDE_6, False), ("::ffff:192.0.2.1", False), ("224.0.0.1", False), ("fe80::1%x", False),
-        ("example.com", False), ("", False),
+        ("example.com", False), ("", False), ("255.255.255.255", False),
     ],
 )  # fmt: skip
 def test_which_addresses_are_here(address: str, here: bool) -> None:
@@ -113,19 +114,19 @@ def test_proxies_elsewhere_are_taken_from_runs_and_those_here_are_kept(monkeypat
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
+def runs() -> Iterator[Zygote]:
     with Zygote() as shared:
         yield shared
 
 
-def start(zygote: Zygote | InProcess, folder: Path, policy: str) -> Run:
+def start(runs: Zygote | InProcess, folder: Path, policy: str) -> Run:
     here = str(Path(__file__).parent)
     env = {NETWORK_VARIABLE: policy}
-    return zygote.start("network_objects:Client", {}, log=folder / "run.log", env=env, python_path=[here])
+    return runs.start("network_objects:Client", {}, log=folder / "run.log", env=env, python_path=[here])
 
 
-def test_a_run_is_refused_by_python_with_the_advice(zygote: Zygote, tmp_path: Path) -> None:
-    with start(zygote, tmp_path, "forbid") as run, pytest.raises(RunRaised) as refused:
+def test_a_run_is_refused_by_python_with_the_advice(runs: Zygote, tmp_path: Path) -> None:
+    with start(runs, tmp_path, "forbid") as run, pytest.raises(RunRaised) as refused:
         run.call("connect", host="storage.googleapis.com", port=443)
     assert refused.value.type_name == "t5x_harness.network.NetworkForbidden"
     assert f"loopback only, not storage.googleapis.com, port 443; {ADVICE}" in str(refused.value)
@@ -151,10 +152,10 @@ except OSError as error:
         pytest.skip(f"connections of native code are not refused here: {done.stderr.strip()}")
 
 
-@pytest.mark.parametrize("method", ["connect_natively", "connect_in_child", "send_natively"])
+@pytest.mark.parametrize("method", ["connect_natively", "connect_in_child", "send_natively", "open_fast_natively"])
 @pytest.mark.usefixtures("needs_filter")
-def test_native_code_and_programs_are_refused_by_the_kernel(zygote: Zygote, tmp_path: Path, method: str) -> None:
-    with start(zygote, tmp_path, "forbid") as run:
+def test_native_code_and_programs_are_refused_by_the_kernel(runs: Zygote, tmp_path: Path, method: str) -> None:
+    with start(runs, tmp_path, "forbid") as run:
         assert run.call(method, host=OUTSIDE, port=4711) == "Permission denied"
     program = "python" if method == "connect_in_child" else "t5x-run"  # the child may be called python3, too
     refused = [line for line in (tmp_path / "run.log").read_text().splitlines() if line.startswith("t5x-harness: ")]
@@ -163,27 +164,56 @@ def test_native_code_and_programs_are_refused_by_the_kernel(zygote: Zygote, tmp_
     assert refused[0].endswith(f" {OUTSIDE}, port 4711: runs reach loopback only; {ADVICE}")
 
 
+@pytest.mark.usefixtures("needs_filter")
+def test_broadcasts_unusual_families_and_io_uring_are_refused_by_the_kernel(runs: Zygote, tmp_path: Path) -> None:
+    with start(runs, tmp_path, "forbid") as run:
+        assert run.call("broadcast_natively", host="255.255.255.255", port=9) == "Permission denied"
+        assert run.call("make_socket", family=socket.AF_VSOCK) == "Permission denied"
+        assert run.call("make_socket", family=socket.AF_PACKET) == "Permission denied"
+        assert run.call("make_socket", family=socket.AF_NETLINK) == "done"
+        assert run.call("set_up_io_uring") == "Function not implemented"
+    log = (tmp_path / "run.log").read_text()
+    assert "refused t5x-run 255.255.255.255, port 9: runs reach loopback only; " in log
+    assert "refused t5x-run a socket of the family AF_VSOCK: runs reach loopback only; " in log
+
+
+@pytest.mark.usefixtures("needs_filter")
+def test_the_end_of_who_answers_the_kernel_is_told(runs: Zygote, tmp_path: Path) -> None:
+    with start(runs, tmp_path, "forbid") as run:
+        run.call("talk")
+        answering: list[int] = []
+        while not answering:  # it begins beside the run
+            below = [Path(f"/proc/{pid}/comm") for pid in processes.descendants(runs.pid or 0)]
+            answering = [int(comm.parent.name) for comm in below if comm.read_text() == "t5x-network\n"]
+        os.kill(answering[0], signal.SIGKILL)
+        log = tmp_path / "run.log"
+        while "every connection fails now" not in log.read_text():
+            time.sleep(0.02)
+        assert run.call("connect_natively", host="127.0.0.1", port=9) == "Function not implemented"
+    assert "t5x-harness: the process t5x-network was killed by SIGKILL" in log.read_text()
+
+
 @pytest.mark.parametrize("method", ["connect", "connect_natively", "connect_in_child", "send_natively"])
-def test_loopback_is_reached_from_runs(zygote: Zygote, tmp_path: Path, method: str, loopback: tuple[str, int]) -> None:
-    with start(zygote, tmp_path, "forbid") as run:
+def test_loopback_is_reached_from_runs(runs: Zygote, tmp_path: Path, method: str, loopback: tuple[str, int]) -> None:
+    with start(runs, tmp_path, "forbid") as run:
         assert run.call(method, host=loopback[0], port=loopback[1]) == "done"
         assert run.call("talk") == "through a pair of sockets"
     assert "refused" not in (tmp_path / "run.log").read_text()
 
 
-def test_a_run_that_is_allowed_has_neither(zygote: Zygote, tmp_path: Path) -> None:
-    with start(zygote, tmp_path, "allow") as run:
+def test_a_run_that_is_allowed_has_neither(runs: Zygote, tmp_path: Path) -> None:
+    with start(runs, tmp_path, "allow") as run:
         assert run.call("guards") == {"python": False, "kernel": Client.guards(Client({}, None))["kernel"]}
-    with start(zygote, tmp_path, "forbid") as run:
+    with start(runs, tmp_path, "forbid") as run:
         assert run.call("guards")["python"] is True
 
 
-def test_who_answers_the_kernel_ends_with_the_run(zygote: Zygote, tmp_path: Path) -> None:
-    with start(zygote, tmp_path, "forbid") as run:
+def test_who_answers_the_kernel_ends_with_the_run(runs: Zygote, tmp_path: Path) -> None:
+    with start(runs, tmp_path, "forbid") as run:
         run.call("talk")
-    assert zygote.pid
+    assert runs.pid
     deadline = time.monotonic() + 20
-    while left := processes.descendants(zygote.pid):
+    while left := processes.descendants(runs.pid):
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
 

@@ -19,6 +19,8 @@ def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
     for flag in ("--gin_search_paths=DIR,DIR", "--tfds_data_dir=DIR"):
         assert flag in text
     assert "--t5x-ahead=N" in text
+    for option in ("--t5x-select=CODE", "--t5x-strict", "--t5x-until=STAGE", "--t5x-python-path=DIR"):
+        assert option in text
     assert "--t5x-github-annotations={auto,always,never}" in text
     for ini in ("t5x_gin_files", "t5x_bindings", "t5x_search_paths", "t5x_slice", "t5x_github_annotations"):
         assert ini in text
@@ -53,6 +55,27 @@ def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     given = SessionSettings(pytester.parseconfig(*flags, f"--rootdir={pytester.path}")).spec(["run.gin"])
     assert given.search_paths == (f"{below}/conf", f"{below}/models", "gs://b/c", last)
     assert given.tfds_data_dir == f"{below}/data"
+
+
+def test_codes_strictness_and_folders_of_modules_reach_the_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyprojecttoml("[tool.t5x_harness]\nselect = ['GIN', 'CKP']\npython_path = ['src']\nstrict = true\n")
+    spec = SessionSettings(pytester.parseconfig("--t5x-ignore=CKP", "--t5x-python-path=lib")).spec(["run.gin"])
+    assert "GIN01" not in spec.ignore
+    assert {"CKP01", "MSH02"} <= set(spec.ignore)
+    assert spec.strict
+    assert spec.python_path == tuple(f"{pytester.path}{folder}" for folder in ("/lib", "/src", ""))
+    spec = SessionSettings(pytester.parseconfig("--t5x-select=MSH02")).spec(["run.gin"])
+    assert "MSH02" not in spec.ignore
+    assert "GIN01" in spec.ignore
+
+
+@pytest.mark.parametrize("option", ["--t5x-select=GIN99", "--t5x-ignore=GIN99"])
+def test_a_code_that_there_is_not_is_refused(pytester: pytest.Pytester, option: str) -> None:
+    result = pytester.runpytest_subprocess(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}: no rule has the code 'GIN99'; did you mean *"])
 
 
 def test_gin_bindings_are_given_as_to_t5x(pytester: pytest.Pytester) -> None:

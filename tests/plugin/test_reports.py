@@ -145,8 +145,62 @@ def test_a_failed_stage_keeps_quiet_about_notes_too(run: Run, noted: Path) -> No
     failed = run("noted.gin::lint")
     failed.assert_outcomes(failed=1)
     failed.stdout.no_fnmatch_line(NOTE)
-    failed = run("noted.gin::lint", "-v", "-r", "N")  # once where it failed, once in the table's details
-    assert sum("note GIN06" in line for line in failed.outlines) == 2
+    for arguments in (["-v"], ["-v", "--tb=no"]):  # once, where it failed or in the table's details
+        failed = run("noted.gin::lint", "-r", "N", *arguments)
+        assert sum("note GIN06" in line for line in failed.outlines) == 1
+        assert sum("error GIN13" in line for line in failed.outlines) == 1
+
+
+@pytest.fixture
+def mistaken(noted: Path) -> Path:
+    """The config in a deep folder, with a mistake that lint finds."""
+    path = noted.parent / "team_a" / "configs" / "runs" / "noted.gin"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{noted.read_text()}utils.DatasetConfig.batchsize = 3\n")
+    return path
+
+
+@pytest.mark.parametrize("distributed", [[], ["-n1"]])
+def test_the_short_summary_begins_with_the_code_and_fits(run: Run, mistaken: Path, distributed: list[str]) -> None:
+    node = "team_a/configs/runs/noted.gin::lint"
+    result = run(node, "--gin_search_paths=.", *distributed)
+    (line,) = [line for line in result.outlines if line.startswith("FAILED ")]
+    assert line.startswith(f"FAILED {node} - GIN13: utils.")
+    assert line.endswith(f"... (noted.gin:{last_line(mistaken)})")
+    assert len(line) == 80
+
+
+def test_a_ci_gets_the_short_summary_whole(run: Run, mistaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    result = run("team_a/configs/runs/noted.gin::lint", "--gin_search_paths=.")
+    result.stdout.fnmatch_lines(
+        [f"FAILED *::lint - GIN13: utils.DatasetConfig has no parameter batchsize; * (noted.gin:{last_line(mistaken)})"]
+    )
+
+
+def test_a_failure_is_as_wide_as_the_terminal(run: Run, mistaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    result = run("team_a/configs/runs/noted.gin::lint", "--gin_search_paths=.")
+    start = next(i for i, line in enumerate(result.outlines) if "error GIN13" in line)
+    assert max(map(len, result.outlines[start : start + 3])) <= 60
+
+
+def test_strictly_a_warning_fails_its_item(run: Run) -> None:
+    result = run("noted.gin::lint", "--t5x-strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["noted.gin:*: error GIN02: nothing reads the macro TYPO*"])
+
+
+def test_a_config_and_a_test_of_it_are_told_apart(
+    run: Run, mistaken: Path, folder: Path, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(
+        test_own=f"def test_it(t5x_run): t5x_run('{mistaken.relative_to(folder)}', bindings=['BATCH_SIZE = 8'])"
+    )
+    result = run("team_a/configs/runs/noted.gin::lint", "test_own.py", "--gin_search_paths=.")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*gs/runs/noted.gin *FAILED*", "test_own.py::test_it *FAILED*"])
+    result.stdout.fnmatch_lines(["FAILED test_own.py::test_it - *GIN13: lint of noted failed"])
 
 
 def test_a_kept_worker_that_is_of_no_use_is_told(

@@ -46,6 +46,8 @@ def test_configuration(t5x_run):
 def test_call(t5x_run):
     result = t5x_run("infer.gin", slice="v2-8", bindings=["BATCH_SIZE = 3"], search_paths=["third"], check=False)
     assert settings(result)[0] == "v2-8"
+    assert not result.spec.full_mesh
+    assert t5x_run("infer.gin", full_mesh=True, check=False).spec.full_mesh
     assert settings(result)[2:] == ("BATCH_SIZE = 3", ["third", "second", "first"])
 
 @pytest.mark.slice("v4-8")
@@ -80,7 +82,7 @@ def test_a_failing_run_shows_its_findings_and_no_frame_of_ours(run: Run, folder:
     result.stdout.fnmatch_lines(
         [
             "*_ test_it _*",
-            "infer: lint failed",
+            "INF04: lint of infer failed",
             "--gin bindings:1: error INF04: infer has no mode 'generate'",
             "    fix: use predict, score, predict_with_aux",
             "not run after it: resolve, plan, infer",

@@ -56,14 +56,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def ship(project: Path, nodeid: str, folder: Path, digest: str | None = None) -> subprocess.CompletedProcess[str]:
+def ship(
+    project: Path, nodeid: str, folder: Path, digest: str | None = None, *options: str
+) -> subprocess.CompletedProcess[str]:
     module = project / nodeid.partition("::")[0]
     archive = pack(project, listed_files(project, module, settings=project / "pytest.ini"))
     (folder / "test.tar.gz").write_bytes(archive.content)
     command = [
         sys.executable, "-P", "-m", "t5x_harness.promotion.inside", f"--archive={folder / 'test.tar.gz'}",
         f"--sha256={digest or archive.digest}", f"--outcome={folder / 'new' / 'outcome.json'}", "--ini=pytest.ini",
-        nodeid,
+        *options, nodeid,
     ]  # fmt: skip
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -208,3 +210,12 @@ def test_warnings_come_along(devices: Path, tmp_path: Path) -> None:
         (FutureWarning, "soon", str(devices / "test_devices.py"), line),
         (UserWarning, "OwnWarning: mine", str(devices / "test_devices.py"), line + 1),
     ]
+
+
+def test_what_a_live_test_prints_is_in_the_log_and_not_in_its_report(project: Path, tmp_path: Path) -> None:
+    done = ship(project, "test_it.py::TestIt::test_passes", tmp_path, None, "--live")
+    assert done.returncode == 0, done.stderr
+    assert "hello from the job" in done.stdout
+    outcome = ShippedOutcome.from_text((tmp_path / "new" / "outcome.json").read_text())
+    assert [report["outcome"] for report in outcome.reports] == ["passed"] * 3
+    assert [report["sections"] for report in outcome.reports] == [[], [], []]

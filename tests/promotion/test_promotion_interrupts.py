@@ -118,7 +118,7 @@ def test_a_second_ctrl_c_says_which_jobs_go_on(
     interrupt_once(monkeypatch, (SubmittedJob, "cancel"), interrupt, after=True)
     told, left = jobs.close()
     if interrupt is dropped:
-        assert told == f"cancelled the job {first.name}, which had not ended: {first.url}"
+        assert told == f"cancelled the job {first.name}, which had not ended: {first.page}"
     else:
         assert told.startswith(
             f"Ctrl-C cut short the cancelling of {first.name}. It may go on and be paid for: gcloud "

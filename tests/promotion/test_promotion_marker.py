@@ -72,6 +72,16 @@ def test_these_do_not(expression: str) -> None:
             {"accelerator_count": 8, "tpu_topology": "2x4"},
             "accelerator_count=8 and tpu_topology='2x4' both say how many chips: cloud-tpu machines take the first",
         ),
+        ({"strategy": "flex-start"}, "strategy 'flex-start': did you mean FLEX_START?"),
+        ({"strategy": "SPOT", "max_wait_duration": "2h"}, "max_wait_duration is how long a job with the strategy FLEX"),
+        ({"max_wait_duration": "soon"}, "max_wait_duration: give a time above zero, as 90s, 30m, 2h or a number"),
+        ({"reservation": "mine"}, "reservation 'mine': give any, none, or projects/PROJECT/zones/ZONE/reservations/"),
+        ({"network": "vpc"}, "network 'vpc': give projects/NUMBER/global/networks/NAME"),
+        ({"env": ["A=1"]}, "env has to be a dict of texts, not ['A=1']"),
+        ({"env": {"A": 1}}, "env has to be a dict of texts, not {'A': 1}"),
+        ({"labels": "a"}, "labels has to be a dict of texts, not 'a'"),
+        ({"disable_retries": 1}, "disable_retries has to be True or False, not 1"),
+        ({"boot_disk_size_gb": 0.5}, "boot_disk_size_gb has to be a whole number above zero, not 0.5"),
         ({"ship": True, "steps": 8}, "steps=8 is for the config of a test that calls t5x_run; one with ship=True runs"),
         ({"ship": True, "full_size": False}, "full_size=False is for the config of a test that calls t5x_run; one "),
     ],
@@ -112,15 +122,16 @@ def test_a_shipped_test_takes_no_sizes_of_farther_places_and_refuses_those_of_cl
     sizes = {"steps": 8, "full_size": True}
     assert merged([{"ship": True}, sizes, {"region": "us-central1"}]) == {"ship": True, "region": "us-central1"}
     assert merged([{"ship": False}, sizes]) == {"ship": False, **sizes}
+    layers = [{"env": {"A": "1"}}, {"env": {"A": "2", "B": "2"}, "strategy": "SPOT"}]
+    assert merged(layers) == {"env": {"A": "1", "B": "2"}, "strategy": "SPOT"}
     with pytest.raises(ResourcesError, match="steps=8 is for the config of a test that calls t5x_run"):
         TpuResources.of(merged([sizes, {"ship": True}]))
 
 
 def test_the_marker_is_documented_with_every_argument(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--markers")
-    result.stdout.fnmatch_lines(
-        ["@pytest.mark.tpu(accelerator_type=None, accelerator_count=None, machine_type=None, *ship=False, files=()): *"]
-    )
+    first, last = "accelerator_type=None, accelerator_count=None, machine_type=None", "disable_retries=None"
+    result.stdout.fnmatch_lines([f"@pytest.mark.tpu({first}, *ship=False, files=(), *{last}): *"])
 
 
 @pytest.mark.parametrize("expression", ["", "smoke", "smoke or tpu", "not slow"])

@@ -63,7 +63,7 @@ def test_stage_step_and_state_of_the_job_and_with_s_its_log(tmp_path: Path, impo
             os.close(controller)
     text = shown.decode()
     assert "the job test-training-" in text
-    assert re.search(r"https://console\.cloud\.google\.com/vertex-ai/locations/us-central1/training/\d+", text)
+    assert re.search(r"customJobs/\d+\s+of\s+the\s+emulated\s+Vertex\s+AI", text)
     before_the_end, _, _ = text.partition("FAILURES")
     said = "workerpool0-0: Starting main loop over steps 10000-10004"
     assert (said in before_the_end) is bool(options)

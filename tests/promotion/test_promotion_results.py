@@ -11,12 +11,15 @@ import pytest
 
 from t5x_harness.promotion.jobs import Ended
 from t5x_harness.promotion.order import machine_of, order_of
+from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.results import JobResults, last_of_each
 from t5x_harness.promotion.settings import PromotionSettings
-from t5x_harness.promotion.stages import stages_of_job
+from t5x_harness.promotion.shipping import ship
+from t5x_harness.promotion.stages import ending, stages_of_job
 from t5x_harness.promotion.watch import JobWatch, Steps
-from t5x_harness.spec import Checkpoint, Outcome, Stage, StageResult
+from t5x_harness.report.terminal import achieved
+from t5x_harness.spec import Checkpoint, Measure, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.vertex.logs import LogLine
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
@@ -25,7 +28,7 @@ from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import JobOutcome
 
 TRAIN = (Stage.TRAIN, Stage.EVAL, Stage.INFER)
-JOB = cast(SubmittedJob, SimpleNamespace(display_name="run-1", url="https://console/1"))
+JOB = cast(SubmittedJob, SimpleNamespace(display_name="run-1", url="https://console/1", page="https://console/1"))
 TARGET = VertexTarget("mine", "us-central1", "my-bucket", "repo/t5x:1")
 GOOD = JobResults(
     "gs://b/model",
@@ -51,6 +54,41 @@ def test_a_training_job_answers_for_evaluation_and_inference_too() -> None:
     assert ("loss", "4 at step 2, 3 at 4") in found[Stage.TRAIN].facts
     assert ("eval/inference_eval/sums/eval/accuracy", "0.2 at step 4") in found[Stage.EVAL].facts
     assert ("predictions", "2 lines with prediction") in found[Stage.INFER].facts
+
+
+def test_losses_and_metrics_are_those_of_a_run_here() -> None:
+    """Under the names that the stages give them: a loss by its dataset, a metric by its task."""
+    more = {"inference_eval/sums/bleu": {4: 0.25}, "train/learning_rate": {4: 0.1}}
+    found = stages(dataclasses.replace(GOOD, metrics={**GOOD.metrics, **more}))
+    assert found[Stage.TRAIN].measures == (
+        Measure("loss", 4.0, of="train", step=2),
+        Measure("loss", 3.0, of="train", step=4),
+        Measure("loss", 3.5, of="training_eval/sums", step=4),
+    )
+    assert found[Stage.EVAL].measures == (Measure("bleu", 0.25, of="sums"), Measure("accuracy", 0.2, of="sums"))
+    assert found[Stage.INFER].measures == (Measure("predictions", 2, "lines"),)
+    result = RunResult(RunSpec(("run.gin",)), tuple(found.values()))
+    assert achieved(result) == [
+        "train/loss 4 at step 2, 3 at step 4",
+        "training_eval/sums/loss 3.5 at step 4",
+        "sums: bleu 0.25, accuracy 0.2",
+    ]
+
+
+def test_an_eval_job_gives_its_metrics() -> None:
+    found = JobResults("gs://b/eval", {"inference_eval/sums/accuracy": {12: 0.5}})
+    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"))
+    done = stages_of_job((Stage.EVAL,), ended, JOB, found, first_step=0, log=Path("no.log"))[Stage.EVAL]
+    assert done.measures == (Measure("accuracy", 0.5, of="sums"),)
+
+
+def test_every_loss_that_is_not_finite_is_in_one_finding() -> None:
+    bad = {"train/loss": {2: float("inf"), 4: float("nan")}, "training_eval/sums/loss": {4: float("nan")}}
+    found = stages(dataclasses.replace(GOOD, metrics=bad))[Stage.TRAIN]
+    assert [(f.code, f.message) for f in found.errors] == [
+        ("RUN04", "train/loss is inf at step 2, training_eval/sums/loss is nan at step 4")
+    ]
+    assert [measure.step for measure in found.measures] == [2, 4, 4]
 
 
 def test_steps_count_from_the_checkpoint_that_training_starts_from() -> None:
@@ -248,6 +286,44 @@ def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     order = order_of("it", TpuResources(region="europe-west4", image_uri="other:2"), settings(), TARGET, "v3-32")
     assert str(order.machine) == "cloud-tpu, 32 TPU_V3 cores"
     assert (order.target.location, order.target.image) == ("europe-west4", "other:2")
+
+
+def test_what_a_marker_says_of_its_job_is_ordered_and_in_the_spec() -> None:
+    resources = TpuResources(
+        strategy="FLEX_START",
+        max_wait_duration="2h",
+        reservation="none",
+        env={"A": "1"},
+        labels={"team": "nlp"},
+        service_account="me@p.iam.gserviceaccount.com",
+        restart_job_on_worker_restart=True,
+        boot_disk_type="pd-standard",
+    )
+    order = order_of("it", resources, settings(), TARGET, "v3-8")
+    assert (order.env, order.labels) == ({"A": "1"}, {"team": "nlp"})
+    message = ship("test_it.py::test_it", TestArchive((), b""), order, live=True).job.to_pb()
+    (pool,) = message.job_spec.worker_pool_specs
+    assert pool.machine_spec.reservation_affinity.reservation_affinity_type.name == "NO_RESERVATION"
+    assert (pool.disk_spec.boot_disk_type, pool.disk_spec.boot_disk_size_gb) == ("pd-standard", 100)
+    assert [(each.name, each.value) for each in pool.container_spec.env] == [("A", "1")]
+    assert "--live" in pool.container_spec.args
+    scheduling = message.job_spec.scheduling
+    assert (scheduling.strategy.name, scheduling.max_wait_duration.total_seconds()) == ("FLEX_START", 7200)
+    assert scheduling.restart_job_on_worker_restart
+    assert message.job_spec.service_account == "me@p.iam.gserviceaccount.com"
+    assert message.labels["team"] == "nlp"
+
+
+def test_a_wait_without_flex_start_is_no_order() -> None:
+    with pytest.raises(ResourcesError, match=r"^max_wait_duration is how long a job with the strategy FLEX_START"):
+        order_of("it", TpuResources(max_wait_duration="2h"), settings(), TARGET, "v3-8")
+
+
+@pytest.mark.parametrize(("shipped", "less"), [(True, "have the test do less"), (False, "lower its steps=")])
+def test_a_job_that_ran_too_long_is_told_what_it_can_change(shipped: bool, less: str) -> None:
+    outcome = JobOutcome("JOB_STATE_CANCELLED", "The job ran for longer than its scheduling.timeout and was cancelled.")
+    _, _, fix = ending(Ended(outcome), JOB, shipped=shipped)
+    assert fix == f"raise timeout= of the marker, or {less}"
 
 
 def test_a_zone_is_no_region() -> None:

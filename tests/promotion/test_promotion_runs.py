@@ -86,7 +86,7 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
         properties = {p.get("name"): p.get("value") for p in cases[name].iter("property")}
         assert properties["t5x.job"] == jobs[job].name
         assert properties["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
-        assert jobs[job].name.rpartition("/")[2] in str(properties["t5x.job_url"])
+        assert "t5x.job_url" not in properties
 
 
 def test_configs_are_promoted_only_where_resources_are_named(run: Run, pytester: pytest.Pytester) -> None:

@@ -54,7 +54,7 @@ def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: Jobs) -> None:
         send(jobs, dataclasses.replace(SLEEP, name="sleep-2"))
     assert str(caught.value) == (
         f"the job {first.name} (sleep-1) does the very same and has not ended: take it with --tpu-reuse={first.id}, or "
-        f"cancel it ({first.url})"
+        f"cancel it ({first.page})"
     )
 
 
@@ -65,7 +65,7 @@ def test_what_has_not_ended_with_the_session_is_cancelled(jobs: Jobs, vertex: Fa
     assert ended.outcome == JobOutcome("JOB_STATE_SUCCEEDED")
     assert "workerpool0-0: done\n" in (tmp_path / "log").read_text()
     assert jobs.has_room
-    assert jobs.close() == [f"cancelled the job {first.name}, which had not ended: {first.url}"]
+    assert jobs.close() == [f"cancelled the job {first.name}, which had not ended: {first.page}"]
     assert vertex.wait(first.id).state == "JOB_STATE_CANCELLED"
     assert jobs.close() == []
 

@@ -45,10 +45,35 @@ def test_everything_that_is_missing_is_named_at_once(run: Run) -> None:
             "    bucket: --vertex-bucket=… or T5X_HARNESS_VERTEX_BUCKET",
             "    image: --vertex-image=… or T5X_HARNESS_VERTEX_IMAGE",
             "    or [[]tool.t5x_harness.vertex[]] of pyproject.toml, or a conftest's own fixture vertex_target",
-            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI",
+            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
+            "--tpu-dry-run shows them with placeholders",
         ]
     )
     result.stdout.fnmatch_lines(["t5x-harness: -m 'tpu' promotes * to jobs on Vertex AI (no target is configured)"])
+
+
+def test_a_dry_run_without_a_target_shows_the_job_with_placeholders(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_promoted="""
+        import pytest
+
+        @pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True, strategy="SPOT", env={"A": "1"})
+        def test_it():
+            pass
+        """
+    )
+    result = run("-m", "tpu", "--tpu-dry-run", "--vertex-project=mine")
+    result.stdout.fnmatch_lines(
+        [
+            "*where: project mine, your-region1",
+            "placeholders, to be given before it is sent: location (--vertex-location or T5X_HARNESS_VERTEX_LOCATION), "
+            "bucket (--vertex-bucket or T5X_HARNESS_VERTEX_BUCKET), image (--vertex-image or T5X_HARNESS_VERTEX_IMAGE)",
+            "*    env {",
+            '*      name: "A"',
+            "*    strategy: SPOT",
+        ]
+    )
+    result.assert_outcomes(skipped=1)
 
 
 def test_each_place_may_name_a_part(run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

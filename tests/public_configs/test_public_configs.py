@@ -1,13 +1,15 @@
 """Configs in the style of public ones run as they are, from gs:// and /gcs, with nothing of theirs within reach.
 
 ``community`` is a pretraining recipe: its own 64k vocabulary and its outputs in a bucket, a stream of the Hugging Face
-hub, a shell script. ``vertex`` are fine-tuning, evaluation and inference on TFDS as people start them on Vertex AI.
-``others`` have a mixture of text files in a bucket, cached examples, and TFExamples to infer on.
+hub, a shell script. ``script`` is one that its own shell script trains, under ``exec``. ``vertex`` are fine-tuning,
+evaluation and inference on TFDS as people start them on Vertex AI. ``others`` have a mixture of text files in a bucket,
+cached examples, and TFExamples to infer on.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -23,10 +25,12 @@ from t5x_harness.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
 from t5x_harness.t5x_runtime import Runtime, find_runtime
 from t5x_harness.workers import Zygote
+from t5x_harness.workers.compile_options import compile_cheaply
 
 pytestmark = pytest.mark.skipif(not GoogleOfRuns.is_installed(), reason="the extra google is not installed")
 
 HERE = Path(__file__).parent
+SENTENCEPIECE = HERE.parent.parent / "sample_tasks" / "data" / "sentencepiece.model"
 
 Run = Callable[..., RunResult]
 
@@ -125,6 +129,30 @@ def test_a_community_recipe_pretrains_from_its_shell_script(run: Run, folder) ->
     assert "'gs://nordlys-lm/sentencepiece/nordlys_64k.model'" in result.operative_config
 
 
+def test_a_start_script_that_sets_the_import_path_trains_under_exec(folder) -> None:
+    """It names its own folder as PYTHONPATH and nothing else; T5X, the slice's mesh and the buckets stay."""
+    where = folder("script")
+    bucket = where / "cloud" / "buckets" / "fjord-lm"
+    (bucket / "sentencepiece").mkdir(parents=True)
+    shutil.copy(SENTENCEPIECE, bucket / "sentencepiece" / "fjord.model")
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    compile_cheaply(env)
+    words = ["exec", "--t5x-runtime=embedded", "--google-root=cloud", "--", "bash", "fjord_tiny.sh"]
+    done = subprocess.run(
+        [sys.executable, "-m", "t5x_harness", *words],
+        cwd=where,
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    written = bucket / "models" / "fjord_tiny"
+    assert [len(row) for row in devices_of(written / "checkpoint_2")] == [2, 2, 2, 2]
+    assert "gs://fjord-lm/models/fjord_tiny" in (written / "config.gin").read_text()
+
+
 def test_without_rows_a_stream_is_asked_for(run: Run, folder) -> None:
     pytest.importorskip("datasets")
     where = folder("community")
@@ -138,11 +166,20 @@ def test_without_rows_a_stream_is_asked_for(run: Run, folder) -> None:
     assert '"hf:nordlys/web-no" = "rows.jsonl"' in finding.fix
 
 
+def devices_of(checkpoint: Path) -> list[list[int]]:
+    """The mesh of devices that a checkpoint's arrays lay on."""
+    text = json.loads((checkpoint / "state" / "_sharding").read_text())
+    mesh = json.loads(next(iter(text.values())))["device_mesh"]["mesh"]
+    return [[device["id"] for device in row] for row in mesh]
+
+
 def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
+    """On 64 chips, of which 4 are enough to execute it: what the plan says is of all."""
     result = run(
         folder("vertex"),
         "--gin_file=configs/finetune_base_wmt.gin",
         '--gin.MODEL_DIR="gs://my-team-t5x/jobs/wmt_base"',
+        "--slice=v2-128",
     )
     assert_passed(result, *TRAINING)
     assert set(result.standins) == {
@@ -153,8 +190,12 @@ def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
     assert "MODEL_DIR = 'gs://my-team-t5x/jobs/wmt_base'" in result.operative_config
     assert result.steps == result.checkpoints[-1].step == 1_000_004
     facts = dict(result.stage(Stage.PLAN).facts)
-    assert facts["mesh"] == "data 4 x model 2"
+    assert facts["mesh"] == "data 64 x model 2"
     assert facts["steps"].startswith("20000"), facts["steps"]
+    changes = {change.binding: (change.before, change.after) for change in result.changes}
+    assert changes["mesh"] == ("data 64 x model 2", "data 4 x model 2")
+    assert changes["BATCH_SIZE"] == ("128", "8")
+    assert [len(row) for row in devices_of(Path(result.checkpoints[-1].path))] == [2, 2, 2, 2]
     assert result.predictions[0]["input"]["inputs_pretokenized"].startswith("translate German to English: ")
 
 

@@ -8,8 +8,10 @@ from t5x_harness.spec import (
     Change,
     Checkpoint,
     Edit,
+    FactTable,
     Finding,
     Location,
+    Measure,
     Mode,
     Outcome,
     RunResult,
@@ -18,6 +20,7 @@ from t5x_harness.spec import (
     Stage,
     StageResult,
 )
+from t5x_harness.tables import columns
 
 LOCATION = Location("t5x/configs/runs/pretrain.gin", 12, (Location("run.gin", 3), Location("base.gin", 7)))
 ERROR = Finding(
@@ -32,7 +35,7 @@ ERROR = Finding(
 )
 WARNING = Finding("GIN01", Severity.WARNING, Stage.LINT, "nothing reads the macro X", Location("run.gin", 9))
 NOTE = Finding("GIN06", Severity.NOTE, Stage.LINT, "nothing opens the scope y", Location("--gin bindings", 2))
-TABLE = "axis   mesh   size\nembed  -         8\nmlp    model     2"
+TABLE = columns([("embed", "-", 8), ("mlp", "model", 2)], ("axis", "mesh", "size"))
 
 
 def passed(stage: Stage, seconds: float, **fields: object) -> StageResult:
@@ -48,7 +51,15 @@ GOOD = RunResult(
         passed(
             Stage.PLAN,
             1.0,
-            facts=(("mesh", "data 8 x model 1"), ("axes", TABLE)),
+            facts=(("mesh", "data 8 x model 1"), ("axes", str(TABLE))),
+            measures=(
+                Measure("mesh", 8, "devices", "data"),
+                Measure("mesh", 1, "devices", "model"),
+                Measure("steps_to_train", 2000, "steps"),
+                Measure("learning_rate", float("nan"), step=0),
+                Measure("parameters", 60506624, "elements"),
+            ),
+            tables=(FactTable("axes", TABLE.header, TABLE.rows),),
             changes=(Change("network.T5Config.emb_dim", "768", "16", "shrink"),),
         ),
         passed(Stage.TRAIN, 65.0),

@@ -58,7 +58,7 @@ run  mode   slice                  lint  resolve  plan  train  eval  infer  time
 one  train  v3-8 data 8 x model 1  ok    ok       ok    ok     ok    ok     30 s  -
 
 shrunk to run here: TRAIN_STEPS = 4 (was 100), BATCH_SIZE = 8 (was 64)
-made up, as it cannot be reached here:
+stand-ins, for what cannot be reached here:
   CHECKPOINT_PATH: 'gs://b/c'
 not checked:
   activations: their memory
@@ -91,7 +91,7 @@ def test_names_are_not_cut_while_there_is_something_else_to_leave_out(width: int
 
 def test_a_failed_run_tells_its_stage_and_what_was_left_out() -> None:
     assert run_failure(FAILED) == (
-        "broken: resolve failed\na.gin:3: error SEQ19: no split 'x'\n    fix: use 'y'\nnot run after it: plan"
+        "SEQ19: resolve of broken failed\na.gin:3: error SEQ19: no split 'x'\n    fix: use 'y'\nnot run after it: plan"
     )
 
 

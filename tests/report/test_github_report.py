@@ -16,7 +16,7 @@ from t5x_harness.report import Report
 from t5x_harness.report.github import command, render
 from t5x_harness.report.places import Place
 from t5x_harness.report.step_summary import append_step_summary, markdown
-from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import Finding, Location, Measure, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 Lint = Callable[..., Report]
 
@@ -76,6 +76,26 @@ def test_a_stage_that_failed_without_a_finding_is_an_error_too(folder: Path) -> 
     name, properties, message = parsed(render(report).splitlines()[0])
     assert (name, properties) == ("error", {"file": "my configs/run.gin", "line": "1", "title": "run: train"})
     assert message.endswith("last words")
+
+
+@pytest.mark.parametrize("environment", [".venv/lib/python3.11/site-packages", "env/lib/python3/dist-packages"])
+def test_what_is_installed_in_the_repository_is_shown_at_the_users_line(folder: Path, environment: str) -> None:
+    installed = folder.parent / environment / "t5x" / "configs" / "runs" / "pretrain.gin"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("\n" * 20)
+    location = Location(str(installed), 17, (Location("run.gin", 2),))
+    finding = Finding("GIN03", Severity.ERROR, Stage.LINT, "nothing binds it", location)
+    result = RunResult(RunSpec(("run.gin",), cwd=str(folder)), (StageResult(Stage.LINT, Outcome.FAILED, (finding,)),))
+    name, properties, message = parsed(render(Report((result,))).splitlines()[0])
+    assert (name, properties) == ("error", {"file": "my configs/run.gin", "line": "2", "title": "GIN03"})
+    assert message == f"{installed}:17: nothing binds it"
+
+
+def test_the_summary_page_has_losses_and_metrics() -> None:
+    measures = (Measure("loss", 2.5, of="train", step=1), Measure("loss", 2.25, of="train", step=4))
+    stage = StageResult(Stage.TRAIN, Outcome.PASSED, measures=measures)
+    text = markdown(Report((RunResult(RunSpec(("run_a.gin",)), (stage,)),)))
+    assert "\n- run\\_a: train/loss 2.5 at step 1, 2.25 at step 4\n" in text
 
 
 def test_a_green_run_is_one_line() -> None:

@@ -31,8 +31,8 @@ def check(text: str) -> Any:
 
 def test_the_document() -> None:
     found = check(render(BOTH))
-    assert list(found) == ["schema", "passed", "findings", "not_checked", "runs"]
-    assert (found["schema"], found["passed"]) == (SCHEMA, False) == (1, False)
+    assert list(found) == ["schema", "passed", "seconds", "import_seconds", "findings", "not_checked", "runs"]
+    assert (found["schema"], found["passed"]) == (SCHEMA, False) == (2, False)
     assert [(r["name"], r["outcome"], r["mode"], r["slice"]) for r in found["runs"]] == [
         ("pretrain", "passed", "train", "v3-8"),
         ("long_name_of_a_config", "failed", "eval", "v4-16"),
@@ -40,9 +40,36 @@ def test_the_document() -> None:
     assert found["not_checked"][0] == {"run": "pretrain", "text": "access to gs://b"}
     assert found["runs"][0]["metrics"] == {"train/loss": {"2": 1.5, "4": "nan"}}
     plan = found["runs"][0]["stages"][2]
-    assert plan["facts"][0] == {"name": "mesh", "value": "data 8 x model 1"}
+    assert plan["facts"] == [
+        {"name": "mesh", "value": "data 8 x model 1"},
+        {"name": "axes", "columns": ["axis", "mesh", "size"], "rows": [["embed", "-", 8], ["mlp", "model", 2]]},
+    ]
     assert plan["changes"] == [{"binding": "network.T5Config.emb_dim", "before": "768", "after": "16", "why": "shrink"}]
     assert [stage["outcome"] for stage in found["runs"][1]["stages"]] == ["failed", "not run", "not run"]
+
+
+def test_numbers_are_numbers_with_units() -> None:
+    good, bad = check(render(BOTH))["runs"]
+    assert good["mesh"] == {"data": 8, "model": 1}
+    assert (good["steps"], good["planned_steps"]) == (4, {"to_train": 2000})
+    assert (bad["mesh"], bad["steps"], bad["planned_steps"]) == (None, None, None)
+    of_stage = {stage["stage"]: stage for stage in good["stages"]}
+    assert of_stage["plan"]["exercised"] == {"count": 1, "of": "arrays planned"}
+    assert of_stage["train"]["exercised"] == {"count": 1, "of": "steps trained"}
+    measures = {measure["name"]: measure for measure in of_stage["plan"]["measures"]}
+    assert measures["parameters"] == {
+        "name": "parameters",
+        "value": 60506624,
+        "unit": "elements",
+        "of": "",
+        "step": None,
+    }
+    assert (measures["learning_rate"]["value"], measures["learning_rate"]["step"]) == ("nan", 0)
+
+
+def test_the_seconds_are_those_that_were_waited() -> None:
+    found = check(render(Report((GOOD,), seconds=81.5, import_seconds=60.5)))
+    assert (found["seconds"], found["import_seconds"]) == (81.5, 60.5)
 
 
 def test_a_finding_is_flat_and_says_everything() -> None:
@@ -95,7 +122,8 @@ def test_each_binding_says_where_its_value_comes_from_and_what_it_replaced() -> 
 
 
 def test_nothing_run_is_a_document_too() -> None:
-    assert check(render(Report(()))) == {"schema": 1, "passed": False, "findings": [], "not_checked": [], "runs": []}
+    found = check(render(Report(())))
+    assert (found["passed"], found["findings"], found["not_checked"], found["runs"]) == (False, [], [], [])
 
 
 def test_the_schema_is_one_and_refuses_what_is_none_of_ours() -> None:

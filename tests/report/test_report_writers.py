@@ -9,18 +9,19 @@ from sample_reports import BAD, GOOD, NOTE, TABLE, WARNING
 
 from t5x_harness.report import Report
 from t5x_harness.report.brief import render_brief
-from t5x_harness.report.terminal import render, stage_failure
-from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage, StageResult
+from t5x_harness.report.terminal import render, render_quietly, stage_failure
+from t5x_harness.spec import Change, Finding, Measure, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.tables import columns
 
 WHOLE = """\
 run                    mode   slice  lint    resolve  plan  train  eval  infer  time        findings
 pretrain               train  v3-8   ok      ok       ok    ok     ok    ok     1 min 14 s  -
 long_name_of_a_config  eval   v4-16  FAILED  -        -                         0.2 s       1 error, 1 warning
+mesh: data 8 x model 1 (pretrain)
 
 pretrain
 changed for this run: network.T5Config.emb_dim = 16 (was 768; shrink)
-made up, as it cannot be reached here:
+stand-ins, for what cannot be reached here:
   a vocabulary of 32000 pieces for gs://b/v.model
   a checkpoint at step 10
 not checked: access to gs://b
@@ -41,12 +42,23 @@ def test_the_whole_text() -> None:
     assert render(Report((GOOD, BAD)), width=110) == WHOLE
 
 
-def test_the_mesh_is_shown_where_there_is_room() -> None:
+def test_what_has_no_room_in_the_table_stands_below_it() -> None:
     assert "v3-8 data 8 x model 1" in render(Report((GOOD,)), width=160)
-    assert "data 8 x model 1" not in render(Report((GOOD, BAD)), width=110)
+    wide = dataclasses.replace(GOOD, spec=dataclasses.replace(GOOD.spec, gin_files=("a_config_with_a_name.gin",)))
+    stages = (dataclasses.replace(GOOD.stages[0], findings=(WARNING, WARNING)), *GOOD.stages[1:])
+    wide = dataclasses.replace(wide, stages=stages)
+    head, _, *below = render(Report((wide,)), width=80).splitlines()
+    assert head.split() == "run lint resolve plan train eval infer time findings".split()
+    assert below[:3] == ["mode: train", "slice: v3-8", "mesh: data 8 x model 1"]
+    other = dataclasses.replace(
+        wide, spec=dataclasses.replace(wide.spec, slice="v4-16", mode=Mode.EVAL), stages=stages[:3]
+    )
+    below = render(Report((wide, other)), width=80).splitlines()[3:]
+    assert below[0] == "mode: train (a_config_with_a_name (1)), eval (a_config_with_a_name (2))"
+    assert below[1] == "mesh: data 8 x model 1"
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("width", [40, 50, 60, 80, 100, 140])
 def test_lines_fit_the_terminal(width: int) -> None:
     text = render(Report((BAD,)), width=width)
     assert max(len(line) for line in text.splitlines()) <= max(width, 80)
@@ -75,8 +87,113 @@ def test_facts_are_shown_if_asked() -> None:
     assert "plan: mesh:" not in render(Report((GOOD,)))
 
 
-def test_runs_of_one_name_are_numbered() -> None:
+def test_runs_of_one_name_are_told_apart_by_where_they_come_from() -> None:
+    def names(*origins: str) -> list[str]:
+        return [row.name for row in Report((*[GOOD] * (len(origins) - 1), BAD), origins).rows]
+
     assert [row.name for row in Report((GOOD, GOOD, BAD)).rows][:2] == ["pretrain (1)", "pretrain (2)"]
+    assert names("a.gin", "test_a.py::test_it", "b.gin") == ["a.gin", "test_a.py::test_it", "long_name_of_a_config"]
+    assert names("a.gin", "test_it", "test_it", "b.gin")[:3] == ["a.gin", "test_it (1)", "test_it (2)"]
+
+
+LOSSES = (
+    Measure("loss", 69.71, of="train", step=1),
+    Measure("loss", 64.0, of="train", step=4),
+    Measure("loss", 5.25, of="training_eval/task", step=4),
+    Measure("seconds", 3.0),
+)
+METRICS = (Measure("bleu", 0.0, of="task"), Measure("accuracy", 12.34567, of="task"))
+TRAINED = dataclasses.replace(
+    GOOD,
+    stages=(
+        *GOOD.stages[:3],
+        dataclasses.replace(GOOD.stages[3], measures=LOSSES),
+        dataclasses.replace(GOOD.stages[4], measures=METRICS),
+        dataclasses.replace(
+            GOOD.stages[5], changes=(Change("INFER_OUTPUT_DIR", "%gin.REQUIRED", "'runs/1'", "given"),)
+        ),
+    ),
+)
+
+
+def test_losses_and_metrics_are_told() -> None:
+    lines = [
+        "losses and metrics:",
+        "  train/loss 69.71 at step 1, 64 at step 4",
+        "  training_eval/task/loss 5.25 at step 4",
+        "  task: bleu 0, accuracy 12.35",
+    ]
+    assert "\n".join(lines) in render(Report((TRAINED,)))
+    assert "\n".join(lines) in render_brief(Report((TRAINED,)), width=100)
+    assert "  task: bleu 0, accuracy 12.35 (pretrain)\n" in render_brief(Report((TRAINED, BAD)), width=100)
+
+
+def test_what_the_harness_gave_in_the_place_of_a_command_line_is_told() -> None:
+    given = "given by the harness, as by the command line of a job: INFER_OUTPUT_DIR = 'runs/1'\n"
+    assert given in render(Report((TRAINED,)), notes=True)
+    assert given.replace(" = 'runs/1'", "") in render(Report((TRAINED,)))
+    assert given.replace(": INFER", ":\n  INFER").replace(" = 'runs/1'", "") in render_brief(
+        Report((TRAINED,)), width=100
+    )
+    assert "  INFER_OUTPUT_DIR (pretrain)\n" in render_brief(Report((TRAINED, BAD)), width=100)
+
+
+def test_the_time_is_the_one_that_was_waited_and_long_imports_are_named() -> None:
+    waited = Report((dataclasses.replace(GOOD, seconds=80.0),), seconds=81.0, import_seconds=61.0)
+    imports = "importing T5X took 1 min 01 s of it; t5x-harness warm saves that for further runs\n"
+    text = render(waited)
+    assert "  1 min 20 s" in text.splitlines()[1]
+    assert text.endswith(f"{imports}1 passed in 1 min 21 s\n")
+    assert text.count("t5x-harness warm") == 1
+    assert imports in render_brief(waited, width=100)
+    assert "warm" not in render(dataclasses.replace(waited, import_seconds=0.2))
+
+
+def test_what_was_not_checked_of_several_runs_is_said_once() -> None:
+    open_ = StageResult(Stage.LINT, Outcome.PASSED, not_checked=("CKP*: these rules need the whole run",))
+    other = dataclasses.replace(open_, not_checked=(*open_.not_checked, "the module x"))
+    names = ("a.gin", "b.gin", "c.gin")
+    results = (RunResult(RunSpec((n,)), (other if n == "b.gin" else open_,)) for n in names)
+    text = render(Report(tuple(results)))
+    assert text.count("CKP*") == 1
+    assert "\nnot checked of a, b, c: CKP*: these rules need the whole run\n" in text
+    assert "\nb\nnot checked: the module x\n" in text
+
+
+def test_quietly_only_the_findings_and_the_last_line() -> None:
+    assert render_quietly(Report((GOOD, BAD))) == (
+        """\
+t5x/configs/runs/pretrain.gin:12: error GIN09: TRAIN_STEPS = 1.0 is a float
+    included from base.gin:7, from run.gin:3
+    fix: write TRAIN_STEPS = 1
+run.gin:9: warning GIN01: nothing reads the macro X
+1 failed, 1 passed, 1 error, 1 warning in 1 min 14 s; 1 note, -v shows it
+"""
+    )
+    assert render_quietly(Report((TRAINED,))) == "1 passed in 1 min 14 s\n"
+
+
+def test_what_failures_have_told_is_not_told_again() -> None:
+    text = render(Report((BAD,)), notes=True, told=True)
+    assert "GIN09" not in text
+    assert "GIN06" not in text
+    assert "log: runs/log.txt" in text
+
+
+def test_findings_come_first_and_tables_of_arrays_only_if_asked_for() -> None:
+    facts = (("mesh", "data 8 x model 1"), ("arrays of a", TABLE), ("arrays of b", TABLE))
+    plan = dataclasses.replace(GOOD.stages[2], facts=facts)
+    lint = dataclasses.replace(GOOD.stages[0], findings=(WARNING,), facts=(("mode", "train"),))
+    report = Report((dataclasses.replace(GOOD, stages=(lint, GOOD.stages[1], plan)),))
+    lines = render(report, facts=True, width=120).splitlines()
+    assert lines[3:8] == [
+        "run.gin:9: warning GIN01: nothing reads the macro X",
+        "  plan: mesh: data 8 x model 1",
+        "  2 tables of arrays, -v shows them",
+        "  lint: mode: train",
+        "changed for this run: network.T5Config.emb_dim = 16 (was 768; shrink)",
+    ]
+    assert "  plan: arrays of b:" in render(report, facts=True, notes=True).splitlines()
 
 
 def test_nothing_run_is_not_a_success() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.tables import GAP, columns
+from t5x_harness.tables import GAP, Bytes, Count, columns
 
 
 def test_words_stand_left_and_numbers_right() -> None:
@@ -56,3 +57,10 @@ def test_it_imports_nothing_heavy() -> None:
     program = "import sys, t5x_harness.tables; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     assert not {"jax", "numpy", "tensorflow", "gin"} & set(loaded.stdout.split())
+
+
+def test_a_table_keeps_its_cells_for_programs() -> None:
+    table = columns([("a", Count(60506624), Bytes(2**30)), ("b  c",)], ("name", "parameters", "bytes"))
+    assert table.splitlines()[1] == "a     60,506,624  1 GiB"
+    assert table.header == ("name", "parameters", "bytes")
+    assert json.loads(json.dumps(table.rows)) == [["a", 60506624, 2**30], ["b c"]]

@@ -99,6 +99,15 @@ def test_a_metric_that_only_trained_models_please(resolve: Resolve) -> None:
     assert error.message.endswith(", given random ids as predictions, as an untrained model gives them")
 
 
+def test_a_metric_that_divides_by_the_words_predicted(resolve: Resolve) -> None:
+    body = "return {'share': 1 / sum(len(text.split()) for text in predictions)}"
+    error = the_error(resolve(EVALUATED, metric(body)))
+    assert error.code == "SEQ20"
+    assert error.message.endswith(
+        "raised ZeroDivisionError: division by zero, given an empty prediction for every example"
+    )
+
+
 def test_a_postprocessor_that_needs_text(resolve: Resolve) -> None:
     files = postprocessed("lambda text, **_: text.split('x')[0][0]")
     error = the_error(resolve(EVALUATED, files))
@@ -122,6 +131,9 @@ def test_a_postprocessor_without_keyword_arguments(resolve: Resolve) -> None:
     assert error.fix == "make the postprocess function accept any text that an untrained model may produce"
     error = the_error(resolve(EVALUATED, postprocessed("lambda text: text")))
     assert error.fix == "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
+    assert "its postprocess_fn raised TypeError: <lambda>() got an unexpected keyword argument" in error.message
+    assert error.location is not None
+    assert error.location.line == line_of(postprocessed("lambda text: text"), "postprocess_fn")
 
 
 def test_metrics_of_scores_get_scores(resolve: Resolve) -> None:

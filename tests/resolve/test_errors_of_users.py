@@ -7,8 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.resolve.errors import explain
-from t5x_harness.spec import Stage
+from t5x_harness.import_hooks import use_runtime
+
+use_runtime("embedded")
+
+from t5x import losses  # noqa: E402
+
+from t5x_harness.resolve.errors import explain  # noqa: E402
+from t5x_harness.resolve.frames import told, user_frame  # noqa: E402
+from t5x_harness.resolve.samples import packed_rows  # noqa: E402
+from t5x_harness.spec import Stage  # noqa: E402
+
+
+@pytest.fixture
+def without_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test itself is no user's code."""
+    monkeypatch.setattr("t5x_harness.resolve.errors.raised_by_user_code", lambda error: False)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +42,47 @@ def test_who_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, 
     assert (finding.code, finding.fix) == ("USR01", fix)
     assert finding.message.startswith(message)
     assert str(finding.location).startswith("my_tasks.py:")
+
+
+@pytest.mark.usefixtures("without_users")
+def test_a_mistake_of_the_harness_is_not_laid_to_t5x() -> None:
+    with pytest.raises(KeyError) as caught:
+        packed_rows([{}], {"inputs": 1})
+    finding = explain(caught.value, Stage.RESOLVE, None)
+    assert finding.code == "RUN12"
+    assert (
+        finding.message == "t5x-harness itself stopped with KeyError: 'inputs': T5X was not at work, nor was your code"
+    )
+    assert finding.fix == "report it with the traceback in the run's log"
+
+
+@pytest.mark.usefixtures("without_users")
+def test_what_stops_is_named() -> None:
+    with pytest.raises((AttributeError, TypeError)) as caught:
+        losses.cross_entropy_with_logits(None, None, 0.0)
+    assert explain(caught.value, Stage.TRAIN, None).message.startswith("T5X stopped with ")
+    with pytest.raises(ValueError, match="invalid literal") as other:
+        int("n/a")
+    assert explain(other.value, Stage.PLAN, None).message.startswith("plan stopped with ValueError: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{function_node __wrapped__IteratorGetNext_output_types_8_device_/job:localhost}} could not convert: n/a\n\t "
+        "[[{{node StringToNumber}}]] [Op:IteratorGetNext] name: ",
+        "Error in user-defined function passed to MapDataset:25 transformation with iterator: Iterator::Root::Map: "
+        "could not convert: n/a\n\t [[{{node StringToNumber}}]]",
+    ],
+)
+def test_what_tensorflow_says_of_its_graphs_is_left_out(text: str) -> None:
+    assert told(ValueError(text)) == "ValueError: could not convert: n/a"
+
+
+def test_generated_code_is_nobodys_line(tmp_path: Path) -> None:
+    """AutoGraph's conversions have a file of their own, which is not there to be opened."""
+    code = compile("1 / 0", "__autograph_generated_10335_bc74f4b2.py", "exec")
+    with pytest.raises(ZeroDivisionError) as caught:
+        eval(code, {})
+    frame = user_frame(caught.value)
+    assert frame is None or "__autograph_generated_" not in frame.file

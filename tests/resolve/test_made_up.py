@@ -35,8 +35,14 @@ def test_random_ids_are_of_the_vocabulary_and_the_same_each_time() -> None:
 
 def test_one_prediction_is_empty() -> None:
     vocabulary = seqio.ByteVocabulary()
-    texts = [vocabulary.decode(row.tolist()) for row in of("empty", vocabulary).tokens]
+    texts = [vocabulary.decode(row.tolist()) for row in of("empty prediction for the first", vocabulary).tokens]
     assert texts == ["", vocabulary.decode([7]), ""]
+
+
+def test_all_predictions_are_empty() -> None:
+    vocabulary = seqio.ByteVocabulary()
+    tokens = of("empty prediction for every", vocabulary).tokens
+    assert [vocabulary.decode(row.tolist()) for row in tokens] == ["", "", ""]
 
 
 def test_one_prediction_is_unknown_where_the_vocabulary_has_an_unknown_token() -> None:

@@ -56,3 +56,29 @@ def test_what_the_source_raises_is_raised_here() -> None:
 
     with pytest.raises(KeyError, match="column"):
         read_within(items, keep=5, count=0, seconds=60)
+
+
+def test_more_is_read_where_it_comes_soon() -> None:
+    reading = read_within(itertools.count, keep=2, count=5, seconds=60, further=1000, spare=60)
+    assert reading == Reading((0, 1), 1000, False, False)
+
+
+def test_what_comes_late_after_enough_is_not_waited_for() -> None:
+    never = threading.Event()
+
+    def items() -> Iterator[int]:
+        yield from range(5)
+        never.wait()
+
+    reading = read_within(items, keep=2, count=5, seconds=60, further=1000, spare=0.05)
+    never.set()
+    assert reading == Reading((0, 1), 5, False, False)
+
+
+def test_an_error_behind_enough_is_raised_if_it_comes_soon() -> None:
+    def items() -> Iterator[int]:
+        yield from range(9)
+        raise KeyError("column")
+
+    with pytest.raises(KeyError, match="column"):
+        read_within(items, keep=2, count=5, seconds=60, further=1000, spare=60)

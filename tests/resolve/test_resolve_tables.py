@@ -31,13 +31,13 @@ def test_equal_vocabularies_are_one_row(facts: Callable[..., dict[str, str]]) ->
 def test_features_with_lengths_cuts_and_padding(facts: Callable[..., dict[str, str]]) -> None:
     found = facts(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 7, 'targets': 4}") + INFER_EVAL, examples.FILES)
     assert found["features"] == (
-        "task and split       feature  type   rank  length   median  longest  cut  padding  of\n"
-        "counting train       inputs   int32     1  7             7        8  50%       7%   2\n"
-        "counting train       targets  int32     1  4             3        4   0%      25%   2\n"
-        "counting validation  inputs   int32     1  7             7        8  50%       7%   2\n"
-        "counting validation  targets  int32     1  4             3        4   0%      25%   2\n"
-        "counting validation  inputs   int32     1  longest       7        8   0%      12%   2\n"
-        "counting validation  targets  int32     1  longest       3        4   0%      25%   2"
+        "task and split       feature  type   rank  length   median  longest  truncated  padding  examples read\n"
+        "counting train       inputs   int32     1  7             7        8        50%       7%              2\n"
+        "counting train       targets  int32     1  4             3        4         0%      25%              2\n"
+        "counting validation  inputs   int32     1  7             7        8        50%       7%              2\n"
+        "counting validation  targets  int32     1  4             3        4         0%      25%              2\n"
+        "counting validation  inputs   int32     1  longest       7        8         0%      12%              2\n"
+        "counting validation  targets  int32     1  longest       3        4         0%      25%              2"
     )
 
 

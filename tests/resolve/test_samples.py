@@ -16,8 +16,9 @@ import seqio  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from t5x import utils  # noqa: E402
 
-from t5x_harness.resolve.datasets import DataRole  # noqa: E402
+from t5x_harness.resolve.datasets import DataRole, registered_name, task_features  # noqa: E402
 from t5x_harness.resolve.endings import Ending, find_end, period_of  # noqa: E402
+from t5x_harness.resolve.failing_example import failing_example  # noqa: E402
 from t5x_harness.resolve.registrations import Registrations  # noqa: E402
 from t5x_harness.resolve.samples import SOURCE_EXAMPLES, Sample, packed_rows, sample_of  # noqa: E402
 
@@ -147,3 +148,54 @@ def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatc
     with open(place.file, encoding="utf-8") as file:
         assert file.read().splitlines()[place.line - 1].strip().startswith('seqio.TaskRegistry.add("seen"')
     assert registrations.place("unseen") is None
+
+
+def test_the_name_of_a_task_given_as_an_object_is_known_if_it_is_registered() -> None:
+    def role(given: Any) -> DataRole:
+        dataset = utils.DatasetConfig(given, {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
+        return DataRole("train_dataset_cfg", "train", dataset)
+
+    unknown = task_of(lambda: numbers(1))
+    assert registered_name(role("sampled")) == "sampled"
+    assert registered_name(role(unknown)) is None
+    known = seqio.TaskRegistry.add("named_by_object", unknown.source, {"targets": FEATURE}, preprocessors=[])
+    try:
+        assert registered_name(role(known)) == "named_by_object"
+        assert registered_name(role(known.replace())) is None, "another task of that name"
+    finally:
+        seqio.TaskRegistry.remove("named_by_object")
+
+
+def test_the_converter_for_decoders_takes_what_has_a_length() -> None:
+    decoders = seqio.DecoderFeatureConverter
+    assert task_features(decoders, {"targets": 8}) == {"targets"}
+    assert task_features(decoders, {"inputs": 8, "targets": 8}) == {"inputs", "targets"}
+    assert task_features(decoders, ("inputs", "targets", "suffixes")) == {"inputs", "targets", "suffixes"}
+    assert task_features(seqio.EncDecFeatureConverter, {"targets": 8}) == {"inputs", "targets"}
+    assert task_features(None, {"targets": 8}) == set()
+
+
+def test_the_preprocessor_that_raises_is_found_among_others() -> None:
+    def odd(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return dataset.filter(lambda e: e["targets"][0] % 2 == 1)
+
+    def strict(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        def one(e: Any) -> Any:
+            tf.debugging.assert_none_equal(e["targets"][0], 41)
+            return e
+
+        return dataset.map(one)
+
+    def last(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return dataset.map(lambda e: e)
+
+    dataset = utils.DatasetConfig("sampled", {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
+    role = DataRole("train_dataset_cfg", "train", dataset)
+    found = failing_example(task_of(lambda: numbers(100), strict, last), role)
+    assert found is not None
+    assert (found.index, found.known, found.function) == (41, True, "strict")
+    assert "targets" in found.shown
+    behind = failing_example(task_of(lambda: numbers(100), odd, strict, last), role)
+    assert behind is not None
+    assert (behind.index, behind.known, behind.function) == (20, False, "strict"), "20 odd numbers come before 41"
+    assert failing_example(task_of(lambda: numbers(10), strict), role) is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -129,17 +131,100 @@ def test_the_command_replaces_exec_and_its_status_is_passed_on() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (
+            "t5x.train_unfragmented",
+            "No module named 't5x.train_unfragmented': no T5X has it; use t5x.main --run_mode=train",
+        ),
+        ("t5x.precompile", "No module named t5x.precompile"),
+    ],
+)
+def test_programs_that_are_not_there_are_named_with_what_is(module: str, said: str) -> None:
+    done = run_exec("--t5x-runtime=embedded", "--", sys.executable, "-m", module)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_fork_may_have_a_program_of_that_name(machine) -> None:
+    fork = machine.package("fork", label="fork")
+    (fork / "train_unfragmented.py").write_text("print('trains')\n")
+    program = "import runpy; runpy.run_module('t5x.train_unfragmented')"
+    assert machine.run(program, path=("fork",), before=(*EXEC, "--")).stdout == "trains\n"
+
+
+START = """
+export PYTHONPATH=$PWD/mine
+python3 -c 'import t5x, mine; print(t5x.__file__, mine.NAME)'
+env python -c 'import os, t5x; print(t5x.__file__, os.environ["PYTHONPATH"])'
+PYTHONPATH= sh -c 'python "$@"' sh told.py "a  b" '*'
+python3 told.py < /dev/null | cat
+python nothing.py
+echo $? $(command -v python9)
+"""
+
+
+def test_t5x_stays_where_a_script_sets_the_import_path(tmp_path: Path) -> None:
+    """As start scripts of T5X projects do; the Python is the one that the script would have found."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "mine.py").write_text("NAME = 'mine'\n")
+    (tmp_path / "told.py").write_text("import sys, t5x; print(sys.argv[1:], t5x.__name__, sys.executable)\n")
+    (tmp_path / "start.sh").write_text(START)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("python", "python3"):
+        (tools / name).symlink_to(sys.executable)
+    path = f"{tools}:{os.environ['PATH']}"
+    done = run_exec("--", "bash", "start.sh", cwd=tmp_path, env={**os.environ, "PATH": path})
+    imported, by_env, told, piped, missing = done.stdout.splitlines()
+    assert imported.endswith("embedded/t5x/__init__.py mine"), done.stderr
+    assert by_env.endswith(f"bootstrap:{tmp_path / 'mine'}")
+    assert "embedded/t5x" in by_env
+    assert told == f"['a  b', '*'] t5x {tools / 'python'}"
+    assert piped == f"[] t5x {tools / 'python3'}"
+    assert missing == "2"
+    assert "can't open file" in done.stderr
+
+
+def test_t5x_stays_where_a_program_gives_pythons_an_import_path(tmp_path: Path) -> None:
+    """A launcher in Python starts its own interpreter; one that clears the environment gets what it asks for."""
+    launcher = """
+    import os, subprocess, sys
+    say = [sys.executable, "-c", "import importlib.util, os; print(importlib.util.find_spec('t5x') is not None)"]
+    subprocess.run(say, env={**os.environ, "PYTHONPATH": "mine"}, check=True)
+    os.environ["PYTHONPATH"] = "mine"
+    subprocess.run(say, check=True)
+    print(os.environ["PYTHONPATH"], flush=True)
+    subprocess.run([*say[:1], "-S", *say[1:]], env={}, check=True)
+    """
+    (tmp_path / "launcher.py").write_text(textwrap.dedent(launcher))
+    done = run_exec("--t5x-runtime=embedded", "--", sys.executable, "launcher.py", cwd=tmp_path)
+    assert done.stdout.split() == ["True", "True", "mine", "False"], done.stderr
+
+
+def test_a_python_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    shell = shutil.which("sh")
+    assert shell
+    done = run_exec("--", shell, "-c", "PATH=${PATH%%:*}; python3", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (127, "python3: command not found\n")
+
+
 def test_flags_and_folders_of_the_user_are_kept() -> None:
     base = {
         "PYTHONPATH": f"{os.sep}mine{os.pathsep}{os.sep}yours",
         "XLA_FLAGS": "--xla_dump_to=/x --xla_force_host_platform_device_count=3",
         "JAX_PLATFORMS": "tpu",
         "HOME": "/home/me",
+        "PATH": "/bin::/usr/bin",
     }
     first = exec_environment(get_slice("v3-8"), find_runtime("embedded"), "auto", base)
     again = exec_environment(get_slice("v3-32"), find_runtime("embedded"), "embedded", first)
     assert first["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine", "/yours"]
     assert again["PYTHONPATH"] == first["PYTHONPATH"]
+    assert first["PATH"].split(os.pathsep, 1)[1] == "/bin::/usr/bin"
+    assert again["PATH"] == first["PATH"]
     assert first["XLA_FLAGS"].split()[:2] == ["--xla_dump_to=/x", "--xla_force_host_platform_device_count=8"]
     assert sorted(again["XLA_FLAGS"].split()) == sorted(first["XLA_FLAGS"].replace("count=8", "count=32").split())
     assert [e["JAX_PLATFORMS"] for e in (first, again)] == ["cpu", "cpu"]

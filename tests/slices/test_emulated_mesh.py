@@ -38,9 +38,12 @@ def run(program: str) -> list[str]:
 
 
 def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
-    """One process goes through slices of the same size; the hook is there before the import, and replaced after it."""
+    """One process goes through slices of the same size; the hook is there before the import, and replaced after it.
+
+    Where few data positions are asked for, the mesh is the first rows of the same one.
+    """
     names = ["v3-128", "v2-128"]
-    [line] = run(
+    line, few, hybrid = run(
         f"""
         install_mesh(get_slice("v3-128"))
         force_cpu_devices(128)
@@ -53,8 +56,15 @@ def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
                 assert {{d.platform for d in mesh.devices.flat}} == {{"cpu"}}
                 meshes[f"{{name}} {{number}}"] = ids(mesh)
         print(json.dumps(meshes))
+        install_mesh(get_slice("v2-128"), data_positions=4)
+        few = partitioning.PjitPartitioner(num_partitions=2).mesh
+        print(json.dumps([dict(few.shape), ids(few)]))
+        hybrid = partitioning.default_mesh(2, ici_mesh_shape=(1, 64, 2), dcn_mesh_shape=(1, 1, 1))
+        print(json.dumps(dict(hybrid.shape)))
         """
     )
+    assert json.loads(few) == [{"data": 4, "model": 2}, RECORDED["v2-128"]["meshes"]["2"]["device_ids"][:4]]
+    assert json.loads(hybrid) == {"replica": 1, "data": 4, "model": 2}
     meshes = json.loads(line)
     assert len(meshes) == 10
     for case, devices in meshes.items():

@@ -33,7 +33,7 @@ def test_made_up_examples_are_not_judged_as_if_they_were_the_jobs(run):
     result = run(gin="BATCH_SIZE = 4096\n").stage(Stage.RESOLVE)
     assert result.outcome is Outcome.PASSED, result.findings
     assert not {"SEQ16", "SEQ36"} & {finding.code for finding in result.findings}
-    assert "examples made up from its features" in dict(result.facts)["sources"]
+    assert "examples generated from its features" in dict(result.facts)["sources"]
     assert (
         "whether wmt_t2t_translate/de-en:1.0.0 is prepared in gs://my-bucket/tfds, and what its examples are like"
         in result.not_checked
@@ -44,7 +44,7 @@ def test_the_plan_counts_no_made_up_examples(run):
     backend = run()
     assert backend.stage(Stage.PLAN).outcome is Outcome.PASSED
     facts = dict(backend.stage(Stage.PLAN).facts)
-    assert not [name for name in facts if name.startswith("passes over")]
+    assert not [name for name in facts if name.startswith("epochs over")]
     assert facts["infer_eval reads"].startswith("all examples of translate validation")
 
 

@@ -38,6 +38,18 @@ def test_a_bucket_may_be_made_twice(folder: Folder) -> None:
     folder.require_bucket()
 
 
+def test_a_bucket_of_another_region_is_said(folder: Folder, fake_gcs: FakeGcs) -> None:
+    assert folder.misplaced("us-central1") == ""
+    assert folder.misplaced("us-west4") == (
+        "gs://my-bucket is in us-central1 and the job in us-west4: what it reads and writes is slower, and paid for as "
+        "traffic between regions"
+    )
+    everywhere = Folder("gs://everywhere/x", "p")
+    assert everywhere.misplaced("us-west4") == "", "nobody can look at a bucket that is not there"
+    everywhere.create_bucket("US")
+    assert everywhere.misplaced("us-west4") == ""
+
+
 @pytest.mark.parametrize("address", ["gs://", "gs:///x", "/gcs/", "/a/folder/of/this/machine"])
 def test_an_address_without_a_bucket_is_no_folder_of_one(address: str) -> None:
     with pytest.raises(StorageError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import cast
 
@@ -16,7 +17,7 @@ class _Job:
     """A job whose states are known beforehand; it stays in the last one."""
 
     name = "projects/1/locations/us-central1/customJobs/2"
-    url = "https://console"
+    page = "https://console"
 
     def __init__(self, *states: str) -> None:
         self._states: Iterator[str] = iter(states)
@@ -78,6 +79,20 @@ class _Disturbed(_Job):
         if self._errors:
             raise self._errors.pop(0)
         return super().look()
+
+
+def test_an_emulation_that_nobody_answers_for_any_more_is_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+    passing = VertexError("503", passing=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", "/somewhere")
+        assert wait_for(cast(SubmittedJob, _Disturbed(passing)), patience=Patience(longest=0.0)).succeeded
+    with pytest.raises(VertexError) as caught:
+        wait_for(cast(SubmittedJob, _Disturbed(passing)), patience=Patience(longest=0.0))
+    assert str(caught.value) == (
+        "the emulated Google Cloud was killed (out of memory?), and with it "
+        "projects/1/locations/us-central1/customJobs/2"
+    )
 
 
 def test_a_disturbance_passes_and_a_refusal_does_not() -> None:

@@ -94,12 +94,56 @@ def test_what_could_use_up_too_much_is_not_sent(capsys: pytest.CaptureFixture[st
 
 
 def test_a_target_that_nobody_gave_is_asked_for_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", "run.gin", "--dry-run", "--project=p", "--location=us-central1"]) == 2
+    assert main(["submit", "run.gin", "--project=p", "--location=us-central1"]) == 2
     assert capsys.readouterr().err == (
         "t5x-harness: no Vertex AI target: bucket, image are not set; set T5X_HARNESS_VERTEX_BUCKET, "
         "T5X_HARNESS_VERTEX_IMAGE, or write bucket, image into [tool.t5x_harness.vertex] of pyproject.toml; or give "
-        "--bucket, --image\n"
+        "--bucket, --image; without a cloud: --vertex=emulated, or --dry-run, which shows the job with placeholders\n"
     )
+
+
+def test_a_dry_run_without_a_target_has_placeholders(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--accelerator=v3-8", "--project=p", "--location=us-central1", "--no-check"]
+    assert main(["submit", "run.gin", "--dry-run", *given]) == 0
+    shown = capsys.readouterr().out
+    assert "staged in gs://your-bucket/t5x-harness/staged/" in shown
+    assert (
+        "  placeholders, to be given before it is sent: bucket (--bucket or T5X_HARNESS_VERTEX_BUCKET), image (--image "
+        "or T5X_HARNESS_VERTEX_IMAGE)\n"
+    ) in shown
+
+
+def test_what_vertex_is_asked_for_is_in_the_spec(capsys: pytest.CaptureFixture[str]) -> None:
+    reservation = "projects/p/zones/us-central1-a/reservations/mine"
+    options = [
+        "--strategy=FLEX_START",
+        "--max-wait-duration=6h",
+        f"--reservation={reservation}",
+        "--network=projects/12/global/networks/vpc",
+        "--boot-disk-size-gb=200",
+        "--label=team=nlp",
+        "--env=A=b=c",
+        "--disable-retries",
+    ]
+    assert _dry("--json", *options) == 0
+    (sent,) = json.loads(capsys.readouterr().out)["jobs"]
+    spec = sent["spec"]["jobSpec"]
+    assert spec["scheduling"] == {
+        "timeout": "14400s",
+        "strategy": "FLEX_START",
+        "maxWaitDuration": "21600s",
+        "disableRetries": True,
+    }
+    (pool,) = spec["workerPoolSpecs"]
+    assert pool["machineSpec"]["reservationAffinity"] == {
+        "reservationAffinityType": "SPECIFIC_RESERVATION",
+        "key": "compute.googleapis.com/reservation-name",
+        "values": [reservation],
+    }
+    assert pool["diskSpec"] == {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 200}
+    assert pool["containerSpec"]["env"][0] == {"name": "A", "value": "b=c"}
+    assert spec["network"] == "projects/12/global/networks/vpc"
+    assert sent["spec"]["labels"]["team"] == "nlp"
 
 
 def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,6 +173,16 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         ),
         (["--tfds_data_dir=gs:///x"], "--tfds_data_dir gs:///x: that names no bucket; give a folder of one, as gs://"),
         (["--env=A"], "--env A: give NAME=VALUE"),
+        (["--label==a"], "--label =a: give NAME=VALUE"),
+        (["--strategy=spot"], "strategy 'spot': did you mean SPOT?"),
+        (["--strategy=cheap"], "strategy 'cheap': there are STANDARD, SPOT, FLEX_START"),
+        (["--max-wait-duration=1h"], "max_wait_duration is how long a job with the strategy FLEX_START waits; the"),
+        (
+            ["--reservation=mine"],
+            "reservation 'mine': give any, none, or projects/PROJECT/zones/ZONE/reservations/NAME",
+        ),
+        (["--network=vpc"], "network 'vpc': give projects/NUMBER/global/networks/NAME"),
+        (["--boot-disk-size-gb=big"], "argument --boot-disk-size-gb: give a whole number above zero, not 'big'"),
         (["--format=sarif"], "argument --format: invalid choice: 'sarif'"),
         (["--full-size"], "unrecognized arguments: --full-size"),
         (["--no-wait"], "the private Google of --vertex=emulated ends with this command, and its jobs with it"),

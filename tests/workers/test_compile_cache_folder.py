@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from t5x_harness.workers import compile_cache_environment, default_cache_folder
 from t5x_harness.workers.compile_cache import trim_cache
+from t5x_harness.workers.ownership import foreign_folder
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,74 @@ def test_other_versions_count_in_the_default_place(tmp_path: Path) -> None:
     new = _entry(folder / "jit_a-cache", size=40, used=200)
     trim_cache(folder, max_bytes=40)
     assert (old.exists(), new.exists()) == (False, True)
+
+
+def _give_away(path: Path) -> str:
+    """Makes something another user's, as far as this one can; returns what is said of it."""
+    if os.getuid() == 0:
+        os.chown(path, 12345, 12345)
+        return f"{path} belongs to another user, number 12345"
+    path.chmod(0o777 if path.is_dir() else 0o666)
+    return f"{path} can be written by everyone"
+
+
+@pytest.mark.parametrize("inner", ["", "below", "below/it"])
+def test_a_folder_that_others_can_change_is_not_used(tmp_path: Path, inner: str) -> None:
+    cache = tmp_path / "cache"
+    (cache / inner).mkdir(parents=True)
+    said = _give_away(cache)
+    with pytest.warns(UserWarning, match="compiles anew") as warned:
+        assert compile_cache_environment(cache / inner) == {}
+    assert f"({said}, and what a cache holds is run); set T5X_HARNESS_CACHE_DIR to a folder that you alone" in str(
+        warned[0].message
+    )
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [(0o777, "can be written by everyone"), (0o775, "can be written by group 54321"), (0o755, "")]
+)
+def test_who_may_write_counts_as_who_owns(
+    tmp_path: Path, mode: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(mode)
+    real = os.stat(cache).st_gid
+    monkeypatch.setattr("t5x_harness.workers.ownership._is_private", lambda group: group != real)
+    monkeypatch.setattr("t5x_harness.workers.ownership._group_name", lambda group: "54321")
+    reason = foreign_folder(cache)
+    assert reason == (f"{cache} {said}" if said else "")
+
+
+def test_a_folder_below_one_with_a_sticky_bit_is_safe(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    assert compile_cache_environment(shared / "mine")
+    assert foreign_folder(shared) == f"{shared} can be written by everyone"  # itself it is none
+
+
+def test_new_folders_are_for_this_user_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert compile_cache_environment(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
+
+
+def test_another_user_s_entries_are_removed(tmp_path: Path) -> None:
+    own = _entry(tmp_path / "jit_own-cache", size=40, used=100)
+    foreign = _entry(tmp_path / "jit_foreign-cache", size=40, used=100)
+    _give_away(foreign)
+    assert compile_cache_environment(tmp_path)
+    assert (own.exists(), foreign.exists()) == (True, False)
+
+
+def test_a_full_disk_is_named_and_the_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=200 * 1024))
+    with pytest.warns(UserWarning, match="no room for the compile cache: the disk of") as warned:
+        assert compile_cache_environment(tmp_path)["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path)
+    assert f"{tmp_path} has 200 KB left, so what is not in it yet is compiled in every run" in str(warned[0].message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.workers import RunDied, Zygote
+from t5x_harness.workers import KeptZygotes, RunDied, Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
 AssertGone = Callable[..., None]
@@ -188,7 +189,97 @@ def test_a_file_that_has_changed_is_imported_anew(
     os.utime(file, ns=(1, 1))
     zygote = session()
     assert call(zygote, "look_up", tmp_path, name="heavy_module.VALUE") == 2
-    assert zygote.refusal == f"{file} has changed since it was imported"
+    assert zygote.refusal == f"{file} has changed since it was imported: t5x-harness warm is importing again"
+    assert keeper.take_changed_file() == str(file)
+    assert keeper.take_changed_file() == ""
+
+
+def test_a_file_written_while_it_was_imported_counts_as_changed(
+    door: Path, folder: Path, session: Session, tmp_path: Path
+) -> None:
+    file, gate = folder / "heavy_module.py", tmp_path / "gate"
+    os.mkfifo(gate)
+    file.write_text(f"VALUE = 1\nopen({str(gate)!r}).read()\n")
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+        keeper.warm()
+        with gate.open("w"):  # it has been read
+            file.write_text("VALUE = 2\n")
+        keeper.await_ready()
+        zygote = session()
+        assert call(zygote, "look_up", tmp_path, name="heavy_module.VALUE") == 2
+        assert keeper.take_changed_file() == str(file)
+
+
+def change(file: Path, text: str) -> None:
+    file.write_text(text)
+    os.utime(file, ns=(1, 1))
+
+
+@pytest.fixture
+def renewed(door: Path, folder: Path) -> Iterator[KeptZygotes]:
+    def make(path: Path) -> Zygote:
+        return Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=path)
+
+    with KeptZygotes(door.parent, make) as kept:
+        kept.renew()
+        yield kept
+
+
+def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_session(
+    renewed: KeptZygotes, session: Session, folder: Path, tmp_path: Path
+) -> None:
+    early = session()
+    run = early.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+    change(folder / "heavy_module.py", "VALUE = 2\n")
+    assert call(session(), "look_up", tmp_path, name="heavy_module.VALUE") == 2  # it imports by itself, and has it said
+    assert renewed.take_changed_file() == str(folder / "heavy_module.py")
+    renewed.renew()
+    late = session()
+    assert call(late, "look_up", tmp_path, name="heavy_module.VALUE") == 2
+    assert late.is_kept
+    assert late.pid != early.pid
+    assert run.call("look_up", name="heavy_module.VALUE") == 1
+    assert call(early, "look_up", tmp_path, name="heavy_module.VALUE") == 1  # all its runs are of the same imports
+    old = Path(f"/proc/{early.pid}")
+    assert old.exists()
+    early.close()
+    while old.exists():
+        assert renewed.take_changed_file() == ""
+    assert call(late, "echo", tmp_path, value=3) == 3
+    assert call(session(), "echo", tmp_path, value=3) == 3
+    assert not renewed.has_ended
+
+
+def test_imports_that_fail_leave_the_door_to_the_old_one(
+    renewed: KeptZygotes, session: Session, folder: Path, tmp_path: Path
+) -> None:
+    early = session()
+    early.await_ready()
+    change(folder / "heavy_module.py", "VALUE = ?\n")
+    with pytest.raises(ZygoteFailed, match="Importing heavy_module"):
+        renewed.renew()
+    assert not renewed.has_ended
+    assert call(early, "echo", tmp_path, value=3) == 3
+    change(folder / "heavy_module.py", "VALUE = 3\n")
+    call(session(), "echo", tmp_path)
+    assert renewed.take_changed_file() == str(folder / "heavy_module.py")
+    renewed.renew()
+    late = session()
+    assert call(late, "look_up", tmp_path, name="heavy_module.VALUE") == 3
+    assert late.is_kept
+
+
+def test_the_end_of_the_keeper_is_the_end_of_old_and_new(
+    renewed: KeptZygotes, session: Session, assert_gone: AssertGone
+) -> None:
+    early = session()
+    early.await_ready()
+    renewed.renew()
+    late = session()
+    late.await_ready()
+    with renewed:
+        pass
+    assert_gone(early.pid, late.pid)
 
 
 def test_a_module_that_hides_an_imported_one_is_found(
@@ -302,6 +393,43 @@ def test_whoever_is_no_session_is_turned_away(
         stranger.shutdown(socket.SHUT_WR)
         assert stranger.recv(100) == b""
     assert call(keeper, "echo", tmp_path, value=3) == 3
+
+
+def test_silent_connections_hold_nobody_up(keeper: Zygote, session: Session, door: Path, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as silent, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(door.parent)
+        for said in [b"", b"\x00\x00"] * 20:
+            stranger = silent.enter_context(socket.socket(socket.AF_UNIX))
+            stranger.connect(door.name)
+            stranger.sendall(said)
+        zygote = session()
+        assert call(zygote, "echo", tmp_path, value=3) == 3
+        assert zygote.is_kept
+        stranger.settimeout(60)
+        assert stranger.recv(100) == b""  # in the end it is turned away
+        assert call(zygote, "echo", tmp_path, value=4) == 4
+
+
+def test_sessions_that_start_no_run_for_long_hold_nobody_up(keeper: Zygote, session: Session, tmp_path: Path) -> None:
+    for _ in range(2):
+        session().await_ready()
+    zygote = session()
+    assert call(zygote, "echo", tmp_path, value=3) == 3
+    assert zygote.is_kept
+
+
+def test_a_killed_keeper_ends_no_run_that_works_and_the_next_one_is_of_the_session_s_own(
+    keeper: Zygote, session: Session, tmp_path: Path, assert_gone: AssertGone
+) -> None:
+    zygote = session()
+    with zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE]) as run:
+        assert run.call("echo", value=1) == 1
+        os.kill(keeper.pid or 0, signal.SIGKILL)
+        assert_gone(keeper.pid)
+        assert run.call("echo", value=2) == 2
+    assert call(zygote, "echo", tmp_path, value=3) == 3
+    assert not zygote.is_kept
+    assert zygote.refusal
 
 
 def test_nobody_speaks_to_another_user_s_process(

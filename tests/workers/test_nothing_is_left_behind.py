@@ -61,6 +61,38 @@ def test_a_run_in_its_factory_is_closed_at_once(start: Start, assert_gone: Asser
     assert_gone(run.pid)
 
 
+@pytest.mark.parametrize("ending", ["close", "crash", "kill the guard"])
+def test_what_a_run_leaves_in_its_temporary_folder_is_removed(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
+    own = Path(run.call("surroundings")["env"]["TMPDIR"])
+    assert own.parent == temporary
+    (own / "__pycache__").mkdir()
+    (own / "__pycache__" / "__autograph_generated_file.py").touch()
+    if ending == "crash":
+        with pytest.raises(RunDied):
+            run.call("abort")
+    elif ending == "kill the guard":
+        guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(guard, signal.SIGKILL)
+        with pytest.raises(RunDied):
+            run.call("hang")
+    run.close()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_run_without_room_for_a_temporary_folder_has_the_usual_one(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE]) as run:
+        assert run.call("surroundings")["env"]["TMPDIR"] == str(tmp_path / "none")
+
+
 def test_an_abandoned_run_ends(zygote: Zygote, tmp_path: Path, assert_gone: AssertGone) -> None:
     run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
     started = run.call("start_daemon")

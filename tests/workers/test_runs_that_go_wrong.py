@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import select
 import signal
 import threading
 import time
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.workers import Run, RunDied, RunRaised, RunTimedOut, WorkerError, Zygote
+from t5x_harness.workers.errors import RunCutOff
 
 Start = Callable[..., Run]
 
@@ -35,7 +39,7 @@ def test_what_a_method_raises_is_told_and_the_run_lives_on(start: Start) -> None
 @pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
-        ("leave", {"status": 3}, "leave() raised SystemExit: 3"),
+        ("leave", {"status": 3}, "leave() ended: module run_objects called sys.exit(3) ("),
         ("fail_unprintably", {}, "its text cannot be had: RuntimeError"),
         ("no_such_method", {}, "'Calculator' object has no attribute 'no_such_method'"),
         ("echo", {"nothing": 1}, "unexpected keyword argument 'nothing'"),
@@ -52,6 +56,42 @@ def test_every_kind_of_exception_is_told(start: Start, method: str, arguments: d
         run.call(method, **arguments)
     assert message in str(caught.value)
     assert run.call("echo", value=1) == 1
+
+
+class Server:
+    """Something that a run cannot go on without."""
+
+    def __init__(self) -> None:
+        self._life, self._theirs = os.pipe()
+
+    def fileno(self) -> int:
+        return self._life
+
+    def how_it_ended(self) -> str:
+        return "the server was killed" if select.select([self], [], [], 0)[0] else ""
+
+    def end(self) -> None:
+        os.close(self._theirs)
+
+    def close(self) -> None:
+        os.close(self._life)
+
+
+@pytest.mark.parametrize("moment", ["in the call", "before it"])
+def test_a_run_whose_server_ends_is_over_at_once(start: Start, moment: str) -> None:
+    with contextlib.closing(Server()) as server:
+        run = start()
+        run.needed = server
+        assert run.call("echo", value=1) == 1
+        if moment == "before it":
+            server.end()
+        else:
+            threading.Timer(0.2, server.end).start()
+        with pytest.raises(RunCutOff) as caught:
+            run.call("hang")
+        assert str(caught.value) == f"the server was killed, in hang(); the run was killed (log: {run.log})"
+        with pytest.raises(RunDied, match="cannot be called: the run was ended in the middle of a call"):
+            run.call("echo")
 
 
 @pytest.mark.parametrize(
@@ -248,3 +288,43 @@ def test_another_thread_may_close_the_run(start: Start, assert_gone: Callable[..
         run.call("hang", on_progress=close_from_elsewhere)
     closers[0].join()
     assert_gone(run.pid)
+
+
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [
+        ("sys.exit(4)", "called sys.exit(4)"),
+        ("exit('stop')", "called sys.exit('stop')"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+    ],
+)
+def test_a_module_that_ends_the_program_is_named(zygote: Zygote, tmp_path: Path, line: str, done: str) -> None:
+    file = tmp_path / "hostile_tasks.py"
+    file.write_text(f"import sys\n\n{line}\n")
+    with (
+        zygote.start("hostile_tasks:Made", {}, log=tmp_path / "log", python_path=[str(tmp_path)]) as run,
+        pytest.raises(RunRaised) as caught,
+    ):
+        run.call("made")
+    assert caught.value.message == f"module hostile_tasks {done}"
+    assert caught.value.at == (str(file), 3)
+
+
+def test_the_limit_of_processes_is_named_where_it_may_be_what_a_run_died_of(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [("this user (ulimit -u)", 25)]
+    monkeypatch.setattr("t5x_harness.workers.diagnosis._process_limits", lambda: iter(limits))
+    with pytest.raises(RunDied, match=r"it may have wanted more processes and threads than the 25 of this user"):
+        start().call("abort")
+    with pytest.raises(RunDied) as caught:
+        start().call("exit", status=3)
+    assert "it may have wanted" not in str(caught.value)
+
+
+def test_a_limit_of_address_space_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = resource.getrlimit
+    limit = (3 * 1024**3, resource.RLIM_INFINITY)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: limit if kind == resource.RLIMIT_AS else real(kind))
+    with pytest.raises(RunDied, match=r"it may have wanted more than the 3\.0 GiB of address space that ulimit"):
+        start().call("abort")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +58,28 @@ def test_what_an_import_puts_into_the_environment_stays(
             assert run.call("environment") == "yes"
         with zygote.start("good_module:Made", {}, log=tmp_path / "log", env={"SET_BY_IMPORT": "no"}) as run:
             assert run.call("environment") == "no"
+
+
+def test_a_zygote_that_is_killed_while_it_imports_fails_one_run(modules: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "waits_module.py").write_text(f"open({str(gate)!r}).read()\n")
+    with Zygote(preload=["waits_module"], python_path=[modules]) as zygote:
+        zygote.warm()
+        killed = zygote.pid
+        assert killed
+        with gate.open("w"):  # it is in its import now
+            os.kill(killed, signal.SIGKILL)
+            with pytest.raises(ZygoteFailed) as caught:
+                zygote.start("json:dumps", {}, log=tmp_path / "log")
+        assert str(caught.value) == (
+            "The worker process was killed by SIGKILL (out of memory?) while it imported waits_module; the next run "
+            "gets a new one"
+        )
+        (tmp_path / "waits_module.py").write_text("")
+        with zygote.start("good_module:Made", {}, log=tmp_path / "log") as run:
+            assert run.call("imported_by") == run.pid
+        assert zygote.pid != killed
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Node:
       lookups: how often the kernel was told of it; at 0 it is forgotten.
       staged: its content, while it is open for writing.
       writers: how many handles are open for writing.
+      readers: the handles that are open for reading alone.
       removed: whether it was removed while it was open, so that what is written to it goes nowhere.
     """
 
@@ -41,15 +42,23 @@ class Node:
     lookups: int = 0
     staged: StagedFile | None = None
     writers: int = 0
+    readers: list[Handle] = dataclasses.field(default_factory=list)
     removed: bool = False
 
 
 @dataclasses.dataclass(eq=False)
 class Handle:
-    """An open file: its node, and the descriptor that it reads from while nobody writes; None if it may write."""
+    """An open file.
+
+    Attributes:
+      node: its node.
+      writes: whether it may write.
+      descriptor: what a reader reads from while nobody writes; None for a writer, and before the last writer has ended.
+    """
 
     node: Node
-    descriptor: int | None
+    writes: bool
+    descriptor: int | None = None
 
 
 class FileSystem:
@@ -64,12 +73,22 @@ class FileSystem:
         self.nodes: dict[int, Node] = {1: self._by_path[b""]}
 
     def look_up(self, parent: Node, name: bytes) -> Node:
-        """The node of that name, once more known to the kernel."""
+        """The node of that name; see :meth:`tell`."""
         path = self._below(parent, name)
         known = self._by_path.get(path)
         if not (known and known.staged):
             self._stat(path)
-        return self._told(path)
+        return self._known(path)
+
+    def tell(self, node: Node) -> Attributes:
+        """What the kernel is told of a node that it asked for by name; from then on it knows it once more."""
+        try:
+            found = self.attributes(node)
+        except OSError:
+            self.forget(node.number, 0)
+            raise
+        node.lookups += 1
+        return found
 
     def forget(self, number: int, lookups: int) -> None:
         """The kernel no longer knows a node as often."""
@@ -117,16 +136,19 @@ class FileSystem:
             raise OSError(errno.ENOTSUP, "files lie in buckets")
         path = self._below(parent, name)
         self._stat(parent.path)
-        node = self._told(path)
-        node.staged = StagedFile.empty(self._staging, None)
+        staged = StagedFile.empty(self._staging, None)
+        node = self._known(path)
+        node.staged = staged
         node.writers += 1
-        return node, Handle(node, None)
+        return node, Handle(node, writes=True)
 
     def open(self, node: Node, flags: int) -> Handle:
         """Opens an existing file."""
         if flags & os.O_ACCMODE == os.O_RDONLY:
             real = None if node.staged else os.open(self._real(node.path), os.O_RDONLY | os.O_NOFOLLOW)
-            return Handle(node, real)
+            reader = Handle(node, writes=False, descriptor=real)
+            node.readers.append(reader)
+            return reader
         if flags & os.O_TRUNC and node.staged is None:
             self._stat(node.path)
             node.staged = StagedFile.empty(self._staging, identity(self._real(node.path)))
@@ -134,14 +156,13 @@ class FileSystem:
         if flags & os.O_TRUNC:
             staged.truncate(0)
         node.writers += 1
-        return Handle(node, None)
+        return Handle(node, writes=True)
 
     def read(self, handle: Handle, offset: int, size: int) -> bytes:
         """Bytes of the file as it is being written, if it is."""
         staged = handle.node.staged
-        descriptor = staged.descriptor if staged and not handle.node.removed else handle.descriptor
-        if descriptor is None:
-            descriptor = self._stage(handle.node).descriptor
+        descriptor = staged.descriptor if staged else handle.descriptor
+        assert descriptor is not None, "a writer keeps the content, and leaves it to the readers"
         return os.pread(descriptor, size, offset)
 
     def write(self, handle: Handle, data: memoryview, offset: int) -> int:
@@ -157,11 +178,13 @@ class FileSystem:
     def release(self, handle: Handle) -> None:
         """The last descriptor of an open file was closed."""
         node = handle.node
+        if handle.writes:
+            node.writers -= 1
+            self._leave(node)
+            return
+        node.readers.remove(handle)
         if handle.descriptor is not None:
             os.close(handle.descriptor)
-            return
-        node.writers -= 1
-        self._leave(node)
 
     def resize(self, node: Node, size: int) -> None:
         """Sets a file's size, at once in the store unless somebody writes to it."""
@@ -179,7 +202,7 @@ class FileSystem:
         """A new folder in a bucket."""
         path = self._inside_bucket(parent, name)
         os.mkdir(self._real(path))
-        return self._told(path)
+        return self._known(path)
 
     def remove_file(self, parent: Node, name: bytes) -> None:
         """Removes a file; what is still written to it goes nowhere."""
@@ -237,16 +260,21 @@ class FileSystem:
             self._leave(node)
 
     def _leave(self, node: Node) -> None:
-        if node.staged and not node.writers:
-            node.staged.close()
-            node.staged = None
+        """Lets the content go after the last writer; those who still read go on with it."""
+        if node.staged is None or node.writers:
+            return
+        for reader in node.readers:
+            if reader.descriptor is not None:
+                os.close(reader.descriptor)
+            reader.descriptor = os.dup(node.staged.descriptor)
+        node.staged.close()
+        node.staged = None
 
-    def _told(self, path: bytes) -> Node:
+    def _known(self, path: bytes) -> Node:
         node = self._by_path.get(path)
         if node is None:
             node = self._by_path[path] = Node(next(self._numbers), path)
             self.nodes[node.number] = node
-        node.lookups += 1
         return node
 
     def _unname(self, node: Node) -> None:

@@ -16,7 +16,7 @@ MAX_WRITE = 1 << 20
 
 _IN_HEADER = struct.Struct("=IIQQIIIHH")
 _OUT_HEADER = struct.Struct("=IiQ")
-_ATTRIBUTES = struct.Struct("=6Q10I")
+_ATTRIBUTES = struct.Struct("=3Q3q10I")  # a time before 1970 is negative
 _ENTRY = struct.Struct("=4Q2I")
 _ATTR_OUT = struct.Struct("=Q2I")
 _INIT_IN = struct.Struct("=4I")

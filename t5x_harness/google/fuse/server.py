@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterator
 
@@ -72,7 +73,9 @@ class _Server:
         self._device = device
         self._files = files
         self._handles: dict[int, Handle] = {}
-        self._next_handle = 0
+        # What a folder held when its reading began: offsets stay valid whatever is removed meanwhile.
+        self._listings: dict[int, list[tuple[bytes, bool]]] = {}
+        self._numbers = itertools.count(1)
         self._answers: dict[int, Callable[[Request], bytes | None]] = {
             Operation.INIT: lambda r: protocol.init_answer(r.body),
             Operation.LOOKUP: self._look_up,
@@ -93,9 +96,9 @@ class _Server:
             Operation.FLUSH: self._flush,
             Operation.FSYNC: self._flush,
             Operation.RELEASE: self._release,
-            Operation.OPENDIR: lambda r: self._opened(0),
+            Operation.OPENDIR: self._open_folder,
             Operation.READDIR: self._list,
-            Operation.RELEASEDIR: lambda r: b"",
+            Operation.RELEASEDIR: self._close_folder,
             Operation.STATFS: lambda r: protocol.endless_space(),
             Operation.DESTROY: lambda r: b"",
         }
@@ -103,21 +106,28 @@ class _Server:
     def serve(self) -> None:
         """Returns when the mount is gone."""
         while (request := protocol.read_request(self._device)) is not None:
-            answer = self._answers.get(request.operation)
-            if answer is None:
-                protocol.reply_error(self._device, request.unique, errno.ENOSYS)
-                continue
             try:
-                found = answer(request)
+                found = self.answer(request)
             except OSError as error:
                 protocol.reply_error(self._device, request.unique, error.errno or errno.EIO)
             else:
                 if found is not None:
                     protocol.reply(self._device, request.unique, found)
 
+    def answer(self, request: Request) -> bytes | None:
+        """The answer to a request; None if the kernel expects none.
+
+        Raises:
+          OSError: with the number to answer instead.
+        """
+        answer = self._answers.get(request.operation)
+        if answer is None:
+            raise OSError(errno.ENOSYS, "not emulated")
+        return answer(request)
+
     def _look_up(self, r: Request) -> bytes:
         node = self._files.look_up(self._files.nodes[r.node], r.names()[0])
-        return self._files.attributes(node).as_entry()
+        return self._files.tell(node).as_entry()
 
     def _forget(self, r: Request) -> None:
         self._files.forget(r.node, *r.unpack("Q"))
@@ -131,7 +141,7 @@ class _Server:
         return self._files.attributes(self._files.nodes[r.node]).as_answer()
 
     def _set_attributes(self, r: Request) -> bytes:
-        valid, _, _, size, _, _, seconds, _, _, nanoseconds = r.unpack("IIQQQQQQII")
+        valid, _, _, size, _, _, seconds, _, _, nanoseconds = r.unpack("IIQQQqqqII")
         node = self._files.nodes[r.node]
         if valid & _SIZE:
             self._files.resize(node, size)
@@ -141,7 +151,7 @@ class _Server:
 
     def _make_folder(self, r: Request) -> bytes:
         node = self._files.make_folder(self._files.nodes[r.node], r.names(8)[0])
-        return self._files.attributes(node).as_entry()
+        return self._files.tell(node).as_entry()
 
     def _refuse(self, r: Request) -> bytes:
         raise OSError(errno.ENOTSUP, "files and folders only")
@@ -162,7 +172,7 @@ class _Server:
 
     def _create(self, r: Request) -> bytes:
         node, handle = self._files.create(self._files.nodes[r.node], r.names(16)[0])
-        return self._files.attributes(node).as_entry() + self._opened(self._keep(handle))
+        return self._files.tell(node).as_entry() + self._opened(self._keep(handle))
 
     def _open(self, r: Request) -> bytes:
         flags, _ = r.unpack("II")
@@ -187,14 +197,26 @@ class _Server:
         self._files.release(self._handles.pop(number))
         return b""
 
+    def _open_folder(self, r: Request) -> bytes:
+        number = next(self._numbers)
+        self._listings[number] = []
+        return self._opened(number)
+
     def _list(self, r: Request) -> bytes:
-        _, offset, size = r.unpack("QQI")
-        return protocol.directory_entries(self._files.list(self._files.nodes[r.node]), offset, size)
+        number, offset, size = r.unpack("QQI")
+        if offset == 0:  # also after rewinddir, which wants to see what is there by then
+            self._listings[number] = self._files.list(self._files.nodes[r.node])
+        return protocol.directory_entries(self._listings[number], offset, size)
+
+    def _close_folder(self, r: Request) -> bytes:
+        (number,) = r.unpack("Q")
+        del self._listings[number]
+        return b""
 
     def _keep(self, handle: Handle) -> int:
-        self._next_handle += 1
-        self._handles[self._next_handle] = handle
-        return self._next_handle
+        number = next(self._numbers)
+        self._handles[number] = handle
+        return number
 
     def _opened(self, number: int) -> bytes:
         return number.to_bytes(16, "little")

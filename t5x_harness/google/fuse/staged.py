@@ -15,9 +15,12 @@ Identity = tuple[int, int, int]
 def identity(path: bytes) -> Identity | None:
     """What tells one state of a file from another: inode, time of change in ns, size; None if there is no such file."""
     try:
-        found = os.stat(path, follow_symlinks=False)
+        return _identity_of(os.stat(path, follow_symlinks=False))
     except FileNotFoundError:
         return None
+
+
+def _identity_of(found: os.stat_result) -> Identity:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -49,7 +52,9 @@ class StagedFile:
         """The stored file's content, to be changed."""
         source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            return cls(folder, _copied(source, folder), identity(path), dirty=False)
+            # Of what is copied: the name may be another file's by now.
+            base = _identity_of(os.fstat(source))
+            return cls(folder, _copied(source, folder), base, dirty=False)
         finally:
             os.close(source)
 
@@ -73,13 +78,23 @@ class StagedFile:
             return
         if identity(path) != self.base:
             raise OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")
-        nameless = f"/proc/self/fd/{self.descriptor}"
-        # A link cannot take the place of a file, a rename can; the name in between lives for microseconds.
-        between = os.fsencode(os.path.join(self.folder, f".closing-{secrets.token_hex(8)}"))
-        # Python follows the link only when it is given a folder's descriptor, which means nothing to a whole path.
-        os.link(nameless, between, src_dir_fd=self.descriptor, follow_symlinks=True)
-        os.replace(between, path)
+        if self.base is None:
+            try:
+                self._link(path)
+            except FileExistsError:
+                raise OSError(errno.ESTALE, "the object was created meanwhile") from None
+        else:
+            # A link cannot take the place of a file, a rename can; the name in between lives for microseconds.
+            between = os.fsencode(os.path.join(self.folder, f".closing-{secrets.token_hex(8)}"))
+            self._link(between)
+            os.replace(between, path)
         self.base, self.dirty, self.shared = identity(path), False, True
+
+    def _link(self, path: bytes) -> None:
+        """Gives the content a name that no file has."""
+        # Python follows the link only when it is given a folder's descriptor, which means nothing to a whole path.
+        nameless = f"/proc/self/fd/{self.descriptor}"
+        os.link(nameless, path, src_dir_fd=self.descriptor, follow_symlinks=True)
 
     def close(self) -> None:
         """Lets the content go."""
@@ -100,6 +115,6 @@ def _nameless(folder: str) -> int:
 def _copied(source: int, folder: str) -> int:
     target = _nameless(folder)
     offset, size = 0, os.fstat(source).st_size
-    while offset < size:
-        offset += os.copy_file_range(source, target, size - offset, offset, offset)
+    while offset < size and (copied := os.copy_file_range(source, target, size - offset, offset, offset)):
+        offset += copied  # nothing is copied when somebody cuts the source meanwhile
     return target

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
-from t5x_harness.google.http.parameters import hash_header
-from t5x_harness.google.http.resources import etag_of, header_name, header_text, http_time
+from t5x_harness.google.http.parameters import count_of, hash_header
+from t5x_harness.google.http.resources import etag_of, header_name, header_text, http_time, xml_etag_of
 from t5x_harness.google.http.unpacking import must_unpack, send_unpacked
 from t5x_harness.google.serving.asgi import Send, answer, raw_headers
 from t5x_harness.google.storage.errors import StorageError
@@ -22,6 +22,7 @@ __all__ = ["Answer", "error_json", "error_xml", "json_answer", "media_headers", 
 _PIECE = 1 << 20
 _SMALL = 1 << 16
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
 
 
@@ -54,17 +55,24 @@ def error_json(error: StorageError) -> Answer:
     return json_answer(body, error.status)
 
 
-def error_xml(error: StorageError) -> Answer:
+def error_xml(error: StorageError, *, details: str = "") -> Answer:
     """What the XML API answers."""
     if error.status == 304:
         return Answer(304)
-    text = f"<Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
+    text = f"<Code>{error.code}</Code><Message>{xml_text(error.message)}</Message>"
+    if details:
+        text += f"<Details>{xml_text(details)}</Details>"
     body = f"<?xml version='1.0' encoding='UTF-8'?><Error>{text}</Error>"
     return Answer(error.status, body.encode(), {"content-type": "application/xml; charset=UTF-8"})
 
 
-def media_headers(found: StoredObject) -> dict[str, str]:
-    """The headers that go with an object's bytes."""
+def xml_text(text: str) -> str:
+    """A text in XML, which has no room for control characters."""
+    return escape(_NOT_IN_XML.sub("\ufffd", text))
+
+
+def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
+    """The headers that go with an object's bytes, as the JSON or the XML API gives them."""
     fields = found.fields
     optional = {
         "content-encoding": fields.content_encoding,
@@ -77,7 +85,7 @@ def media_headers(found: StoredObject) -> dict[str, str]:
     }
     return {
         "content-type": header_text(fields.content_type or "application/octet-stream"),
-        "etag": f'"{etag_of(found)}"',
+        "etag": f'"{xml_etag_of(found) if xml else etag_of(found)}"',
         "last-modified": http_time(found.updated),
         "accept-ranges": "bytes",
         "x-goog-generation": str(found.generation),
@@ -89,7 +97,9 @@ def media_headers(found: StoredObject) -> dict[str, str]:
     }
 
 
-async def send_media(reader: ObjectReader, asked: Mapping[str, str], send: Send, *, head: bool = False) -> None:
+async def send_media(
+    reader: ObjectReader, asked: Mapping[str, str], send: Send, *, head: bool = False, xml: bool = False
+) -> None:
     """Sends an object's bytes, or the range of them that is wanted.
 
     Args:
@@ -98,20 +108,23 @@ async def send_media(reader: ObjectReader, asked: Mapping[str, str], send: Send,
         for an object of gzip that the client does not take as it is, which is sent unpacked.
       send: ASGI's.
       head: whether only the headers are asked for.
+      xml: whether the XML API is asked.
+
+    Raises:
+      Invalid: the bytes are not what the object says that they are; nothing is sent.
     """
-    found = reader.object
+    found, headers = reader.object, media_headers(reader.object, xml=xml)
     wanted = _understood(asked.get("range", ""))
     try:
         if must_unpack(found, asked):
-            await send_unpacked(reader, media_headers(found), send, head=head)
+            await send_unpacked(reader, headers, send, head=head)
             return
         span = _span(wanted, found.size)
         if span is None:
-            text = f"The requested range cannot be satisfied: bytes={wanted} of {found.size} bytes"
-            await Answer(416, text.encode(), {"content-range": f"bytes */{found.size}"}).send(send, head=head)
+            await _no_such_range(wanted, found.size, xml=xml).send(send, head=head)
             return
         start, end = span
-        headers = {"content-length": str(end - start), **media_headers(found)}
+        headers = {"content-length": str(end - start), **headers}
         if wanted:
             headers["content-range"] = f"bytes {start}-{end - 1}/{found.size}"
         await send({"type": "http.response.start", "status": 206 if wanted else 200, "headers": raw_headers(headers)})
@@ -121,6 +134,17 @@ async def send_media(reader: ObjectReader, asked: Mapping[str, str], send: Send,
             await _send_bytes(reader, start, end, send)
     finally:
         reader.close()
+
+
+def _no_such_range(wanted: str, size: int, *, xml: bool) -> Answer:
+    range_of = {"content-range": f"bytes */{size}"}
+    if not xml:
+        text = f"The requested range cannot be satisfied: bytes={wanted} of {size} bytes"
+        return Answer(416, text.encode(), range_of)
+    error = StorageError("The requested range cannot be satisfied.", code="InvalidRange")
+    error.status = 416
+    answered = error_xml(error, details=f"bytes={wanted} of {size} bytes")
+    return dataclasses.replace(answered, headers={**answered.headers, **range_of})
 
 
 async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) -> None:
@@ -147,7 +171,7 @@ def _understood(wanted: str) -> str:
     if match is None or not any(match.groups()):
         return ""
     first, last = match.groups()
-    return "" if first and last and int(last) < int(first) else f"{first}-{last}"
+    return "" if first and last and count_of(last) < count_of(first) else f"{first}-{last}"
 
 
 def _span(wanted: str, size: int) -> tuple[int, int] | None:
@@ -156,6 +180,6 @@ def _span(wanted: str, size: int) -> tuple[int, int] | None:
         return 0, size
     first, _, last = wanted.partition("-")
     if not first:
-        return (max(0, size - int(last)), size) if size and int(last) else None
-    start, end = int(first), min(size, int(last) + 1) if last else size
+        return (max(0, size - count_of(last)), size) if size and count_of(last) else None
+    start, end = count_of(first), min(size, count_of(last) + 1) if last else size
     return (start, end) if start < size else None

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.google.http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.http.batch_api import answer_batch
 from t5x_harness.google.http.bucket_api import answer_bucket, answer_buckets, not_emulated
 from t5x_harness.google.http.bucket_policy import answer_policy
+from t5x_harness.google.http.missing_buckets import MissingBuckets
 from t5x_harness.google.http.object_api import answer_listing, answer_object
 from t5x_harness.google.http.request import Body, Request
 from t5x_harness.google.http.upload_api import answer_upload
 from t5x_harness.google.http.xml_api import answer_xml
 from t5x_harness.google.serving.asgi import App, Receive, Scope, Send
-from t5x_harness.google.storage.errors import NotModified, PreconditionFailed, StorageError
+from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 
 __all__ = ["make_app"]
 
+_TELL_SECONDS = 60
 _OF_BUCKETS = {
     "acl": "access control lists",
     "defaultObjectAcl": "access control lists",
@@ -31,16 +39,19 @@ _OF_BUCKETS = {
 }
 
 
-def make_app(root: Path) -> App:
+def make_app(root: Path, *, create_buckets: bool = False) -> App:
     """Cloud Storage over a folder.
 
     Args:
       root: keeps the buckets; see :class:`ObjectStore`.
+      create_buckets: whether a bucket that is not there is made when it is first used.
 
     Raises:
       StorageError: the folder cannot be had.
     """
-    store = ObjectStore(root)
+    store = ObjectStore(root, create_buckets=create_buckets)
+    refusals = _Refusals(store)
+    missing = MissingBuckets(root / "buckets")
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -49,18 +60,42 @@ def make_app(root: Path) -> App:
         head = scope["method"] == "HEAD"
         body = Body(receive)
         try:
-            request = Request.of(scope, body.receive)
-            answered = await (_json(store, request) if json else answer_xml(store, request))
+            with refusals.told():
+                request = Request.of(scope, body.receive)
+                answered = await (_json(store, request) if json else answer_xml(store, request))
+                if isinstance(answered, ObjectReader):
+                    return await send_media(answered, request.headers, send, head=head, xml=not json)
         except StorageError as error:
             await body.drop()  # else the client still sends when the connection is closed, and never sees why
+            if isinstance(error, NoSuchBucket):
+                missing.note(error.bucket)
             refused = _as_answered(error, scope["method"])
             answered = error_json(refused) if json else error_xml(refused)
-        if isinstance(answered, ObjectReader):
-            await send_media(answered, request.headers, send, head=head)
-        else:
-            await answered.send(send, head=head)
+        await answered.send(send, head=head)
 
     return app
+
+
+class _Refusals:
+    """What the disk refuses, as the store puts it, and once in a while on standard error for who runs the server."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._told = -math.inf
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Raises StorageError in place of what the system says of the disk."""
+        try:
+            yield
+        except ConnectionError:  # of the client
+            raise
+        except (OSError, sqlite3.Error) as error:
+            refused = self._store.refusal(error)
+            if time.monotonic() - self._told > _TELL_SECONDS:
+                self._told = time.monotonic()
+                print(f"t5x-harness: {refused.message}", file=sys.stderr, flush=True)
+            raise refused from error
 
 
 async def _live(store: ObjectStore, receive: Receive, send: Send) -> None:
@@ -130,6 +165,10 @@ async def _whole(store: ObjectStore, request: Request) -> Answer:
         answered = await _json(store, request)
     except StorageError as error:
         return error_json(_as_answered(error, request.method))
+    except ConnectionError:
+        raise
+    except (OSError, sqlite3.Error) as error:  # what was done before it in the batch has to be answered
+        return error_json(store.refusal(error))
     if isinstance(answered, ObjectReader):
         answered.close()
         return error_json(not_emulated("media in a batch"))

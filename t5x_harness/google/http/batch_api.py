@@ -31,15 +31,19 @@ async def answer_batch(request: Request, call: Callable[[Request], Awaitable[Ans
     content_type = request.headers.get("content-type", "")
     boundary = boundary_of(content_type)
     head = f"content-type: {content_type}\r\n\r\n".encode("latin-1")
-    message = BytesParser().parsebytes(head + await request.body())
-    parts = [part for part in message.walk() if part.get_content_type() == "application/http"]
+    body_of_parts = head + await request.body()
+    try:
+        message = BytesParser().parsebytes(body_of_parts)
+        parts = [part for part in message.walk() if part.get_content_type() == "application/http"]
+    except RecursionError:
+        raise Invalid("The parts of the batch have parts in parts without an end") from None
     if len(parts) > _MOST:
         raise Invalid(f"A batch has at most {_MOST} calls, not {len(parts)}")
     body = bytearray()
     for part in parts:
         payload = part.get_payload(decode=True)
         answered = await call(_inner(request, payload if isinstance(payload, bytes) else b""))
-        reply_to = part.get("content-id", "<0>").strip("<>")
+        reply_to = str(part.get("content-id", "<0>")).strip("<>")
         lines = [f"HTTP/1.1 {answered.status} ", *(f"{k}: {v}" for k, v in answered.headers.items())]
         lines.append(f"Content-Length: {len(answered.body)}")
         body += b"--" + boundary + b"\r\nContent-Type: application/http\r\n"
@@ -55,7 +59,12 @@ def _inner(outer: Request, payload: bytes) -> Request:
     words = line.split()
     if len(words) < 2:
         raise Invalid("A part of the batch is no HTTP request")
-    address = urlsplit(words[1])
+    try:
+        address = urlsplit(words[1])
+    except ValueError:
+        raise Invalid(f"A part of the batch is for {words[1][:80]!r}, which is no address") from None
+    if address.path.startswith("/batch"):
+        raise Invalid("A batch has no batches in it")
     headers = {name.strip().lower(): value.strip() for name, _, value in (h.partition(":") for h in header_lines)}
 
     async def receive() -> Message:

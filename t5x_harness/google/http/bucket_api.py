@@ -8,15 +8,16 @@ import binascii
 from typing import Any
 
 from t5x_harness.google.http.answers import Answer, json_answer
-from t5x_harness.google.http.parameters import number_of, preconditions_of
+from t5x_harness.google.http.parameters import number_of, preconditions_of, text_of
 from t5x_harness.google.http.request import Request
-from t5x_harness.google.http.resources import POLICY, bucket_resource
+from t5x_harness.google.http.resources import POLICY, PROJECT_FIELD, bucket_resource
+from t5x_harness.google.serving.folder import project_number
 from t5x_harness.google.storage.errors import Invalid, StorageError
 from t5x_harness.google.storage.store import ObjectStore
 
 __all__ = ["answer_bucket", "answer_buckets", "not_allowed", "not_emulated"]
 
-_OWN = {"kind", "id", "name", "selfLink", "projectNumber", "metageneration", "etag", "timeCreated", "updated"}
+_OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated"}
 """Fields that the service sets."""
 
 _MOST = 1000
@@ -36,7 +37,9 @@ async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
         name = resource.get("name")
         if not isinstance(name, str):
             raise Invalid("Required: name", reason="required")
-        fields = {key: value for key, value in resource.items() if key not in _OWN and value is not None}
+        fields = {key: value for key, value in _checked(resource).items() if key not in _OWN and value is not None}
+        if project := request.parameters.get("project"):
+            fields[PROJECT_FIELD] = project_number(project)
         return json_answer(bucket_resource(await asyncio.to_thread(store.create_bucket, name, fields), request.origin))
     raise not_allowed(request)
 
@@ -52,16 +55,32 @@ async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answ
         return json_answer(bucket_resource(await asyncio.to_thread(store.bucket, name, conditions), request.origin))
     if request.method in ("PATCH", "PUT"):
         resource = await request.json()
-        changes = {key: value for key, value in resource.items() if key not in _OWN}
+        changes = {key: value for key, value in _checked(resource).items() if key not in _OWN}
         if request.method == "PUT":  # what is not said is unset
             before = await asyncio.to_thread(store.bucket, name)
-            changes = {**dict.fromkeys(before.fields.keys() - {POLICY}), **changes}
+            changes = {**dict.fromkeys(before.fields.keys() - {POLICY, PROJECT_FIELD}), **changes}
         found = await asyncio.to_thread(store.patch_bucket, name, changes, conditions)
         return json_answer(bucket_resource(found, request.origin))
     if request.method == "DELETE":
         await asyncio.to_thread(store.delete_bucket, name, conditions)
         return Answer(204)
     raise not_allowed(request)
+
+
+def _checked(resource: dict[str, Any]) -> dict[str, Any]:
+    """A bucket's resource, if what clients read of it has the right types.
+
+    Raises:
+      Invalid: it does not.
+    """
+    for name in ("location", "storageClass"):
+        text_of(resource, name)
+    labels = resource.get("labels")
+    if labels is not None and not (
+        isinstance(labels, dict) and all(isinstance(value, str | None) for value in labels.values())
+    ):
+        raise Invalid("labels has to be an object of texts")
+    return resource
 
 
 async def _list(store: ObjectStore, request: Request) -> Answer:

@@ -13,7 +13,7 @@ from t5x_harness.google.http.resources import POLICY, etag_of
 from t5x_harness.google.serving.folder import PROJECT
 from t5x_harness.google.storage.errors import Invalid, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Bucket
+from t5x_harness.google.storage.values import ANY, Bucket, Preconditions
 
 __all__ = ["answer_policy"]
 
@@ -36,10 +36,14 @@ async def answer_policy(store: ObjectStore, request: Request, name: str) -> Answ
     bucket = await asyncio.to_thread(store.bucket, name)
     if request.method == "PUT":
         policy = _read(await request.json())
-        if policy.get("etag", etag_of(bucket)) != etag_of(bucket):
-            raise PreconditionFailed("The policy was changed since it was read: its etag is another.")
+        as_read = ANY
+        if "etag" in policy:
+            bucket = await asyncio.to_thread(store.bucket, name)
+            if policy["etag"] != etag_of(bucket):
+                raise PreconditionFailed("The policy was changed since it was read: its etag is another.")
+            as_read = Preconditions(metageneration_match=bucket.metageneration)
         kept = {"version": policy.get("version", 1), "bindings": policy.get("bindings", [])}
-        bucket = await asyncio.to_thread(store.patch_bucket, name, {POLICY: kept})
+        bucket = await asyncio.to_thread(store.patch_bucket, name, {POLICY: kept}, as_read)
     elif request.method != "GET":
         raise not_allowed(request)
     return json_answer(_resource(bucket))

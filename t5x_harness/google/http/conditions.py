@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import dataclasses
 from collections.abc import Mapping
-from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from t5x_harness.google.http.resources import etag_of
-from t5x_harness.google.storage.errors import NotModified, PreconditionFailed, StorageError
+from t5x_harness.google.http.prompt import promptly
+from t5x_harness.google.http.resources import etag_of, xml_etag_of
+from t5x_harness.google.storage.errors import NotFound, NotModified, PreconditionFailed, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions, SourceObject, StoredObject
 
 __all__ = ["check_read", "open_checked", "with_entity_tags"]
 
-_NOBODYS = -1
-"""A generation that no object has."""
 
-
-def check_read(found: StoredObject, headers: Mapping[str, str]) -> None:
+def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
     """Checks ``If-Match``, ``If-None-Match``, ``If-Modified-Since`` and ``If-Unmodified-Since`` of a read.
 
     Raises:
       PreconditionFailed, NotModified: one does not hold.
     """
-    tag, changed = etag_of(found), found.updated // 1_000_000
+    tag, changed = (xml_etag_of if xml else etag_of)(found), found.updated // 1_000_000
     if "if-match" in headers:
         if not {"*", tag} & _tags(headers["if-match"]):
             raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
-    elif (since := _moment(headers, "if-unmodified-since")) is not None and changed > since.timestamp():
+    elif (since := _moment(headers, "if-unmodified-since")) is not None and changed > since:
         raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
     if "if-none-match" in headers:
         if {"*", tag} & _tags(headers["if-none-match"]):
             raise NotModified("Not Modified")
-    elif (since := _moment(headers, "if-modified-since")) is not None and changed <= since.timestamp():
+    elif (since := _moment(headers, "if-modified-since")) is not None and changed <= since:
         raise NotModified("Not Modified")
 
 
 def open_checked(
-    store: ObjectStore, source: SourceObject, headers: Mapping[str, str], *, wait: bool = True
+    store: ObjectStore, source: SourceObject, headers: Mapping[str, str], *, xml: bool = False, wait: bool = True
 ) -> ObjectReader:
     """Opens an object for a request; close the reader.
 
@@ -53,23 +48,39 @@ def open_checked(
         source.bucket, source.name, generation=source.generation, preconditions=source.preconditions, wait=wait
     )
     try:
-        check_read(reader.object, headers)
+        check_read(reader.object, headers, xml=xml)
     except StorageError:
         reader.close()
         raise
     return reader
 
 
-def with_entity_tags(given: Preconditions, headers: Mapping[str, str]) -> Preconditions:
-    """The conditions of a write, with those on entity tags, which say generation and metageneration here."""
-    if "if-match" in headers and "*" not in (tags := _tags(headers["if-match"])):
-        generation, metageneration = _versions(tags)
-        given = dataclasses.replace(given, generation_match=generation, metageneration_match=metageneration)
-    if "if-none-match" in headers:
-        tags = _tags(headers["if-none-match"])
-        if "*" in tags:
-            return dataclasses.replace(given, generation_match=0)
-        return dataclasses.replace(given, generation_not_match=_versions(tags)[0])
+async def with_entity_tags(
+    store: ObjectStore, bucket: str, name: str, given: Preconditions, headers: Mapping[str, str]
+) -> Preconditions:
+    """The conditions of a write by the XML API, with those on entity tags, as generations.
+
+    Raises:
+      PreconditionFailed: the object has none of the tags, or one that it must not have.
+      StorageError: as ``ObjectStore.stat`` does, but for an object that is not there.
+    """
+    if headers.keys().isdisjoint(("if-match", "if-none-match")):
+        return given
+    try:
+        found = await promptly(store.stat, bucket, name)
+        generation, tag = found.generation, xml_etag_of(found)
+    except NotFound as error:
+        if error.code != NotFound.code:
+            raise
+        generation, tag = 0, ""
+    if "if-match" in headers:
+        if not tag or not {"*", tag} & _tags(headers["if-match"]):
+            raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+        return dataclasses.replace(given, generation_match=given.generation_match or generation)
+    if tag and {"*", tag} & _tags(headers["if-none-match"]):
+        raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+    if "*" in _tags(headers["if-none-match"]):
+        return dataclasses.replace(given, generation_match=0)
     return given
 
 
@@ -77,18 +88,9 @@ def _tags(value: str) -> set[str]:
     return {tag.strip().removeprefix("W/").strip('"') for tag in value.split(",")}
 
 
-def _versions(tags: set[str]) -> tuple[int, int]:
-    """Generation and metageneration in the first tag that has them."""
-    for tag in tags:
-        with contextlib.suppress(binascii.Error, ValueError):
-            generation, _, metageneration = base64.b64decode(tag, validate=True).decode().partition("/")
-            return int(generation), int(metageneration)
-    return _NOBODYS, _NOBODYS
-
-
-def _moment(headers: Mapping[str, str], name: str) -> datetime | None:
-    """A time in a header; None if it is not there, or makes no sense, as HTTP has it."""
+def _moment(headers: Mapping[str, str], name: str) -> float | None:
+    """A time in a header in seconds since 1970; None if it is not there, or makes no sense, as HTTP has it."""
     if name in headers:
-        with contextlib.suppress(ValueError):
-            return parsedate_to_datetime(headers[name])
+        with contextlib.suppress(ValueError, OverflowError):
+            return parsedate_to_datetime(headers[name]).timestamp()
     return None

@@ -15,7 +15,7 @@ from t5x_harness.google.http.operations import Meaning, meaning_of, name_in_body
 from t5x_harness.google.http.spoiling import Exchange
 from t5x_harness.google.serving.asgi import App, Receive, Scope, Send, answer_json, body_of, header_of
 from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
-from t5x_harness.google.storage.globs import glob_to_regex
+from t5x_harness.google.storage.globs import compile_glob
 
 __all__ = ["make_app"]
 
@@ -36,7 +36,7 @@ class _Armed:
         fault = self.fault
         if (fault.on and fault.on != meant.operation) or (fault.times is not None and self.met >= fault.times):
             return False
-        if fault.match and not glob_to_regex(fault.match).fullmatch(meant.object):
+        if fault.match and not compile_glob(fault.match).matches(meant.object):
             return False
         self.seen += 1
         if self.seen <= fault.after:

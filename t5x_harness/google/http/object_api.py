@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from t5x_harness.google.http.answers import Answer, json_answer
@@ -115,19 +115,24 @@ async def _compose(store: ObjectStore, request: Request, bucket: str, name: str)
     if request.method != "POST":
         raise not_allowed(request)
     resource = await request.json()
-    sources = [_source(bucket, each) for each in resource.get("sourceObjects") or ()]
+    given = resource.get("sourceObjects") or []
+    if not isinstance(given, list):
+        raise Invalid("sourceObjects has to be a list")
+    sources = [_source(bucket, each) for each in given]
     fields = fields_of(resource.get("destination") or {})
     conditions = preconditions_of(request.parameters)
     found = await asyncio.to_thread(store.compose, bucket, name, sources, fields, conditions)
     return json_answer(object_resource(found, request.origin))
 
 
-def _source(bucket: str, given: Mapping[str, Any]) -> SourceObject:
-    name = given.get("name")
-    if not isinstance(name, str):
+def _source(bucket: str, given: object) -> SourceObject:
+    if not isinstance(given, dict) or not isinstance(name := given.get("name"), str):
         raise Invalid("Each of sourceObjects needs a name", reason="required")
     generation = given.get("generation")
-    wanted = (given.get("objectPreconditions") or {}).get("ifGenerationMatch")
+    conditions = given.get("objectPreconditions") or {}
+    if not isinstance(conditions, dict):
+        raise Invalid(f"objectPreconditions of the source object {name} has to be an object")
+    wanted = conditions.get("ifGenerationMatch")
     try:
         return SourceObject(
             bucket,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from t5x_harness.google.serving.asgi import Message, Receive, Scope, header_of
 __all__ = ["Meaning", "is_json_api", "meaning_of", "name_in_body", "parameters_of"]
 
 _LONGEST_METADATA = 64 << 10
-_NAME = re.compile(rb'"name"\s*:\s*("(?:[^"\\]|\\.)*")')
+_DECODER = json.JSONDecoder()
 _JSON_APIS = ("/storage/v1/", "/upload/storage/v1/", "/resumable/upload/storage/v1/", "/download/storage/v1/", "/batch")
 _JSON_PATH = re.compile(r"(?:/resumable)?(?:/(upload|download))?/storage/v1/b(?:/([^/]+))?(?:/o(?:/(.+))?)?$")
 _COMPOSED = re.compile(r"(.+?)/compose$")
@@ -98,8 +99,10 @@ async def name_in_body(receive: Receive, early: list[Message]) -> str:
         message = await receive()
         early.append(message)
         head += message.get("body", b"")
-        if found := _NAME.search(head):
-            return str(json.loads(found[1]))
+        with contextlib.suppress(ValueError, RecursionError):  # there is more to come, or nothing that makes sense
+            resource, _ = _DECODER.raw_decode(head[head.index(b"{") : _LONGEST_METADATA].decode(errors="replace"))
+            name = resource.get("name")
+            return name if isinstance(name, str) else ""
         if not message.get("more_body", False):
             break
     return ""

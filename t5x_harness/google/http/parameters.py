@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from t5x_harness.google.storage.values import ANY, Checksums, ListingQuery, Obje
 __all__ = [
     "checksums_of",
     "cleared_by",
+    "count_of",
     "every_field",
     "fields_of",
     "generation_of",
@@ -18,6 +20,7 @@ __all__ = [
     "listing_of",
     "number_of",
     "preconditions_of",
+    "text_of",
 ]
 
 _FIELDS: Mapping[str, str] = {
@@ -31,6 +34,7 @@ _FIELDS: Mapping[str, str] = {
     "metadata": "metadata",
 }
 _CONDITIONS = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
+_MOST_DIGITS = 19
 _SOURCE_CONDITIONS = tuple(name.replace("if", "ifSource") for name in _CONDITIONS)
 
 
@@ -86,14 +90,19 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
       content_type: of the media, where the resource names none.
 
     Raises:
-      Invalid: metadata are no texts.
+      Invalid: one is not text, or metadata are not.
     """
+    if not isinstance(resource, Mapping):
+        raise Invalid(f"An object's resource has to be a JSON object, not {_shown(resource)}")
     known = {ours: resource[theirs] for theirs, ours in _FIELDS.items() if resource.get(theirs) is not None}
     metadata = known.get("metadata")
     if metadata is not None and not (
         isinstance(metadata, dict) and all(isinstance(v, str | None) for v in metadata.values())
     ):
         raise Invalid("metadata has to be an object of texts")
+    for theirs, ours in _FIELDS.items():
+        if ours != "metadata":
+            text_of(known, ours, theirs)
     if content_type and "content_type" not in known:
         known["content_type"] = content_type
     return ObjectFields(**known)
@@ -110,10 +119,36 @@ def every_field() -> list[str]:
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
-    """What the client says that the bytes add up to: in the resource, or in the headers."""
+    """What the client says that the bytes add up to: in the resource, or in the headers.
+
+    Raises:
+      Invalid: one is not text.
+    """
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
-    md5 = resource.get("md5Hash") or given.get("md5") or headers.get("content-md5")
-    return Checksums(md5 or None, resource.get("crc32c") or given.get("crc32c") or None)
+    md5 = text_of(resource, "md5Hash") or given.get("md5") or headers.get("content-md5")
+    return Checksums(md5 or None, text_of(resource, "crc32c") or given.get("crc32c") or None)
+
+
+def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | None:
+    """A field of a resource that is text; None if it is not there.
+
+    Raises:
+      Invalid: it is something else; ``shown`` is what it is called then.
+    """
+    value = resource.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Invalid(f"{shown or name} has to be text, not {_shown(value)}")
+    return value
+
+
+def count_of(digits: str) -> int:
+    """A number of bytes in a header, however many digits it has."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) < _MOST_DIGITS else 10**_MOST_DIGITS
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)[:80]
 
 
 def hash_header(found: Checksums) -> str:

@@ -28,7 +28,9 @@ def boundary_of(content_type: str) -> bytes:
         raise Invalid("A multipart body needs a boundary in its content type")
     if len(boundary) > 2 and boundary[0] == boundary[-1] == "'":  # gcloud and gsutil quote it so
         boundary = boundary[1:-1]
-    return boundary.encode("latin-1")
+    if not (boundary.isascii() and boundary.isprintable()):
+        raise Invalid(f"A boundary has ASCII characters only, not {boundary[:80]!r}")
+    return boundary.encode()
 
 
 async def read_related(request: Request) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
@@ -67,7 +69,10 @@ def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, 
     if media_at < 0:
         return None
     head = bytes(held[second + len(delimiter) : media_at]).lstrip(b"\r\n")
-    content_type = BytesHeaderParser().parsebytes(head)["content-type"]
+    found = BytesHeaderParser().parsebytes(head)["content-type"]
+    if found is not None and not isinstance(found, str):
+        raise Invalid("The content type of the media has to be ASCII")
+    content_type: str | None = found
     skip = 2 * len(newline)
     return parse_json(bytes(held[json_at + skip : second])), content_type, media_at + skip, delimiter
 

@@ -11,10 +11,12 @@ from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote
 
+from t5x_harness.google.serving.folder import PROJECT_NUMBER
 from t5x_harness.google.storage.values import Bucket, StoredObject
 
 __all__ = [
     "POLICY",
+    "PROJECT_FIELD",
     "bucket_resource",
     "etag_of",
     "header_name",
@@ -22,6 +24,7 @@ __all__ = [
     "http_time",
     "object_resource",
     "rfc3339",
+    "xml_etag_of",
 ]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -59,18 +62,29 @@ POLICY = "t5xHarnessPolicy"
 """The field of buckets that keeps their IAM policy, and that is not told with the others."""
 
 
+PROJECT_FIELD = "projectNumber"
+"""The field of buckets that has the project which made it; of those that no client made, it is the session's."""
+
+
 def etag_of(found: StoredObject | Bucket) -> str:
     """Changes with every generation and metageneration."""
     version = f"{getattr(found, 'generation', 0)}/{found.metageneration}"
     return base64.b64encode(version.encode()).decode()
 
 
+def xml_etag_of(found: StoredObject) -> str:
+    """The XML API's: the MD5 in hexadecimal; for what was put together, and has none, the JSON API's."""
+    return etag_of(found) if found.md5 is None else base64.b64decode(found.md5).hex()
+
+
 def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
     """A bucket's resource; what the client set wins over the defaults."""
     time = rfc3339(bucket.created)
+    location = bucket.fields.get("location")
+    regional = isinstance(location, str) and "-" in location  # the others are US, EU, ASIA, and codes such as NAM4
     return {
         "location": "US",
-        "locationType": "multi-region",
+        "locationType": "region" if regional else "multi-region",
         "storageClass": "STANDARD",
         "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "inherited"},
         **{name: value for name, value in bucket.fields.items() if name != POLICY},
@@ -78,7 +92,7 @@ def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
         "id": bucket.name,
         "name": bucket.name,
         "selfLink": f"{origin}/storage/v1/b/{quote(bucket.name, safe='')}",
-        "projectNumber": "1",
+        PROJECT_FIELD: bucket.fields.get(PROJECT_FIELD, PROJECT_NUMBER),
         "metageneration": str(bucket.metageneration),
         "etag": etag_of(bucket),
         "timeCreated": time,

@@ -12,7 +12,7 @@ from typing import Any
 
 from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.parameters import number_of
-from t5x_harness.google.http.request import Request
+from t5x_harness.google.http.request import Request, parse_json
 from t5x_harness.google.http.resources import bucket_resource, object_resource
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.store import ObjectStore
@@ -97,9 +97,9 @@ def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
     if token is None:
         return 0
     try:
-        told = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
+        told: Any = parse_json(base64.b64decode(token, altchars=b"-_", validate=True))
         done = told.pop("done")
-    except (binascii.Error, ValueError, AttributeError, KeyError):
+    except (binascii.Error, ValueError, Invalid, KeyError):
         told = done = None
     if told != same or not isinstance(done, int):
         raise Invalid("The rewrite token is not of this rewrite: source, destination and maxBytesRewrittenPerCall stay")

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping
 
 from t5x_harness.google.serving.asgi import Send, raw_headers
+from t5x_harness.google.storage.errors import Invalid, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.values import StoredObject
 
@@ -36,19 +37,29 @@ async def send_unpacked(reader: ObjectReader, headers: Mapping[str, str], send: 
       head: whether only the headers are asked for.
 
     Raises:
-      zlib.error: the object is no gzip; the answer breaks off.
+      Invalid: the object does not begin as gzip does; nothing is sent.
+      ConnectionResetError: it goes on as something else; the answer breaks off.
     """
+    size, at = reader.object.size, 0
+    unpacker = zlib.decompressobj(_GZIP)
+    packed = await asyncio.to_thread(reader.read, 0, min(size, _PIECE))
+    at += len(packed)
+    try:
+        zlib.decompressobj(_GZIP).decompress(packed, 1)
+    except zlib.error as error:
+        it = reader.object
+        raise Invalid(f"{it.bucket}/{it.name} has contentEncoding gzip, but is not gzip: {error}") from None
     kept = {name: value for name, value in headers.items() if name not in ("content-encoding", "accept-ranges")}
     unpacked = {**kept, "warning": "214 UploadServer gunzipped"}
     await send({"type": "http.response.start", "status": 200, "headers": raw_headers(unpacked)})
-    size, at = (0 if head else reader.object.size), 0
-    unpacker = zlib.decompressobj(_GZIP)
-    packed = b""
-    while packed or at < size:
-        if not packed:
-            packed = await asyncio.to_thread(reader.read, at, min(size, at + _PIECE))
-            at += len(packed)
-        piece = await asyncio.to_thread(unpacker.decompress, packed, _PIECE)
+    while not head and (packed or at < size):
+        try:
+            if not packed:
+                packed = await asyncio.to_thread(reader.read, at, min(size, at + _PIECE))
+                at += len(packed)
+            piece = await asyncio.to_thread(unpacker.decompress, packed, _PIECE)
+        except (zlib.error, StorageError) as error:  # which can be said in no other way any more
+            raise ConnectionResetError(str(error)) from error
         packed = unpacker.unconsumed_tail
         if unpacker.eof:  # a gzip file may have several members, one after another
             packed, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP)

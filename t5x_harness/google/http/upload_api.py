@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.bucket_api import not_allowed
-from t5x_harness.google.http.parameters import checksums_of, fields_of, preconditions_of
+from t5x_harness.google.http.parameters import checksums_of, count_of, fields_of, preconditions_of
 from t5x_harness.google.http.prompt import write_object
 from t5x_harness.google.http.related import read_related
 from t5x_harness.google.http.request import Request
@@ -20,7 +20,7 @@ from t5x_harness.google.storage.values import Upload
 
 __all__ = ["answer_upload"]
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 
 
 async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> Answer:
@@ -78,12 +78,12 @@ async def _resume(store: ObjectStore, request: Request, upload_id: str) -> Answe
         return Answer(499)
     upload = await asyncio.to_thread(store.uploads.get, upload_id)
     if upload.finished is not None:  # its last answer was lost
-        await request.body()
+        await request.skip()
         return json_answer(object_resource(upload.finished, request.origin))
     first, total = _content_range(request)
     received = upload.received
     if first is None:
-        await request.body()
+        await request.skip()
     else:
         at = first
         async for chunk in request.chunks():
@@ -111,7 +111,7 @@ def _content_range(request: Request) -> tuple[int | None, int | None]:
     if match is None:
         raise Invalid(f"Failed to parse Content-Range header: {text}")
     first, _, total = match.groups()
-    return (int(first) if first is not None else None), (int(total) if total != "*" else None)
+    return (count_of(first) if first is not None else None), (count_of(total) if total != "*" else None)
 
 
 def _so_far(upload: Upload, received: int) -> Answer:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from t5x_harness.google.http.answers import Answer, media_headers
 from t5x_harness.google.http.bucket_api import not_allowed, not_emulated
 from t5x_harness.google.http.conditions import open_checked, with_entity_tags
 from t5x_harness.google.http.parameters import checksums_of, generation_of, number_of
 from t5x_harness.google.http.prompt import promptly, write_object
-from t5x_harness.google.http.request import Request
-from t5x_harness.google.http.resources import etag_of, rfc3339
+from t5x_harness.google.http.request import Request, utf8_text
+from t5x_harness.google.http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.http.xml_listing import list_bucket
 from t5x_harness.google.http.xml_multipart import S3_NAMESPACE, answer_upload_of_parts, document, list_uploads
 from t5x_harness.google.storage.errors import Invalid
@@ -58,7 +58,7 @@ async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectRea
             return await _put(store, request, bucket, name)
         case "DELETE":
             generation = generation_of(parameters)
-            conditions = with_entity_tags(_conditions(request), request.headers)
+            conditions = await with_entity_tags(store, bucket, name, _conditions(request), request.headers)
             await asyncio.to_thread(store.delete, bucket, name, generation=generation, preconditions=conditions)
             return Answer(204)
     raise not_allowed(request)
@@ -77,20 +77,21 @@ async def _bucket(store: ObjectStore, request: Request, bucket: str) -> Answer:
 
 def _read(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     generation, conditions = generation_of(request.parameters), _conditions(request)
-    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
+    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, xml=True, wait=wait)
 
 
 async def _put(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
-    conditions = with_entity_tags(_conditions(request), request.headers)
+    conditions = await with_entity_tags(store, bucket, name, _conditions(request), request.headers)
     expected = checksums_of({}, request.headers)
     found = await write_object(store, bucket, name, _fields(request), conditions, request.chunks(), expected)
-    headers = media_headers(found)
+    headers = media_headers(found, xml=True)
     return Answer(200, b"", {k: v for k, v in headers.items() if k.startswith("x-goog-") or k == "etag"})
 
 
 async def _copy(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
     headers = request.headers
-    of_bucket, _, of_name = unquote(headers["x-goog-copy-source"]).lstrip("/").partition("/")
+    copied = utf8_text(unquote_to_bytes(headers["x-goog-copy-source"].encode("latin-1")), "x-goog-copy-source")
+    of_bucket, _, of_name = copied.lstrip("/").partition("/")
     generation = number_of(headers, "x-goog-copy-source-generation")
     source = SourceObject(of_bucket, of_name, generation, _conditions(request, "x-goog-copy-source-if-"))
     match headers.get("x-goog-metadata-directive", "COPY"):
@@ -101,13 +102,13 @@ async def _copy(store: ObjectStore, request: Request, bucket: str, name: str) ->
         case other:
             raise Invalid(f"x-goog-metadata-directive is COPY or REPLACE, not {other}")
     found = await asyncio.to_thread(store.copy, source, bucket, name, fields, _conditions(request))
-    tag = f"<ETag>&quot;{etag_of(found)}&quot;</ETag>"
+    tag = f"<ETag>&quot;{xml_etag_of(found)}&quot;</ETag>"
     return document("CopyObjectResult", S3_NAMESPACE, f"<LastModified>{rfc3339(found.updated)}</LastModified>", tag)
 
 
 def _fields(request: Request) -> ObjectFields:
-    headers = request.headers
-    meta = {k.removeprefix(_META): _utf8(v) for k, v in headers.items() if k.startswith(_META)}
+    headers = {name: _utf8(value) for name, value in request.headers.items()}
+    meta = {name.removeprefix(_META): value for name, value in headers.items() if name.startswith(_META)}
     return ObjectFields(
         content_type=headers.get("content-type"),
         content_encoding=headers.get("content-encoding"),
@@ -115,7 +116,7 @@ def _fields(request: Request) -> ObjectFields:
         content_language=headers.get("content-language"),
         cache_control=headers.get("cache-control"),
         storage_class=headers.get("x-goog-storage-class"),
-        metadata=dict(meta) or None,
+        metadata=meta or None,
     )
 
 

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 from t5x_harness.google.http.answers import Answer
 from t5x_harness.google.http.parameters import listing_of
-from t5x_harness.google.http.resources import etag_of, rfc3339
+from t5x_harness.google.http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.http.xml_multipart import document
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.store import ObjectStore
@@ -79,8 +79,11 @@ def _behind(name: str, query: ListingQuery) -> str:
     cut = name.find(query.delimiter, len(query.prefix)) if query.delimiter and name.startswith(query.prefix) else -1
     if cut < 0 or cut + len(query.delimiter) != len(name):
         return f"{name}\0"
-    last = ord(name[-1]) + 1
-    return name[:-1] + chr(0xE000 if last == 0xD800 else last)  # what is between them is no character
+    kept = name.rstrip("\U0010ffff")  # the last character that there is
+    if not kept:
+        return name + "\U0010ffff" * 256  # longer than any name
+    last = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # what is between them is no character
 
 
 def _first(write: _Writer, given: Mapping[str, str], page: Listing) -> list[str]:
@@ -115,7 +118,7 @@ class _Writer:
 def _contents(write: _Writer, it: StoredObject, *, owner: bool) -> str:
     told = (
         f"<Generation>{it.generation}</Generation><MetaGeneration>{it.metageneration}</MetaGeneration>"
-        f"<LastModified>{rfc3339(it.updated)}</LastModified><ETag>&quot;{etag_of(it)}&quot;</ETag><Size>{it.size}</Size>"
+        f"<LastModified>{rfc3339(it.updated)}</LastModified><ETag>&quot;{xml_etag_of(it)}&quot;</ETag><Size>{it.size}</Size>"
     )
     who = "<Owner><ID>t5x-harness</ID></Owner>" if owner else ""
     return f"<Contents>{write('Key', it.name)}{told}{who}</Contents>"

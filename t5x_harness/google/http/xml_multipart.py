@@ -10,7 +10,7 @@ from t5x_harness.google.http.answers import Answer, media_headers
 from t5x_harness.google.http.bucket_api import not_allowed
 from t5x_harness.google.http.parameters import checksums_of, hash_header, number_of
 from t5x_harness.google.http.request import Request
-from t5x_harness.google.http.resources import etag_of, rfc3339
+from t5x_harness.google.http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.storage.errors import Invalid, NotFound
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import MultipartUpload, ObjectFields, Part
@@ -51,9 +51,9 @@ async def answer_upload_of_parts(
         case "POST":
             parts = _parts(await request.body())
             found = await asyncio.to_thread(store.multiparts.complete, upload_id, parts)
-            tag = f"<ETag>&quot;{etag_of(found)}&quot;</ETag>"
+            tag = f"<ETag>&quot;{xml_etag_of(found)}&quot;</ETag>"
             answered = document("CompleteMultipartUploadResult", S3_NAMESPACE, named, tag)
-            extra = {k: v for k, v in media_headers(found).items() if k.startswith("x-goog-")}
+            extra = {k: v for k, v in media_headers(found, xml=True).items() if k.startswith("x-goog-")}
             return Answer(answered.status, answered.body, {**answered.headers, **extra})
         case "DELETE":
             await asyncio.to_thread(store.multiparts.abort, upload_id)
@@ -95,11 +95,14 @@ async def _take_part(store: ObjectStore, request: Request, upload_id: str) -> An
 
 def _list_parts(upload: MultipartUpload, request: Request, named: str) -> Answer:
     after = number_of(request.parameters, "part-number-marker") or 0
-    most = min(number_of(request.parameters, "max-parts") or 1000, 1000)
+    most = number_of(request.parameters, "max-parts")
+    most = 1000 if most is None else min(most, 1000)
+    if most < 0:
+        raise Invalid(f"Invalid argument: max-parts has to be a number, not {most}")
     left = [part for part in upload.parts if part.number > after]
     page = left[:most]
     told = f"<UploadId>{upload.id}</UploadId><IsTruncated>{str(len(left) > most).lower()}</IsTruncated>"
-    if len(left) > most:
+    if page and len(left) > most:
         told += f"<NextPartNumberMarker>{page[-1].number}</NextPartNumberMarker>"
     return document("ListPartsResult", S3_NAMESPACE, named, told, *map(_part, page))
 

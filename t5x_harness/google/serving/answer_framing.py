@@ -6,9 +6,24 @@ import http
 
 from t5x_harness.google.serving.asgi import Message
 
-__all__ = ["AnswerFraming"]
+__all__ = ["AnswerFraming", "plain_answer"]
 
 _STATUS_LINES = {it.value: f"HTTP/1.1 {it.value} {it.phrase}\r\n".encode() for it in http.HTTPStatus}
+_NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # a browser is to take no object for a script or a page
+
+
+def plain_answer(status: int, text: str, reason: str = "") -> bytes:
+    """A whole answer of one line, with which a connection ends.
+
+    Args:
+      status: of the answer.
+      text: the line.
+      reason: takes the place of the status's own phrase.
+    """
+    body = f"{text}\n".encode("ascii", "replace")
+    line = f"HTTP/1.1 {status} {reason or http.HTTPStatus(status).phrase}".encode("ascii", "replace")
+    fields = b"Content-Type: text/plain\r\nConnection: close\r\nContent-Length: %d" % len(body)
+    return b"%b\r\n%b\r\n%b\r\n\r\n%b" % (line, fields, _NO_SNIFFING, body)
 
 
 class AnswerFraming:
@@ -59,7 +74,12 @@ class AnswerFraming:
         line = _STATUS_LINES.get(status)
         if line is None or "reason" in start:
             line = b"HTTP/1.1 %d %b\r\n" % (status, start.get("reason", b""))
-        return b"%bDate: %b\r\n%b\r\n" % (line, date, b"".join([b"%b: %b\r\n" % header for header in headers]))
+        return b"%bDate: %b\r\n%b\r\n%b\r\n" % (
+            line,
+            date,
+            _NO_SNIFFING,
+            b"".join([b"%b: %b\r\n" % header for header in headers]),
+        )
 
     def framed(self, body: bytes, *, more: bool) -> bytes:
         """A piece of the body as it goes over the connection.

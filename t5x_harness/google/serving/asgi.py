@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 __all__ = [
+    "NOT_EMULATED",
     "App",
     "Message",
     "Receive",
@@ -17,6 +18,7 @@ __all__ = [
     "answer_json",
     "body_of",
     "header_of",
+    "not_emulated",
     "raw_headers",
 ]
 
@@ -26,8 +28,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_REASONS = {400: "badRequest", 403: "forbidden", 404: "notFound", 501: "notImplemented"}
-_STATUSES = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 501: "UNIMPLEMENTED"}
+NOT_EMULATED = 403
+"""The status of what is not emulated. Clients repeat 501 for half a minute, and then suspect the network."""
+
+_REASONS = {400: "badRequest", 401: "authError", 403: "forbidden", 404: "notFound"}
+_STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
 def header_of(scope: Scope, name: bytes) -> str:
@@ -74,6 +79,21 @@ async def answer_json(send: Send, status: int, value: object, headers: Mapping[s
 
 async def answer_error(send: Send, status: int, message: str) -> None:
     """Sends an error as Google's JSON APIs do."""
+    await answer_json(send, status, _error(status, message))
+
+
+def not_emulated(message: str) -> dict[str, Any]:
+    """The JSON of an answer to a request for what is not emulated: as of an API that the project does not have."""
+    told = _error(NOT_EMULATED, message)
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "SERVICE_DISABLED",
+        "domain": "googleapis.com",
+    }
+    told["error"]["details"] = [info]
+    return told
+
+
+def _error(status: int, message: str) -> dict[str, Any]:
     details = [{"message": message, "domain": "global", "reason": _REASONS[status]}]
-    error = {"code": status, "message": message, "status": _STATUSES[status], "errors": details}
-    await answer_json(send, status, {"error": error})
+    return {"error": {"code": status, "message": message, "status": _STATUSES[status], "errors": details}}

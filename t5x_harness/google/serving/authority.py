@@ -12,7 +12,14 @@ import threading
 import time
 from typing import Any
 
-__all__ = ["Authority", "bearer"]
+__all__ = ["UNAUTHENTICATED", "Authority", "bearer"]
+
+UNAUTHENTICATED = (
+    "Request had invalid authentication credentials. t5x-harness takes only those of its own session: start the client "
+    "with this session's variables (GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE), and give it no "
+    "credentials of your own"
+)
+"""What a client without them is answered."""
 
 _SKEW_SECONDS = 300
 _REMEMBERED = 256

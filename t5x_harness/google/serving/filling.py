@@ -35,7 +35,7 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
 
 
 def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: str, proxy: int) -> None:
-    """Writes what clients read: credentials, a token, and the configuration of ``gsutil``.
+    """Writes what clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``.
 
     Args:
       folder: where to.
@@ -44,6 +44,7 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
       url: of the server's plain HTTP port.
       proxy: the proxy's port.
     """
+    _write_gcloud_configuration(folder.gcloud)
     _write_secret(folder.credentials, service_account(PROJECT, key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())
     boto: dict[str, dict[str, object]] = {
@@ -64,6 +65,14 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
     with folder.boto.open("w", encoding="utf-8") as file:
         for section, values in boto.items():
             print(f"[{section}]", *(f"{name} = {value}" for name, value in values.items()), sep="\n", file=file)
+
+
+def _write_gcloud_configuration(folder: Path) -> None:
+    """Writes what ``gcloud config set`` changes."""
+    configurations = folder / "configurations"
+    configurations.mkdir()
+    (configurations / "config_default").write_text(f"[core]\nproject = {PROJECT}\n")
+    (folder / "active_config").write_text("default")
 
 
 def _write_secret(path: Path, data: bytes) -> None:

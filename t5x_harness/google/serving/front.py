@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from t5x_harness.google.serving.asgi import App, Receive, Scope, Send, answer_error, answer_json, header_of
+import functools
+
+from t5x_harness.google.serving.asgi import (
+    NOT_EMULATED,
+    App,
+    Receive,
+    Scope,
+    Send,
+    answer_error,
+    answer_json,
+    not_emulated,
+)
 from t5x_harness.google.serving.authority import Authority
 from t5x_harness.google.serving.endpoints import PRIVATE
-from t5x_harness.google.serving.hosts import METADATA_HOSTS, is_served
+from t5x_harness.google.serving.hosts import METADATA_HOSTS, is_loopback, is_served
 from t5x_harness.google.serving.identity import METADATA_PATH, TOKEN_PATHS, answer_metadata, answer_token
 from t5x_harness.google.serving.proxy import Refusals
 from t5x_harness.google.serving.vertex_service import ADMIN, LOG_ENTRIES, VertexService
@@ -13,6 +24,7 @@ from t5x_harness.google.serving.vertex_service import ADMIN, LOG_ENTRIES, Vertex
 __all__ = ["front"]
 
 _STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", "storage.mtls.googleapis.com")
+_REGISTRIES = ("gcr.io", ".pkg.dev")
 _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/", "/download/storage/", "/batch")
 
 
@@ -35,12 +47,21 @@ def front(storage: App, vertex: VertexService, authority: Authority, refusals: R
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await storage(scope, receive, send)
-        host = header_of(scope, b"host").lower().rpartition(":")
-        name = (host[0] if host[2].isdigit() else "".join(host)).removesuffix(".")
+        host = origin = site = b""
+        for key, value in scope["headers"]:
+            if key == b"host":
+                host = value
+            elif key == b"origin":
+                origin = value
+            elif key == b"sec-fetch-site":
+                site = value
+        name, is_googles = _place(host)
+        if refusal := _refusal(name, host, origin, site, scope["scheme"].encode()):
+            return await answer_error(send, 403, f"t5x-harness: {refusal}")
         path = scope["path"]
         if path in TOKEN_PATHS.get(name, ()):
             return await answer_token(authority, scope, receive, send)
-        if not is_served(name):  # a name of this machine: 127.0.0.1, localhost, its host name
+        if not is_googles:  # a name of this machine
             if path == f"{PRIVATE}/token":
                 return await answer_token(authority, scope, receive, send)
             if path == f"{PRIVATE}/refused":
@@ -55,16 +76,61 @@ def front(storage: App, vertex: VertexService, authority: Authority, refusals: R
             return await storage(scope, receive, send)
         if _is_vertex(name, path):
             return await vertex.answer(scope, receive, send)
+        if name.endswith(_REGISTRIES):
+            return await _answer_registry(scope, name, refusals, send)
         if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
             return await answer_error(send, 404, "t5x-harness: accounts have no trust boundary here")
-        await answer_error(
-            send,
-            501,
+        message = (
             f"t5x-harness does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training and "
-            "tokens are emulated",
+            "tokens are emulated"
         )
+        await answer_json(send, NOT_EMULATED, not_emulated(message))
 
     return app
+
+
+async def _answer_registry(scope: Scope, name: str, refusals: Refusals, send: Send) -> None:
+    """Refuses in the form of Docker's registries: their clients crash at any other one."""
+    if scope["path"] == "/v2/":  # whether there is a registry, and how to log in
+        return await answer_json(send, 200, {})
+    message = (
+        f"t5x-harness does not emulate {scope['method']} {name}{scope['path']}: images are neither kept nor run here; "
+        "a job's image stands for a command, see --vertex-image"
+    )
+    refusals.refuse(name, message)  # gcloud shows "Access denied" and nothing of this
+    error = {"code": "DENIED", "message": message, "detail": "nothing passes through to the network"}
+    await answer_json(send, NOT_EMULATED, {"errors": [error]})
+
+
+@functools.lru_cache(maxsize=1024)
+def _place(host: bytes) -> tuple[str, bool]:
+    """The name in a Host header, and whether it is one of Google's; empty for a name that nobody is served by."""
+    name, colon, port = host.decode("latin-1").lower().rpartition(":")
+    if not colon or not port.isdigit():
+        name = f"{name}{colon}{port}"
+    name = name.removesuffix(".")
+    is_googles = is_served(name)
+    return (name, is_googles) if is_googles or is_loopback(name) else ("", False)
+
+
+def _refusal(name: str, host: bytes, origin: bytes, site: bytes, scheme: bytes) -> str:
+    """Why a request is not taken; empty if it is.
+
+    A page of the web that the user visits may send requests here, or have a name of its own lead here, and then read
+    the answers. Browsers say so; clients of Google's APIs send none of these headers.
+    """
+    if host and not name:  # before HTTP/1.1 there was none
+        return (
+            f"{_shown(host)} is neither Google's nor a name of this machine's loopback interface: ask for "
+            "127.0.0.1 or localhost"
+        )
+    if site in (b"cross-site", b"same-site") or (origin and origin.lower() != b"%b://%b" % (scheme, host.lower())):
+        return f"a page of {_shown(origin) or 'another site'} asked for this, and no page of another site may"
+    return ""
+
+
+def _shown(header: bytes) -> str:
+    return header.decode("ascii", "replace")[:100]
 
 
 def _is_storage(name: str, path: str) -> bool:

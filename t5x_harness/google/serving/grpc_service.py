@@ -88,7 +88,10 @@ def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc
 def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Callable[..., AsyncIterator[bytes]]:
     async def emulate(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         token = bearer(dict(context.invocation_metadata() or ()).get("authorization", ""))
-        host = hosts.get(int(context.peer().rpartition(":")[2]), "")
+        host: str | None = hosts.get(int(context.peer().rpartition(":")[2]))
+        if host is None:  # it came past the relay, and so past the question whose connection it is
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "t5x-harness: this port is its own server's alone")
+        assert host is not None  # abort() raises
         request = await anext(aiter(requests), b"")
         try:
             async for message in vertex.stream(method, request, token, host):

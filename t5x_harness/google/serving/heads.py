@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["BLANK_LINE", "LONGEST_HEAD", "HeadBuffer", "HeadTooLong", "drop_identity"]
+__all__ = ["LONGEST_HEAD", "HeadBuffer", "HeadTooLong", "drop_identity"]
 
 LONGEST_HEAD = 1 << 16
 """The most bytes that a request's head may have; a name of 1024 bytes takes three times that when it is quoted."""
 
-BLANK_LINE = re.compile(rb"\n\r?\n")
-"""Ends a head, and a chunked body."""
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+"""Ends a head."""
 
 _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
 
@@ -29,6 +29,11 @@ class HeadBuffer:
     def __init__(self) -> None:
         self._held = b""
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a part of it, and not yet the rest."""
+        return bool(self._held)
+
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Takes in the next bytes.
 
@@ -41,7 +46,7 @@ class HeadBuffer:
         searched = max(0, len(self._held) - 2)
         # Lines may come before a request: some clients end a body with one.
         held = self._held + data if self._held else data.lstrip(b"\r\n")
-        end = BLANK_LINE.search(held, searched)
+        end = _BLANK_LINE.search(held, searched)
         if (end.end() if end else len(held)) > LONGEST_HEAD:
             raise HeadTooLong(f"a head of more than {LONGEST_HEAD} bytes")
         if end is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["METADATA_HOSTS", "SERVED_NAMES", "is_served", "would_bypass"]
+__all__ = ["METADATA_HOSTS", "SERVED_NAMES", "is_loopback", "is_served", "would_bypass"]
 
 METADATA_HOSTS = ("metadata.google.internal", "169.254.169.254")
 
@@ -15,6 +15,9 @@ SERVED_NAMES = (
     "*.mtls.googleapis.com",  # what clients with a device certificate ask
     "*.p.googleapis.com",  # Private Service Connect
     "accounts.google.com",
+    "gcr.io",  # registries of images, which gcloud asks: they answer that they are not emulated
+    "*.gcr.io",
+    "*.pkg.dev",
     *METADATA_HOSTS,
 )
 """Names as a certificate has them: ``*`` stands for one label."""
@@ -29,6 +32,20 @@ def is_served(host: str) -> bool:
     host = host.lower().removesuffix(".")
     first, _, rest = host.partition(".")
     return "*" not in host and (host in SERVED_NAMES or (bool(first) and f"*.{rest}" in SERVED_NAMES))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine's by a name or an address that no other one can have.
+
+    Args:
+      host: without a port, in lower case.
+    """
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def would_bypass(entry: str) -> bool:

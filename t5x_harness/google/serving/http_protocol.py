@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
+from t5x_harness.google.serving.answer_framing import plain_answer
 from t5x_harness.google.serving.asgi import Scope
 from t5x_harness.google.serving.connection import handing_over
+from t5x_harness.google.serving.connections import BUSY
 from t5x_harness.google.serving.exchange import Exchange
 from t5x_harness.google.serving.request_parser import BadRequest, RequestParser
 
@@ -20,19 +23,19 @@ __all__ = ["HttpProtocol"]
 class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
     """One connection, plain or of TLS.
 
-    An idle one is kept: clients use connections again after pauses, and one that is closed at that moment costs an
-    upload.
-
     Args:
       server: that it belongs to.
 
     Attributes:
       transport: there once the connection is made.
+      waits_since: as of any connection that waits.
+      head_since: as of any connection that waits.
     """
 
     transport: asyncio.Transport
 
     def __init__(self, server: HttpServer) -> None:
+        self.waits_since, self.head_since = time.monotonic(), BUSY
         self._server = server
         self._parser = RequestParser()
         self._exchange: Exchange | None = None
@@ -81,6 +84,8 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
                 return
             if self._parser.method:
                 self._take_in(pieces)
+            elif self._parser.begun and self.head_since == BUSY:
+                self.head_since = time.monotonic()
 
     def answer_ended(self) -> None:
         """Called by the exchange; the rest of a request's body that is still to come is dropped."""
@@ -104,6 +109,13 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         """Called by the transport."""
         self._writable.set()
 
+    def give_up(self) -> None:
+        """Closes the connection, on which no request has come, or not all of its head."""
+        if self.head_since != BUSY:
+            self._refuse(BadRequest("its head did not end", 408))
+        else:
+            self.transport.abort()
+
     def shut_down(self) -> None:
         """Closes the connection as soon as it is idle."""
         if self._exchange is not None and self._exchange.running:
@@ -114,6 +126,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
     def _take_in(self, pieces: list[bytes]) -> None:
         over = self._parser.over
         if self._exchange is None:
+            self.waits_since = self.head_since = BUSY
             waits = not over and not pieces and (b"expect", b"100-continue") in self._parser.headers
             self._exchange = Exchange(self, self._scope(), waits=waits, keep_alive=self._parser.keep_alive)
         exchange = self._exchange
@@ -150,6 +163,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
             self.transport.close()
             return
         self._parser, self._exchange = RequestParser(), None
+        self.waits_since = time.monotonic()
         self.transport.resume_reading()
         early, self._early = self._early, b""
         self.data_received(early)
@@ -158,7 +172,5 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         if self._exchange is not None and self._exchange.begun:
             self.transport.abort()
             return
-        text = f"t5x-harness: this is no request of HTTP/1.1: {error}\n".encode()
-        head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n"
-        self.transport.write(head % len(text) + b"\r\n" + text)
+        self.transport.write(plain_answer(error.status, f"t5x-harness: this is no request of HTTP/1.1: {error}"))
         self.transport.close()

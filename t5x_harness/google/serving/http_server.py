@@ -7,6 +7,7 @@ import time
 from email.utils import formatdate
 
 from t5x_harness.google.serving.asgi import App
+from t5x_harness.google.serving.connections import Connections
 from t5x_harness.google.serving.eager import begin
 from t5x_harness.google.serving.exchange import Exchange
 from t5x_harness.google.serving.http_protocol import HttpProtocol
@@ -23,15 +24,16 @@ class HttpServer:
 
     Args:
       app: the application. Its lifespan is followed if it has one.
+      connections: where those are kept that are open; none yet by default.
 
     Attributes:
-      connections: that are open.
+      connections: as above.
       buffer: for what is read of any of them, of which it is copied at once. Without it, asyncio asks the system for
         256 KB of memory for every read.
     """
 
-    def __init__(self, app: App) -> None:
-        self.connections: set[HttpProtocol] = set()
+    def __init__(self, app: App, connections: Connections | None = None) -> None:
+        self.connections = Connections() if connections is None else connections
         self.buffer = memoryview(bytearray(_READ_AT_ONCE))
         self._app = app
         self._lifespan = Lifespan(app)
@@ -67,7 +69,7 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Closes idle connections, gives answers under way a moment, cancels the rest, and lets the application end."""
-        for connection in list(self.connections):
+        for connection in self.connections:
             connection.shut_down()
         if self._exchanges:
             _, late = await asyncio.wait(self._exchanges, timeout=_GRACE_SECONDS)

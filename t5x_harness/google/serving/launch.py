@@ -52,6 +52,18 @@ class Launched:
         self.endpoints = endpoints
         self._life = life
 
+    def fileno(self) -> int:
+        """A descriptor that can be read once it has ended."""
+        return self._life
+
+    def how_it_ended(self) -> str:
+        """In words; empty as long as it runs."""
+        if not _readable(self._life, 0):
+            return ""
+        # A server that ends in any other way removes its folder before.
+        how = "was killed (out of memory?)" if self.endpoints.folder.exists() else "was ended"
+        return f"the emulated Google Cloud, process {self.endpoints.pid}, {how}"
+
     def detach(self) -> None:
         """Leaves it to end with its owner."""
         os.close(self._life)

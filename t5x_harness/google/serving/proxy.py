@@ -7,11 +7,14 @@ import collections
 import re
 import ssl
 import sys
+import time
 from collections.abc import Callable
 from typing import cast
 from urllib.parse import unquote
 
+from t5x_harness.google.serving.answer_framing import plain_answer
 from t5x_harness.google.serving.asgi import App, Receive, Scope, Send, answer
+from t5x_harness.google.serving.connections import BUSY, Connections
 from t5x_harness.google.serving.hosts import is_served
 
 __all__ = ["Proxy", "Refusals", "with_whole_urls"]
@@ -28,15 +31,19 @@ class Refusals:
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
 
-    def refuse(self, target: str) -> str:
+    def refuse(self, target: str, message: str = "") -> str:
         """Takes note of one.
+
+        Args:
+          target: the host, with its port if there is one.
+          message: what to say instead of the usual.
 
         Returns:
           One line that says it, for the client.
         """
         target = _CONTROL.sub("?", target)[:300]
         self.counts[target] += 1
-        message = (
+        message = message or (
             f"t5x-harness refuses {target}: only Google's API hosts are emulated here (*.googleapis.com), "
             "and nothing passes through to the network"
         )
@@ -78,6 +85,11 @@ class Proxy(asyncio.Protocol):
       inside: makes the protocol that speaks inside a tunnel to a host, told of its connection when TLS has begun.
       plain: makes the protocol of a connection that is no tunnel.
       refusals: takes note of refused hosts.
+      connections: of the server.
+
+    Attributes:
+      waits_since: as of any connection that waits.
+      head_since: as of any connection that waits.
     """
 
     def __init__(
@@ -86,7 +98,10 @@ class Proxy(asyncio.Protocol):
         inside: Callable[[str], asyncio.Protocol],
         plain: Callable[[], asyncio.Protocol],
         refusals: Refusals,
+        connections: Connections,
     ) -> None:
+        self.waits_since, self.head_since = time.monotonic(), BUSY
+        self._connections = connections
         self._context = context
         self._inside = inside
         self._plain = plain
@@ -96,36 +111,54 @@ class Proxy(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the transport."""
         self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport, if that is before the connection has become a tunnel or plain HTTP."""
+        self._connections.discard(self)
+
+    def give_up(self) -> None:
+        """Closes the connection, on which no request has come, or not all of its head."""
+        if self.head_since != BUSY:
+            self._close(408, "t5x-harness: the head of the request did not end")
+        else:
+            self.shut_down()
+
+    def shut_down(self) -> None:
+        """Closes the connection."""
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport until the connection has become a tunnel or plain HTTP."""
         self._head += data
         if not self._head.startswith(_CONNECT[: len(self._head)]):
+            self._connections.discard(self)
             protocol = self._plain()
             self._transport.set_protocol(protocol)
             protocol.connection_made(self._transport)
             protocol.data_received(bytes(self._head))
             return
+        if self.head_since == BUSY:
+            self.head_since = time.monotonic()
         head, end, early = bytes(self._head).partition(b"\r\n\r\n")
         if end:
             self._connect(head.split(b"\r\n", 1)[0].decode("latin-1"), early)
         elif len(self._head) > _LONGEST_HEAD:
-            self._close("400 Bad Request", f"t5x-harness: a request of more than {_LONGEST_HEAD} bytes")
+            self._close(400, f"t5x-harness: a request of more than {_LONGEST_HEAD} bytes")
 
     def _connect(self, line: str, early: bytes) -> None:
         target, _, version = line.removeprefix("CONNECT ").partition(" ")
         host, port = _host_and_port(target, 0)
         if not version.startswith("HTTP/1.") or not host or port <= 0:
-            self._close(
-                "400 Bad Request", "t5x-harness: CONNECT takes HOST:PORT, as in CONNECT storage.googleapis.com:443"
-            )
+            self._close(400, "t5x-harness: CONNECT takes HOST:PORT, as in CONNECT storage.googleapis.com:443")
         elif not is_served(host) or port != 443:
             # Clients show the reason and drop the body, or the other way round.
             message = self._refusals.refuse(target)
-            self._close(f"403 {message}", message)
+            self._close(403, message, reason=message)
         elif early:
-            self._close("400 Bad Request", "t5x-harness: data came before the tunnel was there")
+            self._close(400, "t5x-harness: data came before the tunnel was there")
         else:
+            self._connections.discard(self)
             self._transport.pause_reading()  # what comes next is for TLS
             self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             self._task = asyncio.get_running_loop().create_task(self._begin_tls(host.lower().removesuffix(".")))
@@ -147,12 +180,9 @@ class Proxy(asyncio.Protocol):
         if connection is not None:
             protocol.connection_made(connection)
 
-    def _close(self, status: str, text: str) -> None:
-        body = f"{text}\n".encode("ascii", "replace")
-        head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        self._transport.write(head.encode("ascii", "replace") + body)
+    def _close(self, status: int, text: str, reason: str = "") -> None:
+        self._connections.discard(self)
+        self._transport.write(plain_answer(status, text, reason))
         self._transport.close()
 
 

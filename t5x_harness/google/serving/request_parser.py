@@ -1,22 +1,34 @@
-"""Reads one request off a connection, with httptools: the parser of Node.js (llhttp) for Python."""
+"""Reads one request off a connection; its head with httptools: the parser of Node.js (llhttp) for Python."""
 
 from __future__ import annotations
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from t5x_harness.google.serving.heads import BLANK_LINE, HeadBuffer, HeadTooLong
+from t5x_harness.google.serving.chunks import Chunks, NotChunked
+from t5x_harness.google.serving.heads import HeadBuffer, HeadTooLong
 
 __all__ = ["BadRequest", "RequestParser"]
 
+_LONGEST_NUMBER = 18  # digits: more than any disk has bytes
+
 
 class BadRequest(Exception):
-    """What came is no request of HTTP/1.1."""
+    """What came is no request of HTTP/1.1, or one that is not served.
+
+    Args:
+      reason: what is wrong with it.
+      status: of the answer.
+    """
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class RequestParser:
     """The parser of one request, which knows where it ends: what comes behind it is another one's.
 
-    httptools reads heads and chunked bodies. A body whose length is known passes it by, as there is nothing to read.
+    httptools reads the head. It would go on from a body into the next request, so where a body ends is found here.
 
     Attributes:
       method: in capitals; empty until the head is whole, as all that follows.
@@ -35,12 +47,13 @@ class RequestParser:
         self.keep_alive = False
         self.over = False
         self._head = HeadBuffer()
-        self._parser = HttpRequestParser(self)
-        # TensorFlow sends chunks beside a Content-Length, which then says nothing (RFC 9112, 6.3).
-        self._parser.set_dangerous_leniencies(lenient_chunked_length=True)
-        self._left: int | None = None  # bytes; None if the body is chunked
-        self._before = b""  # of a chunked body: what a blank line may have begun in
-        self._body: list[bytes] = []
+        self._left = 0  # bytes of the body, if it is not chunked
+        self._chunks: Chunks | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a part of the head, and not yet the rest."""
+        return self._head.begun
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
         """Takes in bytes.
@@ -55,8 +68,13 @@ class RequestParser:
             data = self._feed_head(data)
         if self.over or not data:
             return [], data
-        if self._left is None:
-            return self._feed_chunked(data)
+        if self._chunks is not None:
+            try:
+                pieces, data = self._chunks.feed(data)
+            except NotChunked as error:
+                raise BadRequest(str(error)) from None
+            self.over = self._chunks.over
+            return pieces, data
         piece = data[: self._left]  # data itself, uncopied, if it is no longer
         self._left -= len(piece)
         self.over = self._left == 0
@@ -69,44 +87,44 @@ class RequestParser:
             raise BadRequest(str(error)) from None
         if head:
             self._parse(head)
-            self.method = self._parser.get_method().decode("ascii")
-            given = dict(self.headers)
-            coding, length = given.get(b"transfer-encoding"), given.get(b"content-length")
-            if coding is not None and not coding.lower().endswith(b"chunked"):
-                raise BadRequest("its Transfer-Encoding does not say where the body ends")
-            self._left = int(length) if length is not None and coding is None else None
-            if self._left is not None or self.over:
-                self._end_parsing()
+            self._begin_body()
         return behind
 
-    def _feed_chunked(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Stops at every blank line, one of which ends the body: httptools would go on into the next request."""
-        before, start = len(self._before), 0
-        seen = self._before + data
-        for line in BLANK_LINE.finditer(seen):
-            end = line.end() - before
-            self._parse(data[start:end])
-            start = end
-            if self.over:
-                self._end_parsing()
-                break
-        else:
-            self._parse(data[start:])
-            start = len(data)
-            self._before = seen[-2:]
-        pieces, self._body = self._body, []
-        return pieces, data[start:]
-
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, head: bytes) -> None:
+        parser = HttpRequestParser(self)
+        # TensorFlow sends chunks beside a Content-Length, which then says nothing (RFC 9112, 6.3).
+        parser.set_dangerous_leniencies(lenient_chunked_length=True)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(head)
         except HttpParserUpgrade:
             pass  # a server is free to stay with HTTP/1.1
         except HttpParserError as error:
             raise BadRequest(str(error)) from None
+        self.version = parser.get_http_version()
+        self.keep_alive = parser.should_keep_alive()
+        self.method = parser.get_method().decode("ascii")
 
-    def _end_parsing(self) -> None:
-        del self._parser  # which holds this object, too: both would wait for the garbage collector
+    def _begin_body(self) -> None:
+        hosts = codings = 0
+        coding, length = b"", b"0"
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding":
+                coding, codings = value.strip().lower(), codings + 1
+            elif name == b"content-length":
+                length = value.strip()
+        if hosts > 1 or (not hosts and self.version == "1.1"):
+            raise BadRequest(f"it has {hosts} Host headers instead of one")
+        if codings:
+            if coding != b"chunked" or codings > 1:
+                raise BadRequest("of all Transfer-Encodings, only chunked alone is served", 501)
+            self._chunks = Chunks()
+            return
+        if not length.isdigit() or len(length.lstrip(b"0")) > _LONGEST_NUMBER:
+            raise BadRequest("its Content-Length is no number of bytes that a body can have")
+        self._left = int(length[-_LONGEST_NUMBER:])
+        self.over = self._left == 0
 
     # What httptools calls.
 
@@ -115,19 +133,5 @@ class RequestParser:
         self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or one behind a chunked body, which nothing here looks at."""
-        if not self.method:
-            self.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        """The end of the head."""
-        self.version = self._parser.get_http_version()
-        self.keep_alive = self._parser.should_keep_alive()
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of a chunked body."""
-        self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        """The end of the request."""
-        self.over = True
+        """A header."""
+        self.headers.append((name.lower(), value))

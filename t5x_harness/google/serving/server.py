@@ -7,10 +7,9 @@ import contextlib
 import functools
 import importlib
 import os
-import shutil
+import resource
 import signal
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -19,12 +18,16 @@ from t5x_harness.google.serving.asgi import App
 from t5x_harness.google.serving.authority import Authority
 from t5x_harness.google.serving.by_protocol import ByProtocol
 from t5x_harness.google.serving.certificates import make_service_key
+from t5x_harness.google.serving.connections import Connections
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.filling import fill_folder, write_clients_files
 from t5x_harness.google.serving.folder import SessionFolder
 from t5x_harness.google.serving.front import front
 from t5x_harness.google.serving.grpc_service import GrpcService
 from t5x_harness.google.serving.http_server import HttpServer
+from t5x_harness.google.serving.listener import Listener, Sayings
+from t5x_harness.google.serving.own_folders import SERVERS, own_folder
+from t5x_harness.google.serving.peers import Peers
 from t5x_harness.google.serving.proxy import Proxy, Refusals, with_whole_urls
 from t5x_harness.google.serving.relay import Relay
 from t5x_harness.google.serving.settings import ServerError, Settings
@@ -34,7 +37,7 @@ from t5x_harness.google.vertex.settings import VertexSettings
 
 __all__ = ["serve"]
 
-_BACKLOG = 1024
+_DESCRIPTORS = 1 << 16  # more are no use to any client, and some programs that jobs start close all that there may be
 _LOOK_SECONDS = 0.5
 
 
@@ -53,14 +56,12 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background have it
             loop.add_signal_handler(number, stopped.set)
-    path = Path(tempfile.mkdtemp(prefix="t5x-harness-google-"))
-    try:
+    with own_folder(SERVERS) as own:
+        path = own.path
         async with _running(settings, SessionFolder(path)) as endpoints:
             ready(endpoints)
             async with _watching(settings.owner, stopped):
                 await stopped.wait()
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.asynccontextmanager
@@ -71,8 +72,8 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     vertex = VertexService(settings.vertex, authority)
     grpc = GrpcService(vertex)
     context = fill_folder(folder)
-    app = front(_storage(settings.app, root), vertex, authority, refusals)
-    http = HttpServer(with_whole_urls(app, refusals))
+    app = front(_storage(settings, root), vertex, authority, refusals)
+    http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
 
     def through_grpc(host: str = "") -> Relay:
         return Relay(grpc.port, host, grpc.hosts)
@@ -80,23 +81,30 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(grpc.stop)
+        peers, sayings = Peers(), Sayings()
+        stack.callback(peers.close)
+        if not peers.known:
+            sayings.say(
+                "whose connections come in cannot be read here (no sock_diag, no /proc/net/tcp): every user of this "
+                "machine can ask this emulated Google Cloud"
+            )
         await http.start()
+        await stack.enter_async_context(http.connections.watched())
         stack.push_async_callback(http.stop)
         stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
 
-        async def listen(
-            protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None
-        ) -> int:
-            server = await _listening(protocol, port, tls)
-            stack.callback(server.close)
-            bound: int = server.sockets[0].getsockname()[1]
-            return bound
+        def listen(protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+            listener = Listener(protocol, port, tls, peers=peers, connections=http.connections, sayings=sayings)
+            stack.callback(listener.close)
+            return listener.port
 
         endpoints = Endpoints(
-            http=await listen(http.protocol, settings.port),
-            tls=await listen(by_protocol, tls=context),
-            proxy=await listen(lambda: Proxy(context, by_protocol, http.protocol, refusals), settings.proxy_port),
-            grpc=await listen(through_grpc),
+            http=listen(http.protocol, settings.port),
+            tls=listen(by_protocol, tls=context),
+            proxy=listen(
+                lambda: Proxy(context, by_protocol, http.protocol, refusals, http.connections), settings.proxy_port
+            ),
+            grpc=listen(through_grpc),
             folder=folder.path,
             root=root.absolute(),
             pid=os.getpid(),
@@ -108,28 +116,26 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         yield endpoints
 
 
-def _storage(name: str, root: Path) -> App:
-    module, _, attribute = name.partition(":")
-    factory: Callable[[Path], App] = getattr(importlib.import_module(module), attribute)
+def _storage(settings: Settings, root: Path) -> App:
+    module, _, attribute = settings.app.partition(":")
+    factory: Callable[..., App] = getattr(importlib.import_module(module), attribute)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        return factory(root)
+        return factory(root, create_buckets=True) if settings.create_buckets else factory(root)
     except OSError as error:
         raise ServerError(f"{root} cannot keep buckets: {error.strerror or error}") from error
     except (CannotOpen, StorageError) as error:
         raise ServerError(str(error)) from error
 
 
-async def _listening(
-    protocol: Callable[[], asyncio.Protocol], port: int, context: ssl.SSLContext | None
-) -> asyncio.Server:
-    try:
-        return await asyncio.get_running_loop().create_server(
-            protocol, "127.0.0.1", port, backlog=_BACKLOG, ssl=context
-        )
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ServerError(f"port {port} cannot be had: {reason}; name another one, or none for any") from None
+def _raise_limit() -> int:
+    """Lets this process have as many descriptors as it may; returns that number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Self
 
 from t5x_harness.google.vertex.settings import VertexOptions
 
-__all__ = ["APP", "ServerError", "Settings"]
+__all__ = ["APP", "ServerError", "ServerGone", "Settings"]
 
 APP = "t5x_harness.google.http.app:make_app"
 """The application that answers for Cloud Storage, as ``module:factory``."""
@@ -17,6 +17,10 @@ APP = "t5x_harness.google.http.app:make_app"
 
 class ServerError(Exception):
     """The server cannot start or go on; the message says why and what to do."""
+
+
+class ServerGone(ServerError, ConnectionError):
+    """The server ended that was asked, and nobody had it end; the message says how."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Settings:
       port: of plain HTTP; 0 for any.
       proxy_port: of the proxy; 0 for any.
       owner: the pid of a process with which the server ends; None if it ends by a signal alone.
+      create_buckets: whether buckets that are not there are made when they are first used.
       app: answers for Cloud Storage: ``module:factory``, called with the root.
       vertex: what was chosen for Vertex AI.
     """
@@ -36,6 +41,7 @@ class Settings:
     port: int = 0
     proxy_port: int = 0
     owner: int | None = None
+    create_buckets: bool = False
     app: str = APP
     vertex: VertexOptions = dataclasses.field(default_factory=VertexOptions)
 

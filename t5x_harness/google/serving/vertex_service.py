@@ -6,13 +6,25 @@ import asyncio
 import functools
 import importlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from t5x_harness.google.serving.asgi import Receive, Scope, Send, answer, answer_error, answer_json, body_of, header_of
-from t5x_harness.google.serving.authority import Authority, bearer
+from t5x_harness.google.serving.asgi import (
+    NOT_EMULATED,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    answer_error,
+    answer_json,
+    body_of,
+    header_of,
+    not_emulated,
+)
+from t5x_harness.google.serving.authority import UNAUTHENTICATED, Authority, bearer
 from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
 from t5x_harness.google.serving.settings import ServerError
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
@@ -32,8 +44,9 @@ _ADMINISTERED = {"/v2/entries:list": "entries"}
 LOG_ENTRIES = "/v2/entries:list"
 """Where Cloud Logging tells log entries: here, those of jobs."""
 
-_THREADS = 32  # requests may wait: for operations, or for a fault that stalls them
+_THREADS = 1024  # made when needed: requests may wait for operations, or for a fault that stalls them
 _LARGEST_BODY = 64 << 20
+_PROJECT_V1 = re.compile(r"/v1/projects/[^/:]+$")
 _JSON = {"content-type": "application/json; charset=UTF-8"}
 
 Result = TypeVar("Result")
@@ -90,6 +103,8 @@ class VertexService:
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers JSON over HTTP: of the API, of logs, and of the harness itself below :data:`ADMIN`."""
         token = bearer(header_of(scope, b"authorization"))
+        if not await asyncio.to_thread(self._authority.admits, token):  # before a body is read, or a library imported
+            return await answer_error(send, 401, UNAUTHENTICATED)
         try:
             body = await body_of(receive, _LARGEST_BODY)
         except ValueError as error:
@@ -100,11 +115,13 @@ class VertexService:
         try:
             api = await self._api()
         except VertexMissing as error:
-            return await answer_error(send, 501, str(error))
+            return await answer_json(send, NOT_EMULATED, not_emulated(str(error)))
         path = scope["path"]
         if path.startswith(ADMIN) or path in _ADMINISTERED:
             name = _ADMINISTERED.get(path) or path.removeprefix(ADMIN)
             answered = await self._run(_administer, api, name, token, body)
+        elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECT_V1.match(path):
+            answered = await self._run(_project_v1, api, scope, token)
         else:
             answered = await self._run(_transcode, api, scope, token, body)
         await answer(send, answered.status, answered.body, _JSON)
@@ -156,16 +173,34 @@ def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
     return api.call_rest(RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
 
 
+def _project_v1(api: Api, scope: Scope, token: str) -> Any:
+    """A project as version 1 of Resource Manager has it, which ``gcloud`` asks; libraries ask version 3."""
+    from t5x_harness.google.vertex.api.rest import RestAnswer
+
+    answered = _transcode(api, {**scope, "path": scope["path"].replace("/v1/", "/v3/", 1)}, token, b"")
+    if answered.status != 200:
+        return answered
+    told = json.loads(answered.body)
+    project = {
+        "projectNumber": told["name"].rpartition("/")[2],
+        "projectId": told["projectId"],
+        "name": told.get("displayName", told["projectId"]),
+        "lifecycleState": told.get("state", "ACTIVE"),
+    }
+    return RestAnswer(200, json.dumps(project).encode())
+
+
 def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
     from t5x_harness.google.vertex.api.errors import ApiError, Code
+    from t5x_harness.google.vertex.api.json_body import parse_json
     from t5x_harness.google.vertex.api.rest import RestAnswer, error_answer
 
     try:
         api.admit(token)
-        return RestAnswer(200, json.dumps(api.administer(name, json.loads(body) if body else None)).encode())
+        return RestAnswer(200, json.dumps(api.administer(name, parse_json(body) if body else None)).encode())
     except ApiError as error:
         return error_answer(error)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         return error_answer(ApiError(Code.INVALID_ARGUMENT, str(error)))
 
 

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import itertools
 import os
+import secrets
+import sqlite3
+from collections.abc import Iterable
 
 from t5x_harness.google.storage.database import Database, Place, Record
+from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.tree import NO_FILE
 
 __all__ = ["Bodies"]
 
@@ -24,6 +31,11 @@ class Bodies:
     def __init__(self, layout: Layout, database: Database) -> None:
         self._layout = layout
         self._database = database
+        self._opening, self._names = secrets.token_hex(8), itertools.count()
+
+    def new_name(self) -> str:
+        """A name for the file of a body, which no other one has or had; any thread may ask for one."""
+        return f"{self._opening}{next(self._names):x}"
 
     def choose(self, bucket: str, name: str, size: int) -> Place:
         """Where a body can go, with the folders above it made."""
@@ -59,17 +71,33 @@ class Bodies:
             self._prune(record.object.bucket, record.object.name[:-1])
 
     def remove(self, record: Record) -> None:
-        """Removes the body of an object and forgets it."""
+        """Removes the body of an object and forgets it; where that cannot be recorded, all stays as it was."""
+        path = self.path(record)
         if record.place is Place.TREE:
-            _remove(self.path(record))  # first: a file that outlives its record would be taken for a new one
-        self.forget(record)
-        if record.place is Place.ASIDE:
-            _remove(self.path(record))
+            # Out of the tree first, where a file that outlives its record would be taken for a new one.
+            path = self._layout.incoming_path(self.new_name())
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                os.rename(self.path(record), path)
+        try:
+            self._database.forget(record.object.bucket, record.object.name)
+        except BaseException:
+            if record.place is Place.TREE:
+                with contextlib.suppress(FileNotFoundError, FileExistsError):
+                    os.link(path, self.path(record))  # not over what somebody outside may have put there
+                    os.unlink(path)
+            raise
+        if record.place is not Place.FOLDER:
+            _remove(path)
+        self._give_room(record)
 
     def forget(self, record: Record) -> None:
         """Forgets an object whose body is gone from the tree; others may move into its room."""
+        self._database.forget(record.object.bucket, record.object.name)
+        self._give_room(record)
+
+    def _give_room(self, record: Record) -> None:
+        """Cleans up after an object that is forgotten: others move into its room, and empty folders go."""
         bucket, name = record.object.bucket, record.object.name
-        self._database.forget(bucket, name)
         if record.place is Place.FOLDER:
             self._prune(bucket, name[:-1])
         elif record.place is Place.TREE:
@@ -86,9 +114,19 @@ class Bodies:
         if place is Place.ASIDE:
             return record
         moved = dataclasses.replace(record, place=place)
-        self._database.put(moved)
+        try:
+            self._database.put(moved)
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            return record  # aside it is as good, and it moves as soon as there is room
         self._move(self._layout.aside_path(record.body), moved)
         return moved
+
+    def drop(self, bodies: Iterable[str]) -> None:
+        """Removes incoming bodies."""
+        for body in bodies:
+            _remove(self._layout.incoming_path(body))
 
     def recover(self, unfinished: set[str]) -> None:
         """Ends what a killed process began: bodies with a record go to their place, those without one go away.
@@ -154,8 +192,10 @@ def _make_folders(path: str) -> bool:
         return True
     try:
         os.makedirs(path, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        return False
+    except OSError as error:
+        if error.errno in (errno.EEXIST, *NO_FILE):
+            return False
+        raise
     return True
 
 

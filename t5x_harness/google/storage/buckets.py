@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from t5x_harness.google.storage.database import Database
-from t5x_harness.google.storage.errors import Conflict, NotFound
+from t5x_harness.google.storage.errors import Conflict, NoSuchBucket
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
@@ -17,9 +17,16 @@ __all__ = ["Buckets", "merge_patch"]
 
 
 class Buckets:
-    """The buckets of a store, in memory as they are few. Every call needs the store's lock."""
+    """The buckets of a store, in memory as they are few. Every call needs the store's lock.
 
-    def __init__(self, layout: Layout, database: Database) -> None:
+    Args:
+      layout: of the store.
+      database: of the store.
+      create: whether a bucket that is not there is made when it is first used.
+    """
+
+    def __init__(self, layout: Layout, database: Database, *, create: bool = False) -> None:
+        self._create = create
         self._layout = layout
         self._database = database
         self._known = {bucket.name: bucket for bucket in database.buckets()}
@@ -41,11 +48,13 @@ class Buckets:
         """A bucket.
 
         Raises:
-          NotFound: it does not exist.
+          NoSuchBucket: it does not exist.
         """
         found = self._find(name)
+        if found is None and self._create and is_bucket_name(name):
+            return self._keep(Bucket(name, time.time_ns() // 1000))
         if found is None:
-            raise NotFound("The specified bucket does not exist.", code="NoSuchBucket")
+            raise NoSuchBucket(name)
         return found
 
     def all(self) -> list[Bucket]:
@@ -66,8 +75,11 @@ class Buckets:
         fields = merge_patch(bucket.fields, changes)
         return self._keep(dataclasses.replace(bucket, metageneration=bucket.metageneration + 1, fields=fields))
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str) -> list[str]:
         """Removes a bucket that has no objects.
+
+        Returns:
+          The incoming bodies that nobody has any more, of unfinished uploads.
 
         Raises:
           Conflict: its folder has files that are no objects, such as pipes or names that are not Unicode.
@@ -82,8 +94,9 @@ class Buckets:
                     code="BucketNotEmpty",
                 ) from error
         with self._database.transaction():
-            self._database.forget_bucket(name)
+            bodies = self._database.forget_bucket(name)
         del self._known[name]
+        return bodies
 
     def _find(self, name: str) -> Bucket | None:
         known = self._known.get(name)
@@ -92,8 +105,15 @@ class Buckets:
         return known
 
     def _keep(self, bucket: Bucket) -> Bucket:
-        os.makedirs(self._layout.bucket_folder(bucket.name), exist_ok=True)
-        self._database.put_bucket(bucket)
+        folder = self._layout.bucket_folder(bucket.name)
+        is_new = not os.path.isdir(folder)
+        os.makedirs(folder, exist_ok=True)
+        try:
+            self._database.put_bucket(bucket)
+        except BaseException:
+            if is_new:
+                os.rmdir(folder)  # which would make it a bucket
+            raise
         self._known[bucket.name] = bucket
         return bucket
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import itertools
+import dataclasses
 import os
-import secrets
+import sqlite3
 import time
 from collections.abc import Callable
 from threading import RLock, Thread
@@ -15,6 +16,7 @@ from t5x_harness.google.storage.bodies import Bodies
 from t5x_harness.google.storage.buckets import Buckets
 from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.database import Database, Identity, Place, Record
+from t5x_harness.google.storage.disk import Reserve, is_full
 from t5x_harness.google.storage.errors import NotFound, WouldWait
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.names import check_object_name
@@ -28,6 +30,7 @@ Result = TypeVar("Result")
 CHUNK = 1 << 20  # bytes read at a time
 
 _COARSEST_TICK = 0.02  # seconds: two writes closer than a kernel's tick may leave the same mtime
+_MOST_READS = 3  # of one file in one operation
 
 
 class Stale(Exception):
@@ -45,21 +48,22 @@ class Core:
       lock: whoever reads or changes what the store knows holds it; bodies stream without it.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, create_buckets: bool = False) -> None:
         self.layout = layout
         self.lock = RLock()
+        self.reserve = Reserve(layout.reserve)
         self.database = Database(layout.database)
-        self.buckets = Buckets(layout, self.database)
+        self.buckets = Buckets(layout, self.database, create=create_buckets)
         self.bodies = Bodies(layout, self.database)
-        self._opening, self._bodies = secrets.token_hex(8), itertools.count()
         self._checkpointing = self._closed = False
 
-    def act(self, action: Callable[[Look], Result], *, wait: bool = True) -> Result:
+    def act(self, action: Callable[[Look], Result], *, wait: bool = True, grows: bool = False) -> Result:
         """Does something under the lock, as often as it takes to have read all files that changed outside.
 
         Args:
           action: what to do; it may be begun several times.
           wait: whether to wait for others who have the lock, and for files to be read.
+          grows: whether it adds something; what only reads or removes goes on where the disk is full.
 
         Raises:
           WouldWait: that was not to be.
@@ -68,16 +72,40 @@ class Core:
         while True:
             if not self.lock.acquire(blocking=wait):
                 raise WouldWait
+            files: list[tuple[str, str]] = []
             try:
-                return action(look)
+                found = action(look)
+                self.reserve.lay_by()
+                return found
             except Stale as stale:
                 files = stale.files
+            except (OSError, sqlite3.Error) as error:
+                if grows or not is_full(error) or not (wait and self._make_room()):
+                    raise
             finally:
-                self._see_to_checkpoints()
-                self.lock.release()
+                try:
+                    self._see_to_checkpoints()
+                finally:
+                    self.lock.release()
             if not wait:
                 raise WouldWait
             look.read(files)
+
+    def _make_room(self) -> bool:
+        """Gives the reserve to the database, whose log may give back more; False if there is no reserve."""
+        if not self.reserve.give():
+            return False
+        with contextlib.suppress(sqlite3.Error):
+            self.database.checkpoint(cut=True)
+        return True
+
+    def forget_gone(self, record: Record) -> None:
+        """Forgets an object whose file is gone; where the disk is full that waits, as nobody sees it anyway."""
+        try:
+            self.bodies.forget(record)
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
 
     def close(self) -> None:
         """Ends the use of the database."""
@@ -87,19 +115,19 @@ class Core:
 
     def _see_to_checkpoints(self) -> None:
         """Has a thread wait for the disk where that is due: who commits may be an event loop."""
-        if self.database.wants_checkpoint and not self._checkpointing:
-            self._checkpointing = True
+        if self._closed or self._checkpointing or not self.database.wants_checkpoint:
+            return
+        self._checkpointing = True
+        try:
             Thread(target=self._checkpoint, name="t5x-google-checkpoint").start()
+        except RuntimeError:  # the system gives no thread: the next operation tries again
+            self._checkpointing = False
 
     def _checkpoint(self) -> None:
         with self.lock:
             self._checkpointing = False
             if not self._closed:
                 self.database.checkpoint()
-
-    def new_body(self) -> str:
-        """A name for the file of a body, which no other one has or had."""
-        return f"{self._opening}{next(self._bodies):x}"
 
     def commit(
         self,
@@ -127,7 +155,7 @@ class Core:
           fields: what the client says of it.
           preconditions: on what the name has now.
           component_count: for a composed object.
-          also: what else to record at the same moment.
+          also: what else to record at the same moment; where it raises, nothing happens.
           wait: as in :meth:`act`.
 
         Raises:
@@ -143,8 +171,11 @@ class Core:
             old = self.database.record(bucket, name)
             path = self.layout.incoming_path(body)
             generation = self.database.next_generation()
-            # The time of the file is the generation, so that any later write from outside differs from it.
-            os.utime(path, ns=(generation * 1000, generation * 1000))
+            try:
+                # The time of the file is the generation, so that any later write from outside differs from it.
+                os.utime(path, ns=(generation * 1000, generation * 1000))
+            except FileNotFoundError:
+                raise NotFound(f"No such upload: {body}") from None  # it was ended, with its bucket, meanwhile
             identity = identity_of(os.stat(path))
             written = StoredObject(
                 bucket=bucket,
@@ -156,20 +187,18 @@ class Core:
                 updated=generation,
                 md5=checksums.md5,
                 crc32c=checksums.crc32c or "",
-                fields=fields,
+                fields=fields.as_new(),
                 component_count=component_count,
             )
-            record = Record(written, self.bodies.choose(bucket, name, identity.size), body, identity)
-            if also is None:
-                self.database.put(record)
-            else:
-                with self.database.transaction():
-                    self.database.put(record)
+            with self.database.transaction() if also else contextlib.nullcontext():
+                if also:
                     also(written)
+                record = Record(written, self.bodies.choose(bucket, name, identity.size), body, identity)
+                self.database.put(record)
             self.bodies.install(record, old)
             return written
 
-        return self.act(action, wait=wait)
+        return self.act(action, wait=wait, grows=True)
 
 
 class Look:
@@ -177,7 +206,9 @@ class Look:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._read: set[tuple[str, str]] = set()
+        self._read: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._unreadable: set[tuple[str, str]] = set()
+        self._unrecorded: dict[tuple[str, str], Record] = {}
 
     def live(self, bucket: str, name: str) -> Record | None:
         """The record of a name as the tree has it now; None if there is no such object.
@@ -188,7 +219,7 @@ class Look:
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
-            self._core.bodies.forget(record)
+            self._core.forget_gone(record)
         return live
 
     def see(self, bucket: str, name: str, record: Record | None) -> Record | None:
@@ -200,7 +231,12 @@ class Look:
         if record is not None and record.place is Place.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
-        found = None if path is None else identify(path)
+        try:
+            found = None if path is None else identify(path)
+        except PermissionError:  # whether it changed cannot be seen
+            return record
+        if found is not None and (bucket, name) in self._unreadable:
+            return record
         if found is not None:
             return self.compare(bucket, name, record, found)
         if record is None or record.place is Place.TREE:
@@ -215,7 +251,11 @@ class Look:
         """
         if record is not None and record.place is Place.TREE and record.identity == found:
             return record
-        if record is not None and (bucket, name) in self._read:
+        if unrecorded := self._unrecorded.get((bucket, name)):
+            return unrecorded
+        times = self._read[bucket, name]
+        # A file that grows counts as seen; one that takes another's place is read again, but not for ever.
+        if record is not None and times and (record.identity.inode == found.inode or times >= _MOST_READS):
             return record
         raise Stale([(bucket, name)])
 
@@ -246,9 +286,8 @@ class Look:
         time.sleep(self._until_settled(files))
         for bucket, name in files:
             path = self._core.layout.tree_path(bucket, name)
-            if path is not None:
-                self._read_file(bucket, name, path)
-            self._read.add((bucket, name))
+            if path is not None and self._read_file(bucket, name, path):
+                self._read[bucket, name] += 1
 
     def _until_settled(self, files: list[tuple[str, str]]) -> float:
         """Seconds until a further write to the files would show in their mtime."""
@@ -257,31 +296,49 @@ class Look:
         newest = max((identity.mtime for identity in found), default=0) / 1e9
         return min(max(newest + _COARSEST_TICK - time.time(), 0), _COARSEST_TICK)
 
-    def _read_file(self, bucket: str, name: str, path: str) -> None:
-        with contextlib.suppress(
-            FileNotFoundError, NotADirectoryError, IsADirectoryError
-        ):  # gone again: nothing to see
+    def _read_file(self, bucket: str, name: str, path: str) -> bool:
+        """Reads a file and records it; False if somebody else recorded something of the name meanwhile."""
+        with self._core.lock:
+            before = self._core.database.record(bucket, name)
+        try:
             identity, checksums = _read_steadily(path)
-            with self._core.lock:
-                old = self._core.database.record(bucket, name)
-                if old is not None and old.place is Place.TREE and old.identity == identity:
-                    return  # another thread was faster
-                generation = self._core.database.next_generation()
-                found = StoredObject(
-                    bucket=bucket,
-                    name=name,
-                    generation=generation,
-                    metageneration=1,
-                    size=identity.size,
-                    created=generation,
-                    updated=generation,
-                    md5=checksums.md5,
-                    crc32c=checksums.crc32c or "",
-                    fields=ObjectFields(),
-                )
-                self._core.database.put(Record(found, Place.TREE, "", identity))
-                if old is not None and old.place is Place.ASIDE:
-                    os.unlink(self._core.layout.aside_path(old.body))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return True  # gone again: nothing to see
+        except PermissionError:
+            self._unreadable.add((bucket, name))
+            return True
+        with self._core.lock:
+            old = self._core.database.record(bucket, name)
+            if old != before:
+                return False  # what was read may be what a write has replaced
+            if old is not None and old.place is Place.TREE and old.identity == identity:
+                return True  # another thread was faster
+            generation = self._core.database.next_generation()
+            found = StoredObject(
+                bucket=bucket,
+                name=name,
+                generation=generation,
+                metageneration=1,
+                size=identity.size,
+                created=generation,
+                updated=generation,
+                md5=checksums.md5,
+                crc32c=checksums.crc32c or "",
+                fields=ObjectFields(),
+            )
+            record = Record(found, Place.TREE, "", identity)
+            try:
+                self._core.database.put(record)
+            except sqlite3.Error as error:
+                if not is_full(error):
+                    raise
+                # It is seen all the same, in a generation that stays as long as the file does and the disk is full.
+                stays = dataclasses.replace(found, generation=identity.mtime // 1000)
+                self._unrecorded[bucket, name] = dataclasses.replace(record, object=stays)
+                return True
+            if old is not None and old.place is Place.ASIDE:
+                os.unlink(self._core.layout.aside_path(old.body))
+        return True
 
 
 def _read_steadily(path: str) -> tuple[Identity, Checksums]:

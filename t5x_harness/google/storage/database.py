@@ -1,7 +1,9 @@
 """What the store knows, in SQLite: it survives the end of the process at any moment.
 
-Commits reach the operating system before anybody is told of them, so a killed server forgets nothing. A power cut may
-take the last moments away, but leaves the database whole (SQLite's WAL with synchronous=NORMAL).
+Commits reach the operating system before anybody is told of them, so a killed server forgets nothing. A power cut is
+another matter: the database stays whole (SQLite's WAL with synchronous=NORMAL) but may lose the last moments, and as
+bodies are not synced, an object written shortly before may then have a file that is empty or cut. Such a file no longer
+is the one that was recorded, so it is taken for a change from outside: it shows as a new generation with what it has.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from t5x_harness.google.storage.errors import CannotOpen
 from t5x_harness.google.storage.values import (
@@ -109,6 +111,13 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            self._open(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, path: Path) -> None:
         self._execute = self._connection.execute
         self._execute("PRAGMA synchronous = OFF")  # there is nothing to lose yet, so nothing to wait for
         # The store's lock lets one process in already; SQLite would ask the system eight times for each object written.
@@ -117,13 +126,14 @@ class Database:
         self._execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: see ``checkpoint``
         found = self._execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, _VERSION):
-            self.close()
             raise CannotOpen(
                 f"{path} has layout {found} of another release, this one reads {_VERSION}: name another folder"
             )
         if found == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
         self._execute("PRAGMA synchronous = NORMAL")
+        with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: what was logged stays where it is
+            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a killed server has left its log behind
         latest = "SELECT max(last, (SELECT coalesce(max(generation), 0) FROM objects)) FROM clock"
         self._last: int = self._execute(latest).fetchone()[0]
         self._checkpointed = self._connection.total_changes
@@ -137,9 +147,13 @@ class Database:
         """Whether the log of changes has become long."""
         return self._connection.total_changes - self._checkpointed >= _CHANGES_KEPT
 
-    def checkpoint(self) -> None:
-        """Moves what was logged to where it belongs, which waits for the disk, maybe for long."""
-        self._execute("PRAGMA wal_checkpoint(PASSIVE)")
+    def checkpoint(self, *, cut: bool = False) -> None:
+        """Moves what was logged to where it belongs, which waits for the disk, maybe for long.
+
+        Args:
+          cut: whether to cut the log, too; else its room is kept and used again.
+        """
+        self._execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'PASSIVE'})")
         self._checkpointed = self._connection.total_changes
 
     @contextlib.contextmanager
@@ -165,19 +179,32 @@ class Database:
 
     def put_bucket(self, bucket: Bucket) -> None:
         """Records a bucket, in place of what was recorded of it."""
-        row = (bucket.name, bucket.created, bucket.metageneration, json.dumps(dict(bucket.fields)))
+        row = (bucket.name, bucket.created, bucket.metageneration, _to_json(dict(bucket.fields)))
         self._execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", row)
 
     def buckets(self) -> list[Bucket]:
         """All of them."""
         rows = self._execute("SELECT name, created, metageneration, fields FROM buckets")
-        return [Bucket(name, created, meta, json.loads(fields)) for name, created, meta, fields in rows]
+        return [Bucket(name, created, meta, _from_json(fields)) for name, created, meta, fields in rows]
 
-    def forget_bucket(self, name: str) -> None:
-        """Forgets a bucket with all that is recorded of it; in a transaction."""
+    def forget_bucket(self, name: str) -> list[str]:
+        """Forgets a bucket with all that is recorded of it, in a transaction; returns what its uploads had received."""
         self._keep_clock()
         self._execute("DELETE FROM buckets WHERE name = ?", (name,))
         self._execute("DELETE FROM objects WHERE bucket = ?", (name,))
+        return self.forget_lost_uploads()
+
+    def forget_lost_uploads(self) -> list[str]:
+        """Forgets the uploads to buckets that are gone, in a transaction; returns the bodies they had received."""
+        lost = "bucket NOT IN (SELECT name FROM buckets)"
+        of_lost = f"upload IN (SELECT id FROM multiparts WHERE {lost})"
+        bodies = self._execute(
+            f"SELECT id FROM uploads WHERE {lost} AND finished IS NULL UNION SELECT body FROM parts WHERE {of_lost}"
+        ).fetchall()
+        self._execute(f"DELETE FROM uploads WHERE {lost}")
+        self._execute(f"DELETE FROM parts WHERE {of_lost}")
+        self._execute(f"DELETE FROM multiparts WHERE {lost}")
+        return [body for (body,) in bodies]
 
     def record(self, bucket: str, name: str) -> Record | None:
         """What is recorded of a name."""
@@ -295,14 +322,14 @@ def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Uplo
     upload_id, _, bucket, name, fields, preconditions, expected, finished = row
     written = None
     if finished is not None:
-        values = json.loads(finished)
-        written = StoredObject(**values | {"fields": ObjectFields(**values["fields"])})
-    wanted = Preconditions(**json.loads(preconditions)), Checksums(**json.loads(expected))
+        values = _from_json(finished)
+        written = StoredObject(**values | {"fields": ObjectFields(**_sound(values["fields"]))})
+    wanted = Preconditions(**_from_json(preconditions)), Checksums(**_from_json(expected))
     return Upload(upload_id, bucket, name.decode(), _fields_of(fields), *wanted, received=0, finished=written)
 
 
 def _to_text(value: Preconditions | Checksums | StoredObject) -> str:
-    return json.dumps(dataclasses.asdict(value))
+    return _to_json(dataclasses.asdict(value))
 
 
 def _fields_to_text(fields: ObjectFields) -> str:
@@ -311,13 +338,41 @@ def _fields_to_text(fields: ObjectFields) -> str:
 
 def _make_text(fields: ObjectFields) -> str:
     said = {name: value for name, value in vars(fields).items() if value is not None}
-    return json.dumps(said, default=dict) if said else ""
+    return _to_json(said) if said else ""
 
 
-# Most objects have one of a few content types, and nothing else.
-_remembered_text = functools.lru_cache(1024)(_make_text)
-
-
-@functools.lru_cache(1024)
 def _fields_of(text: str) -> ObjectFields:
-    return ObjectFields(**json.loads(text)) if text else ObjectFields()
+    return _make_fields(text) if '"metadata"' in text else _remembered_fields(text)
+
+
+def _make_fields(text: str) -> ObjectFields:
+    return ObjectFields(**_sound(_from_json(text))) if text else ObjectFields()
+
+
+def _sound(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without what other releases took that is not text, and that no answer could say."""
+    metadata = fields.get("metadata")
+    return {name: value for name, value in fields.items() if isinstance(value, str) or (value is metadata and metadata)}
+
+
+def _to_json(value: object) -> str:
+    """As it will be answered: what no answer could say cannot be stored.
+
+    Raises:
+      ValueError: it has text that is not Unicode, or a number that JSON does not have.
+    """
+    text = json.dumps(value, default=dict, ensure_ascii=False, allow_nan=False)
+    text.encode()
+    return text
+
+
+def _from_json(text: str) -> Any:
+    value = json.loads(text)
+    if "\\ud" in text.lower():  # other releases wrote ASCII, and halves of surrogate pairs in it
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    return value
+
+
+# Most objects have one of a few content types, and nothing else; metadata are a dictionary, which nobody may share.
+_remembered_text = functools.lru_cache(1024)(_make_text)
+_remembered_fields = functools.lru_cache(1024)(_make_fields)

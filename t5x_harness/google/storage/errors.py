@@ -5,8 +5,11 @@ from __future__ import annotations
 __all__ = [
     "CannotOpen",
     "Conflict",
+    "DiskRefused",
+    "Forbidden",
     "InUse",
     "Invalid",
+    "NoSuchBucket",
     "NotFound",
     "NotModified",
     "PreconditionFailed",
@@ -48,6 +51,26 @@ class NotFound(StorageError):
     status, reason, code = 404, "notFound", "NoSuchKey"
 
 
+class NoSuchBucket(NotFound):
+    """There is no such bucket.
+
+    Attributes:
+      bucket: its name.
+    """
+
+    code = "NoSuchBucket"
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__("The specified bucket does not exist.")
+        self.bucket = bucket
+
+
+class Forbidden(StorageError):
+    """A file from outside that this server may not read."""
+
+    status, reason, code = 403, "forbidden", "AccessDenied"
+
+
 class Conflict(StorageError):
     """A bucket that exists already, or is not empty."""
 
@@ -64,6 +87,15 @@ class NotModified(StorageError):
     """A generation or metageneration is the one that was asked not to be."""
 
     status, reason, code = 304, "notModified", "NotModified"
+
+
+class DiskRefused(StorageError):
+    """The disk under the store takes nothing more, or is broken.
+
+    403, as TensorFlow tries every status of 500 and above again, for minutes and without a word.
+    """
+
+    status, reason, code = 403, "insufficientStorage", "InsufficientStorage"
 
 
 class WouldWait(Exception):

@@ -5,6 +5,7 @@
 <root>/.t5x-harness/incoming/    bodies on their way in
 <root>/.t5x-harness/aside/       bodies of objects that the tree cannot hold
 <root>/.t5x-harness/lock         which process has the store open
+<root>/.t5x-harness/reserve      room that is given away when the disk is full, so that objects can be read and deleted
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Layout:
         private = self.root / ".t5x-harness"
         self.database = private / "storage.db"
         self.lock = private / "lock"
+        self.reserve = private / "reserve"
         self.incoming = str(private / "incoming")
         self.aside = str(private / "aside")
         for folder in (self.buckets, self.incoming, self.aside):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import re
 from collections import deque
 
 from t5x_harness.google.storage.core import Core, Look, Stale
 from t5x_harness.google.storage.database import Record
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.globs import glob_to_regex, literal_prefix
+from t5x_harness.google.storage.globs import Glob, compile_glob, literal_prefix
 from t5x_harness.google.storage.tree import TreeWalk
 from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
 
@@ -23,6 +22,9 @@ _RECORDS_AT_A_TIME = 200
 
 def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
     """A page of the objects of a bucket, as they are at one moment.
+
+    The store's lock is kept meanwhile, for about 40 ms with 1000 objects: a page that lets others in could show an
+    object that moves from one name to another twice, or not at all. Small requests then wait in a thread.
 
     Raises:
       NotFound: there is no such bucket.
@@ -60,7 +62,7 @@ class _Plan:
     prefix: bytes
     end: bytes | None
     delimiter: bytes
-    glob: re.Pattern[str] | None
+    glob: Glob | None
     trailing: bool
     most: int
 
@@ -79,7 +81,7 @@ def _plan(query: ListingQuery) -> _Plan:
         prefix=prefix,
         end=None if query.end_offset is None else _utf8(query.end_offset),
         delimiter=_utf8(query.delimiter),
-        glob=None if query.match_glob is None else glob_to_regex(query.match_glob),
+        glob=None if query.match_glob is None else compile_glob(query.match_glob),
         trailing=query.include_trailing_delimiter,
         most=min(query.max_results, MOST_RESULTS),
     )
@@ -140,7 +142,7 @@ class _Page:
         return None if found < 0 else name[: found + len(self._plan.delimiter)]
 
     def _matches(self, name: bytes) -> bool:
-        return self._plan.glob is None or self._plan.glob.fullmatch(name.decode()) is not None
+        return self._plan.glob is None or self._plan.glob.matches(name.decode())
 
     def _add(self, entry: _Entry) -> None:
         if entry.record is None:
@@ -189,7 +191,7 @@ class _Names:
     def forget_gone(self) -> None:
         """Forgets the objects whose files were found gone."""
         for record in self._gone:
-            self._core.bodies.forget(record)
+            self._core.forget_gone(record)
 
     def _next_name(self, start: bytes) -> tuple[bytes | None, Record | None]:
         if self._file is not None and (self._file < start or not self._file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -32,8 +33,9 @@ class FolderLock:
             raise InUse(
                 f"{path.parent.parent} is being served by {holder or 'another process'}: end it, or name another folder"
             ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()} ({' '.join(sys.argv)[:200]})\n".encode(), 0)
+        with contextlib.suppress(OSError):  # the disk may be full, which keeps nobody from reading
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} ({' '.join(sys.argv)[:200]})\n".encode(), 0)
         self._fd: int | None = fd
 
     def release(self) -> None:

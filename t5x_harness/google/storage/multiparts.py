@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -56,7 +54,7 @@ class PartWriter:
                 before = [body for old, body in zip(upload.parts, bodies, strict=True) if old.number == part.number]
                 self._core.database.put_part(self._upload_id, part, self._body.name)
             self._body.keep()
-            _remove(self._core, before)
+            self._core.bodies.drop(before)
             return part
 
     def abort(self) -> None:
@@ -86,7 +84,7 @@ class Multiparts:
           NotFound: there is no such bucket.
         """
         check_object_name(name)
-        upload = MultipartUpload(self._core.new_body(), bucket, name, fields, time.time_ns() // 1000)
+        upload = MultipartUpload(self._core.bodies.new_name(), bucket, name, fields, time.time_ns() // 1000)
         with self._core.lock:
             self._core.buckets.get(bucket)
             self._core.database.put_multipart(upload)
@@ -139,15 +137,16 @@ class Multiparts:
             upload, bodies = _recorded(self._core, upload_id)
         body_of = dict(zip((part.number for part in upload.parts), bodies, strict=True))
         _check(upload, parts)
+        ended: list[str] = []
         with ObjectWriter(
             *(self._core, upload.bucket, upload.name, upload.fields, ANY),
             md5=False,
-            also=lambda _: self._core.database.forget_multipart(upload_id),
+            also=lambda _: ended.extend(self._end(upload_id)),
         ) as writer:
             for number, _ in parts:
                 self._pour(body_of[number], writer)
             written = writer.commit()
-        _remove(self._core, bodies)
+        self._core.bodies.drop(ended)
         return written
 
     def abort(self, upload_id: str) -> None:
@@ -157,16 +156,19 @@ class Multiparts:
           NotFound: there is no such upload.
         """
         with self._core.lock:
-            _, bodies = _recorded(self._core, upload_id)
             with self._core.database.transaction():
-                self._core.database.forget_multipart(upload_id)
-            _remove(self._core, bodies)
+                bodies = self._end(upload_id)
+            self._core.bodies.drop(bodies)
 
-    def abort_all(self, bucket: str) -> None:
-        """Ends the uploads to a bucket."""
-        with self._core.lock:
-            for upload in self._core.database.multiparts(bucket):
-                self.abort(upload.id)
+    def _end(self, upload_id: str) -> list[str]:
+        """Forgets an upload, in a transaction; returns the bodies of its parts, also of those that just came.
+
+        Raises:
+          NotFound: somebody else ended it.
+        """
+        _, bodies = _recorded(self._core, upload_id)
+        self._core.database.forget_multipart(upload_id)
+        return bodies
 
     def _pour(self, body: str, writer: ObjectWriter) -> None:
         try:
@@ -197,14 +199,9 @@ def _check(upload: MultipartUpload, wanted: Sequence[tuple[int, str]]) -> None:
         if part is None or part.etag != etag:
             has = "was not uploaded" if part is None else f"has the ETag {part.etag}, not {etag}"
             raise Invalid(f"Part {number} {has}.", code="InvalidPart")
-        if part.size < _SMALLEST_PART and number != numbers[-1]:
+    for number in numbers[:-1]:
+        if sent[number].size < _SMALLEST_PART:
             raise Invalid(
-                f"Part {number} has {part.size} bytes: all but the last must have at least {_SMALLEST_PART}.",
+                f"Part {number} has {sent[number].size} bytes: all but the last must have at least {_SMALLEST_PART}.",
                 code="EntityTooSmall",
             )
-
-
-def _remove(core: Core, bodies: Sequence[str]) -> None:
-    for body in bodies:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(core.layout.incoming_path(body))

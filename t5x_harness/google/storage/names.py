@@ -6,7 +6,7 @@ import re
 
 from t5x_harness.google.storage.errors import Invalid
 
-__all__ = ["check_bucket_name", "check_object_name", "is_bucket_name", "is_object_name"]
+__all__ = ["bucket_fault", "check_bucket_name", "check_object_name", "is_bucket_name", "is_object_name"]
 
 LONGEST_OBJECT_NAME = 1024  # bytes of UTF-8
 _BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]*[a-z0-9]")
@@ -20,13 +20,13 @@ def check_bucket_name(name: str) -> None:
     Raises:
       Invalid: with the rule that it breaks.
     """
-    if fault := _bucket_fault(name):
+    if fault := bucket_fault(name):
         raise Invalid(f"Invalid bucket name: '{name}': {fault}", code="InvalidBucketName")
 
 
 def is_bucket_name(name: str) -> bool:
     """Whether Google would take the name for a bucket."""
-    return _bucket_fault(name) is None
+    return bucket_fault(name) is None
 
 
 def check_object_name(name: str) -> None:
@@ -44,7 +44,8 @@ def is_object_name(name: str) -> bool:
     return _object_fault(name) is None
 
 
-def _bucket_fault(name: str) -> str | None:
+def bucket_fault(name: str) -> str | None:
+    """The rule that a bucket's name breaks; None if Google would take it."""
     longest = 222 if "." in name else 63
     if not 3 <= len(name) <= longest:
         return f"it must have 3 to {longest} characters, and has {len(name)}"

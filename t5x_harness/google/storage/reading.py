@@ -8,8 +8,8 @@ from types import TracebackType
 
 from t5x_harness.google.storage.core import CHUNK, Core, Look, Stale
 from t5x_harness.google.storage.database import Place
-from t5x_harness.google.storage.errors import NotFound, StorageError
-from t5x_harness.google.storage.tree import identity_of
+from t5x_harness.google.storage.errors import Forbidden, NotFound, StorageError
+from t5x_harness.google.storage.tree import NO_FILE, identity_of
 from t5x_harness.google.storage.values import SourceObject, StoredObject
 
 __all__ = ["ObjectReader", "open_object"]
@@ -68,6 +68,7 @@ def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> Objec
 
     Raises:
       NotFound: there is no such bucket, object or generation.
+      Forbidden: its file may not be read.
       PreconditionFailed, NotModified: a condition does not hold.
       WouldWait: it was not to wait.
     """
@@ -75,8 +76,14 @@ def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> Objec
     def action(look: Look) -> ObjectReader:
         record = look.need(source.bucket, source.name, source.generation, source.preconditions)
         try:
-            fd = os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # somebody outside removed it since
+            # Not waiting: somebody outside may have put a pipe there since.
+            fd = os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except PermissionError as error:
+            raise Forbidden(f"{error.filename} cannot be read: {error.strerror}") from None
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
+            # Somebody outside removed it since.
             raise NotFound(f"No such object: {source.bucket}/{source.name}") from None
         try:
             if record.place is Place.TREE:  # somebody outside may have put another in its place since

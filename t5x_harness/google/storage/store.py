@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from types import TracebackType
 
 from t5x_harness.google.storage import copying, listing, reading
 from t5x_harness.google.storage.core import Core, Look
-from t5x_harness.google.storage.errors import Conflict
+from t5x_harness.google.storage.disk import Reserve, is_full, refusal
+from t5x_harness.google.storage.errors import CannotOpen, Conflict, StorageError
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.locking import FolderLock
 from t5x_harness.google.storage.multiparts import Multiparts
@@ -57,20 +59,45 @@ class ObjectStore:
       multiparts: the multipart uploads of the XML API.
 
     Raises:
-      CannotOpen: another process has the folder open, or another release wrote it.
+      CannotOpen: another process has the folder open, another release wrote it, it is damaged, or its disk is full.
     """
 
-    def __init__(self, root: Path) -> None:
-        layout = Layout(root)
-        self._lock = FolderLock(layout.lock)
+    def __init__(self, root: Path, *, create_buckets: bool = False) -> None:
         try:
-            self._core = Core(layout)
-            self.uploads = Uploads(self._core)
-            self.multiparts = Multiparts(self._core)
-            self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
+            layout = Layout(root)
+            self._lock = FolderLock(layout.lock)
+        except OSError as error:
+            raise CannotOpen(refusal(error, root).message) from None
+        try:
+            try:
+                self._open(layout, create_buckets)
+            except (OSError, sqlite3.Error) as error:
+                if not (is_full(error) and Reserve(layout.reserve).give()):
+                    raise
+                self._open(layout, create_buckets)
+        except (OSError, sqlite3.Error) as error:
+            self._lock.release()
+            raise CannotOpen(_why_not(error, layout)) from None
         except BaseException:
             self._lock.release()
             raise
+
+    def _open(self, layout: Layout, create_buckets: bool) -> None:
+        self._core = Core(layout, create_buckets=create_buckets)
+        try:
+            self.uploads = Uploads(self._core)
+            self.multiparts = Multiparts(self._core)
+            with self._core.database.transaction():
+                self._core.database.forget_lost_uploads()  # other releases forgot a bucket before its uploads
+            self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
+            self._core.reserve.lay_by()
+        except BaseException:
+            self._core.database.close()
+            raise
+
+    def refusal(self, error: OSError | sqlite3.Error) -> StorageError:
+        """What to answer when the disk under the store does not do what it should."""
+        return refusal(error, self._core.layout.root)
 
     def close(self) -> None:
         """Lets others open the folder. May be called again."""
@@ -136,9 +163,9 @@ class ObjectStore:
             preconditions.check(self._core.buckets.get(name))
             if not listing.is_empty(self._core, look, name):
                 raise Conflict("The bucket you tried to delete is not empty.", code="BucketNotEmpty")
-            self._core.buckets.delete(name)
-            self.uploads.cancel_all(name)
-            self.multiparts.abort_all(name)
+            bodies = self._core.buckets.delete(name)
+            self.uploads.forget(bodies)
+            self._core.bodies.drop(bodies)
 
         self._core.act(action)
 
@@ -249,7 +276,7 @@ class ObjectStore:
             self._core.database.put(dataclasses.replace(record, object=changed))
             return changed
 
-        return self._core.act(action)
+        return self._core.act(action, grows=True)
 
     def delete(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
@@ -291,6 +318,15 @@ class ObjectStore:
           Invalid: a bad page token, glob or number of results.
         """
         return listing.list_objects(self._core, bucket, query)
+
+
+def _why_not(error: OSError | sqlite3.Error, layout: Layout) -> str:
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        return (
+            f"{layout.database} is damaged ({error}). Without it the files in {layout.buckets} are still objects, but "
+            "what was recorded of them and of unfinished uploads is lost: move it away, or serve another folder"
+        )
+    return refusal(error, layout.root).message
 
 
 def _patched(old: ObjectFields, changes: ObjectFields, clear: Collection[str]) -> ObjectFields:

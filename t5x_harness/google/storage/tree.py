@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import errno
 import os
 import stat
 
 from t5x_harness.google.storage.database import Identity
 from t5x_harness.google.storage.names import is_object_name
 
-__all__ = ["TreeWalk", "identify", "identity_of"]
+__all__ = ["NO_FILE", "TreeWalk", "identify", "identity_of"]
+
+
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that say that there is no such file: ELOOP is a link that leads to itself."""
 
 
 def identity_of(status: os.stat_result) -> Identity:
@@ -20,11 +25,17 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 def identify(path: str) -> Identity | None:
-    """The identity of a file; None if there is no regular file."""
+    """The identity of a file; None if there is no regular file.
+
+    Raises:
+      PermissionError: the folders above it may not be entered.
+    """
     try:
         status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    except OSError as error:
+        if error.errno in NO_FILE:
+            return None
+        raise
     return identity_of(status) if stat.S_ISREG(status.st_mode) else None
 
 
@@ -41,7 +52,8 @@ class _Level:
 class TreeWalk:
     """Goes through the files below a folder in the order of their names' bytes, with jumps ahead.
 
-    Names that Google would refuse are passed over, and so are links to a folder that the walk is in already.
+    Names that Google would refuse are passed over, and so are links to a folder that the walk is in already, links that
+    lead nowhere, and folders that may not be read.
     """
 
     def __init__(self, folder: str) -> None:
@@ -80,15 +92,21 @@ class TreeWalk:
             if any(level.folder == folder for level in self._stack):
                 return
             with os.scandir(path) as entries:
-                names = [
-                    entry.name + b"/" if entry.is_dir() else entry.name
-                    for entry in entries
-                    if entry.is_dir() or entry.is_file()
-                ]
-        except (FileNotFoundError, NotADirectoryError):
-            return  # it went away meanwhile
+                names = [name for entry in entries if (name := _name_in_order(entry)) is not None]
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return  # it went away meanwhile, or is not for us
         names.sort()
         self._stack.append(_Level(prefix, names, 0, folder))
+
+
+def _name_in_order(entry: os.DirEntry[bytes]) -> bytes | None:
+    """The name of a file, or of a folder with a slash; None for anything else."""
+    try:
+        if entry.is_dir():
+            return entry.name + b"/"
+        return entry.name if entry.is_file() else None
+    except OSError:  # of a link: what it leads to cannot be looked at
+        return None
 
 
 def _object_name(name: bytes) -> str | None:

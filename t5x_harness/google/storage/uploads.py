@@ -7,6 +7,7 @@ import dataclasses
 import os
 import threading
 import time
+from collections.abc import Iterable, Iterator
 
 from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import CHUNK, Core, Look
@@ -63,16 +64,21 @@ class Uploads:
           PreconditionFailed, NotModified: a condition does not hold already.
         """
         check_object_name(name)
-        upload = Upload(self._core.new_body(), bucket, name, fields, preconditions, expected, received=0)
+        upload = Upload(self._core.bodies.new_name(), bucket, name, fields, preconditions, expected, received=0)
 
         def action(look: Look) -> None:
             self._core.buckets.get(bucket)
             if preconditions.given:
                 preconditions.check(look.object(bucket, name))
-            with open(self._path(upload.id), "xb"):
-                self._core.database.put_upload(upload, time.time_ns() // 1000)
+            path = self._path(upload.id)
+            with open(path, "xb"):
+                try:
+                    self._core.database.put_upload(upload, time.time_ns() // 1000)
+                except BaseException:
+                    os.unlink(path)
+                    raise
 
-        self._core.act(action)
+        self._core.act(action, grows=True)
         return upload
 
     def get(self, upload_id: str) -> Upload:
@@ -106,8 +112,7 @@ class Uploads:
           NotFound: there is no such upload.
           Invalid: the offset leaves a gap, or the upload is finished without these bytes.
         """
-        running = self._runner(upload_id)
-        with running.lock:
+        with self._alone(upload_id) as running:
             upload = self.get(upload_id)
             if upload.finished is not None:
                 # A request whose connection broke may end an upload while another sends the same bytes again.
@@ -139,8 +144,7 @@ class Uploads:
           Invalid: the bytes add up to something else; the upload is over.
           PreconditionFailed, NotModified: a condition does not hold; the upload is over.
         """
-        running = self._runner(upload_id)
-        with running.lock:
+        with self._alone(upload_id) as running:
             upload = self.get(upload_id)
             if upload.finished is not None:
                 return upload.finished
@@ -156,8 +160,6 @@ class Uploads:
             except StorageError:
                 self._drop(upload_id)
                 raise
-            finally:
-                self._running.pop(upload_id, None)
 
     def cancel(self, upload_id: str) -> None:
         """Ends an upload without an object.
@@ -165,16 +167,14 @@ class Uploads:
         Raises:
           NotFound: there is no such upload.
         """
-        with self._runner(upload_id).lock:
+        with self._alone(upload_id):
             self.get(upload_id)
             self._drop(upload_id)
-            self._running.pop(upload_id, None)
 
-    def cancel_all(self, bucket: str) -> None:
-        """Ends the uploads to a bucket; needs the store's lock."""
-        for _, upload in self._core.database.uploads():
-            if upload.bucket == bucket:
-                self._drop(upload.id)
+    def forget(self, upload_ids: Iterable[str]) -> None:
+        """Forgets what is known of the bytes of uploads that have ended; needs the store's lock."""
+        for upload_id in upload_ids:
+            self._running.pop(upload_id, None)
 
     def _path(self, upload_id: str) -> str:
         return self._core.layout.incoming_path(upload_id)
@@ -185,10 +185,24 @@ class Uploads:
         except FileNotFoundError:  # its bucket was deleted meanwhile
             raise NotFound(f"No such upload: {upload_id}") from None
 
-    def _runner(self, upload_id: str) -> _Running:
-        self.get(upload_id)
+    @contextlib.contextmanager
+    def _alone(self, upload_id: str) -> Iterator[_Running]:
+        """Lets one thread at a time work on an upload; what is known of its bytes is forgotten when it has ended.
+
+        Raises:
+          NotFound: there is no such upload.
+        """
         with self._core.lock:
-            return self._running.setdefault(upload_id, _Running())
+            self.get(upload_id)
+            running = self._running.setdefault(upload_id, _Running())
+        try:
+            with running.lock:
+                yield running
+        finally:
+            with self._core.lock:
+                upload = self._core.database.upload(upload_id)
+                if upload is None or upload.finished is not None:
+                    self._running.pop(upload_id, None)
 
     def _digest_rest(self, running: _Running, upload: Upload) -> None:
         """Reads what was received before the server was started again, or before a write broke off."""

@@ -54,6 +54,13 @@ class ObjectFields:
     storage_class: str | None = None
     metadata: Mapping[str, str | None] | None = None
 
+    def as_new(self) -> ObjectFields:
+        """As the fields of a new object: a None in the metadata, which would remove one, is passed over."""
+        if self.metadata is None or None not in self.metadata.values():
+            return self
+        kept = {name: value for name, value in self.metadata.items() if value is not None}
+        return dataclasses.replace(self, metadata=kept or None)
+
 
 @dataclasses.dataclass(frozen=True)
 class StoredObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable
 from types import TracebackType
 
@@ -17,22 +18,33 @@ __all__ = ["IncomingBody", "ObjectWriter", "write_all"]
 class IncomingBody:
     """The file of a body on its way in, with its checksums; for one thread at a time.
 
+    Only :meth:`drop` may be called by another: the server ends a request while a thread still writes for it, and the
+    descriptor must not be closed, and be somebody else's, under that.
+
     Args:
       core: of the store.
       md5: False leaves MD5 out.
     """
 
     def __init__(self, core: Core, *, md5: bool = True) -> None:
-        self.name = core.new_body()
+        self.name = core.bodies.new_name()
         self._digest = Digest(md5=md5)
         self._path = core.layout.incoming_path(self.name)
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._open = True
+        self._in_use = threading.Lock()
 
     def write(self, data: bytes) -> None:
-        """Takes in the next bytes."""
-        write_all(self._fd, data)
-        self._digest.update(data)
+        """Takes in the next bytes.
+
+        Raises:
+          ValueError: it was dropped.
+        """
+        with self._in_use:
+            if not self._open:
+                raise ValueError("the body was dropped")
+            write_all(self._fd, data)
+            self._digest.update(data)
 
     @property
     def size(self) -> int:
@@ -46,16 +58,21 @@ class IncomingBody:
 
     def keep(self) -> None:
         """Says that the file belongs to somebody now."""
-        if self._open:
-            self._open = False
-            os.close(self._fd)
+        with self._in_use:
+            self._close()
 
     def drop(self) -> None:
         """Removes the file, unless it was kept."""
-        if self._open:
-            self.keep()
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
+        with self._in_use:
+            if self._close():
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path)
+
+    def _close(self) -> bool:
+        was_open, self._open = self._open, False
+        if was_open:
+            os.close(self._fd)
+        return was_open
 
 
 class ObjectWriter:

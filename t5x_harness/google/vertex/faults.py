@@ -6,13 +6,19 @@ import collections
 import dataclasses
 import re
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast, get_args
 
 from t5x_harness.google.vertex.api.errors import Code
 
 __all__ = ["RecordedCall", "UnmetVertexFault", "VertexFault", "VertexFaultKind"]
 
-VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire"]
+VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom"]
+
+_KINDS: tuple[VertexFaultKind, ...] = get_args(VertexFaultKind)
+# Behind a comma: a regular expression may have commas, too.
+_NEXT_FIELD = re.compile(r",(?=[a-z]+=)")
+_NUMBERS = {"seconds": float, "after": int, "times": int}
+_FIELDS = ("code", "message", "seconds", "output", "replica", "times", "after")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,14 +28,14 @@ class VertexFault:
     Attributes:
       kind: ``fail`` answers a method with an error and ``stall`` makes it wait; ``preempt`` takes a running job's
         machine away, ``stockout`` has none for it, ``internal`` is a failure of the service that it says nothing of,
-        and ``expire`` is the end in JOB_STATE_EXPIRED.
+        ``expire`` is the end in JOB_STATE_EXPIRED, and ``oom`` a replica whose machine has too little memory.
       on: a glob for methods (``JobService.CreateCustomJob``, ``*.Get*``), or for jobs' display names.
       code: of the error, such as ``UNAVAILABLE``.
       message: of the error; empty for one that says what this is.
       seconds: how long a method waits, a job runs before it meets the fault, or the stockout lasts before the job is
         told of it.
       output: a regular expression for a line of the job's output, after which it meets the fault; empty for none.
-      replica: that is preempted, such as ``workerpool1-0``; the primary one by default.
+      replica: that is preempted, or out of memory, such as ``workerpool1-0``; the primary one by default.
       times: how many requests, or attempts of jobs, meet it; None for all.
       after: how many that it is for pass before it.
       optional: whether a test may end although fewer met it.
@@ -47,6 +53,8 @@ class VertexFault:
     optional: bool = False
 
     def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise ValueError(f"there is no fault {self.kind!r}; there are {', '.join(_KINDS)}")
         if self.times is not None and self.times < 1:
             raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
         if self.after < 0 or self.seconds < 0:
@@ -59,6 +67,26 @@ class VertexFault:
             raise ValueError(f"output={self.output!r} is no regular expression: {error}") from None
         if self.kind == "fail" and self.code not in list(Code):
             raise ValueError(f"code={self.code!r} is none of {', '.join(Code)}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads ``KIND[:GLOB][,NAME=VALUE]…``, such as ``preempt:train*,output=step 100``.
+
+        Raises:
+          ValueError: it is not one; the message says why.
+        """
+        head, *fields = _NEXT_FIELD.split(text)
+        kind, colon, on = head.partition(":")
+        values: dict[str, Any] = {"on": on} if colon else {}
+        for field in fields:
+            name, _, value = field.partition("=")
+            if name not in _FIELDS:
+                raise ValueError(f"a fault has no {name!r}; it has {', '.join(_FIELDS)}")
+            try:
+                values[name] = None if (name, value) == ("times", "all") else _NUMBERS.get(name, str)(value)
+            except ValueError:
+                raise ValueError(f"{name}={value!r} is not a number") from None
+        return cls(cast(VertexFaultKind, kind), **values)
 
     def __str__(self) -> str:
         told = [repr(self.on)]

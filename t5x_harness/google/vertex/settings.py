@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from t5x_harness.google.vertex.faults import VertexFault
+
 __all__ = ["ExpectedJobs", "VertexOptions", "VertexSettings"]
 
 
@@ -39,6 +41,8 @@ class VertexOptions:
         is one process with all devices.
       warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
       expected: jobs that are about to come; None if nobody knows.
+      faults: that are armed from the start.
+      standins: folder of the project whose jobs get stand-ins for what is out of reach; empty if jobs get none.
     """
 
     state: str = "memory:"
@@ -49,18 +53,22 @@ class VertexOptions:
     pod_hosts: int = 4
     warm: bool = False
     expected: ExpectedJobs | None = None
+    faults: tuple[VertexFault, ...] = ()
+    standins: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """A value that JSON can hold."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         expected = None if self.expected is None else vars(self.expected) | {"machine": dict(self.expected.machine)}
-        return {**values, "images": dict(self.images), "expected": expected}
+        faults = [dataclasses.asdict(fault) for fault in self.faults]
+        return {**values, "images": dict(self.images), "expected": expected, "faults": faults}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Reads what :meth:`to_dict` made."""
         expected = ExpectedJobs(**values["expected"]) if values["expected"] is not None else None
-        return cls(**{**values, "images": dict(values["images"]), "expected": expected})
+        faults = tuple(VertexFault(**fault) for fault in values["faults"])
+        return cls(**{**values, "images": dict(values["images"]), "expected": expected, "faults": faults})
 
 
 @dataclasses.dataclass(frozen=True)

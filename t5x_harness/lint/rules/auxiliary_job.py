@@ -50,7 +50,7 @@ class TwoBinaries(Rule):
         "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
         "include 't5x/configs/runs/eval.gin'\n",
         mode=Mode.EVAL,
-        at="  model = %MODEL",
+        at="include 't5x/configs/runs/pretrain.gin'",
     )
     good = Example(_HEAD, mode=Mode.EVAL)
 

@@ -49,12 +49,15 @@ class PathAgainstMode(Rule):
         mode = "specific" if context.program.mode is Mode.INFER else restore.value("mode", "latest")
         name = path.value.removesuffix("/").rpartition("/")[2]
         is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
-        shown = f"{path.at} = {format_value(path.value)}"
+        shown = f"{path.at} = {format_value(path.value, limit=300)}"
         if mode == "specific" and not is_checkpoint and not _may_be_tensorflow(name) and _uses_orbax(context):
+            folder = path.value.removesuffix("/")
+            meant = _checkpoint_meant(name)
+            right = f"{folder.removesuffix(name)}{meant}" if meant else f"{folder}/checkpoint_STEP"
             yield self.finding(
-                f"{shown} is no checkpoint: mode 'specific' needs a folder called checkpoint_STEP",
+                f"{shown} is not a checkpoint: mode 'specific' needs a folder called checkpoint_STEP",
                 path.at,
-                f"name the checkpoint too: {format_value(path.value.removesuffix('/') + '/checkpoint_STEP')}",
+                f"did you mean {right!r}?" if meant else f"name the checkpoint too: {right!r}",
             )
         elif mode in ("latest", "all") and is_checkpoint:
             result = (
@@ -65,6 +68,15 @@ class PathAgainstMode(Rule):
                 path.at,
                 f"bind {path.beside('mode')} = 'specific', or leave /{name} out",
             )
+
+
+def _checkpoint_meant(name: str) -> str | None:
+    """The checkpoint that the last part of a path surely means: ``checkpoint_10`` for ``checkpont_10``."""
+    match = re.fullmatch(r"([A-Za-z]+)[_-]?(\d+)", name)
+    near = closest(match[1].lower(), ("checkpoint",)) if match is not None else None
+    if match is None or (near is None and match[1].lower() != "checkpoint"):
+        return None
+    return f"checkpoint_{match[2]}"
 
 
 def _may_be_tensorflow(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""CKP14: more checkpoints than a disk holds."""
+"""CKP14 and CKP23: more checkpoints than a disk holds, and none at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.settings import initial_step, run_part, save_part
+from t5x_harness.lint.settings import run_part, save_part, start_step
 from t5x_harness.spec import Finding, Mode, Severity
 
 _MANY = 50
@@ -42,8 +42,10 @@ class EveryCheckpointKept(Rule):
         period = save.given("period")
         if total is None or period is None or not isinstance(total.value, int) or not isinstance(period.value, int):
             return
-        initial = None if is_relative else initial_step(context)
-        steps = total.value - (initial[0] if initial is not None else 0)
+        start = 0 if is_relative else start_step(context)
+        if start is None:
+            return
+        steps = total.value - start
         given = (save.given("keep"), period, total)
         own = next((g for g in given if g is not None and not context.in_t5x(g.at.location)), None)
         if own is None or period.value <= 0 or math.ceil(steps / period.value) <= _MANY:
@@ -54,3 +56,30 @@ class EveryCheckpointKept(Rule):
             own.at,
             f"keep the last few ({period.beside('keep')} = 5), or save less often",
         )
+
+
+class NothingSaved(Rule):
+    """A config for saving checkpoints that saves none."""
+
+    code = "CKP23"
+    title = "no checkpoint is saved"
+    why = (
+        "With `period = 0` or None T5X trains to the end, succeeds, and leaves no checkpoint behind, although a "
+        "SaveCheckpointConfig is bound. A run that is to keep nothing says so: `utils.CheckpointConfig.save = None`."
+    )
+    bad = Example(_HEAD + "utils.SaveCheckpointConfig.period = 0\n", at="utils.SaveCheckpointConfig.period")
+    good = Example(_HEAD + "utils.SaveCheckpointConfig.period = 1000\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if so."""
+        save = save_part(context)
+        period = save.given("period") if save is not None else None
+        if save is None or period is None or save.value("checkpoint_steps"):
+            return
+        if period.value is None or (isinstance(period.value, int) and period.value == 0):
+            yield self.finding(
+                f"{period.at} = {period.value}: no checkpoint is saved, and nothing is left of the run",
+                period.at,
+                f"bind {period.at} to the steps between two checkpoints, or utils.CheckpointConfig.save = None "
+                "if none is wanted",
+            )

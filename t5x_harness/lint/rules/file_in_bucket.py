@@ -32,17 +32,17 @@ class FileInBucket(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each file that is named or included so, unless a module of the config's has a reader."""
         program = context.program
+        asked = [(name, at) for name, at in _asked_for(program) if name.startswith(_GS)]
         sources = SourceFinder(ModuleFinder(module_path(program.spec), None))
-        if any(_gives_reader(sources, each.module) for each in program.imports):
+        if not asked or any(_gives_reader(sources, each.module) for each in program.imports):
             return
-        for name, at in _asked_for(program):
-            if name.startswith(_GS):
-                mounted = format_value(f"/gcs/{name.removeprefix(_GS)}", limit=200)
-                yield self.finding(
-                    f"Gin cannot open {name}, nor anything else at gs://",
-                    at,
-                    f"write {mounted}, Vertex AI's mount of the bucket, or copy the file beside the job",
-                )
+        for name, at in asked:
+            mounted = format_value(f"/gcs/{name.removeprefix(_GS)}", limit=200)
+            yield self.finding(
+                f"Gin cannot open {name}, nor anything else at gs://",
+                at,
+                f"write {mounted}, Vertex AI's mount of the bucket, or copy the file beside the job",
+            )
 
 
 def _asked_for(program: GinProgram) -> Iterator[tuple[str, Location | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.lint.problems import Problem, ProblemKind
@@ -34,7 +34,9 @@ class MissingFile(Rule):
                 yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _mend(context, problem))
             elif problem.kind is ProblemKind.UNREADABLE_FILE:
                 yield self.finding(
-                    f"cannot read {problem.subject}: {problem.detail}", at, "give a readable text file in UTF-8"
+                    f"cannot read {problem.subject}: {problem.detail}",
+                    at,
+                    "give a .gin file of text in UTF-8, of at most 1 MB",
                 )
             elif problem.kind is ProblemKind.NOT_A_PACKAGE:
                 yield self.finding(
@@ -97,7 +99,7 @@ class IncompletePackage(Rule):
 def _mend(context: Context, problem: Problem) -> str:
     target = problem.subject
     if target.startswith("t5x/") and context.snapshot.is_embedded:
-        near = closest(target, _gin_files(Path(context.program.t5x_parent or "."), "t5x"))
+        near = _nearest(target, _gin_files(Path(context.program.t5x_parent or "."), "t5x"))
         other = f"did you mean '{near}'? Or " if near else ""
         return f"{other}install T5X from its git repository if the file is one that the embedded runtime does not have"
     cwd = Path(context.program.spec.cwd).absolute()
@@ -109,6 +111,13 @@ def _mend(context: Context, problem: Problem) -> str:
         if near:
             return f"did you mean {os.path.join(os.path.dirname(target), near)}?"
     return "check the name, or put the folder that it is relative to on the search paths"
+
+
+def _nearest(target: str, files: Sequence[str]) -> str | None:
+    """The file that a name most likely means: one of the same words in another order or folder, or one spelt alike."""
+    words = sorted(Path(target).stem.split("_"))
+    same = [file for file in files if sorted(Path(file).stem.split("_")) == words]
+    return closest(target, same) or (same[0] if len(same) == 1 else closest(target, files))
 
 
 def _gin_files(folder: Path, below: str) -> list[str]:

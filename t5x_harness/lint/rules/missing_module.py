@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
+from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import ProblemKind
-from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.spec import Finding
+from t5x_harness.lint.rule import Context, Example, Rule, closest, where
+from t5x_harness.lint.sources import SourceFinder
+from t5x_harness.lint.user_imports import missing_imports, named_modules
+from t5x_harness.spec import Finding, Severity
+
+_STACK = "seqio"  # what every T5X imports
+_PACKAGES = frozenset(
+    "clu fiddle flax jax optax orbax sentencepiece seqio tensorboard tensorflow tensorflow_datasets "
+    "tensorflow_text".split()
+)
+"""What the extra t5x brings, by the names that are imported."""
+_MOST_FOLDERS = 500
 
 
 class MissingModule(Rule):
@@ -24,28 +37,78 @@ class MissingModule(Rule):
     good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such import."""
+        """Yields a finding for each such import of the config, and of the user's modules that it brings."""
+        finder = _finder(context)
         for problem in context.program.problems:
             if problem.kind is not ProblemKind.MISSING_MODULE:
                 continue
             part = problem.detail
             whole = "" if part == problem.subject else f" (for {problem.subject})"
             yield self.finding(
-                f"there is no module {part}{whole}",
-                problem.location,
-                _mend(context, part),
+                f"there is no module {part}{whole}", problem.location, fix_of(context, finder, problem.subject, part)
+            )
+        if finder.find(_STACK) is None:
+            return  # this Python cannot run T5X, and what it lacks beside that says little
+        for name, given in named_modules(context.program):
+            if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
+                part = finder.missing_part(name)
+                yield self.finding(
+                    f"{given} = {name!r}: there is no module {part}",
+                    given,
+                    fix_of(context, finder, name, part),
+                    # A package that is missing altogether may be in the image of the job.
+                    severity=Severity.ERROR if "." in part else Severity.WARNING,
+                )
+        for missing in missing_imports(context.program):
+            yield self.finding(
+                f"{missing.at.file} imports {missing.name}, which is not there ({where(missing.asked_at)} brings "
+                f"{missing.importer})",
+                missing.at,
+                fix_of(context, finder, missing.name, missing.part),
+                severity=Severity.WARNING,  # resolve, which imports it, has the error
             )
 
 
-def _mend(context: Context, part: str) -> str:
-    top = part.split(".")[0]
+def _finder(context: Context) -> ModuleFinder:
+    program = context.program
+    return ModuleFinder(module_path(program.spec), Path(program.t5x_parent) if program.t5x_parent else None)
+
+
+def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
+    """How to make a module importable whose component ``part`` is the first that is not there."""
+    top, _, rest = name.partition(".")
     if top == "t5x":
+        if rest == "train_unfragmented":
+            return "T5X has no such program: t5x.train is the one that trains"
         if context.snapshot.is_embedded:
             return "the embedded runtime does not have it: install T5X from its git repository"
         return "check its spelling against the T5X that is installed"
+    right = closest(part, finder.beside(part))
+    if right is not None and (part != top or top not in _PACKAGES):
+        return f"did you mean {right}{name.removeprefix(part)}?"
     if part != top:
         return f"{top} is there, but has no {part}: check the spelling and the version"
-    if top in ("t5", "flaxformer", "seqio"):
+    if top in _PACKAGES:
+        return "install what T5X runs with: python -m pip install 't5x-harness[t5x]'"
+    if top in ("t5", "flaxformer"):
         return f"install it: python -m pip install {top}"
-    path = ", ".join((*context.program.spec.python_path, "."))
+    spec = context.program.spec
+    if (folder := _folder_with(Path(spec.cwd), top)) is not None:
+        return (
+            f'{folder}/{top} is there: set python_path = ["{folder}"] in [tool.t5x_harness] of pyproject.toml, or '
+            f"PYTHONPATH={folder}, and the same in the image of the job"
+        )
+    path = ", ".join((*spec.python_path, "."))
     return f"install it, or add its folder to python_path (searched: {path}, and the installed packages)"
+
+
+def _folder_with(cwd: Path, module: str) -> str | None:
+    """The folder below the working directory, at most two deep, that holds a module; None if there is none."""
+    for pattern in ("*", "*/*"):
+        for folder in itertools.islice(cwd.glob(pattern), _MOST_FOLDERS):
+            inside = folder.relative_to(cwd)
+            if inside.name.startswith((".", "_")) or (folder / "__init__.py").is_file():
+                continue
+            if (folder / f"{module}.py").is_file() or any((folder / module).glob("*.py")):
+                return inside.as_posix()
+    return None

@@ -37,6 +37,7 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
         for config in ("T5Config", "TransformerConfig")
     },
 }
+_LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feature_lengths",)}
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "t5x.utils.create_learning_rate_scheduler": ("base_learning_rate", "warmup_steps", "decay_factor"),
     "t5x.models.EncoderDecoderModel": ("z_loss", "label_smoothing"),
@@ -126,6 +127,7 @@ class FloatForCount(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each count that is a float."""
+        yield from self._lengths(context)
         for binding, given in _literals(context, _COUNTS):
             if isinstance(given.value, float):
                 yield self.finding(
@@ -136,6 +138,18 @@ class FloatForCount(Rule):
                     severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
                     edits=_as_whole(context, given),
                 )
+
+    def _lengths(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each feature length that is a float."""
+        for binding, given in _literals(context, _LENGTHS):
+            for feature, length in given.value.items() if isinstance(given.value, dict) else ():
+                if isinstance(length, float):
+                    yield self.finding(
+                        f"the length of {feature} in {given} is the float {length}, and a whole number is needed"
+                        f"{_read_as(binding, given)}",
+                        given,
+                        f"write {feature!r}: {int(length)}" if length.is_integer() else "give a whole number",
+                    )
 
 
 def _is_fatal(context: Context, binding: Binding) -> bool:

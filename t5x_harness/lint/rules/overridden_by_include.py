@@ -1,25 +1,27 @@
-"""GIN04: bindings above the include, or in front of the gin file of T5X's, that overrides them."""
+"""GIN04 and GIN34: values that a later include or file undoes, and those that one file binds twice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from t5x_harness.lint.moves import move_below
-from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding, Statement
+from t5x_harness.lint.own_lines import is_foreign
+from t5x_harness.lint.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, is_required, same_value
 from t5x_harness.spec import Edit, Finding, Location, Severity
 
 
 class OverriddenByInclude(Rule):
-    """A value that an include further down replaces, or one of T5X's own files that is given later."""
+    """A value that an include further down replaces, or a file that comes after its own and is no override."""
 
     code = "GIN04"
     severity = Severity.WARNING
     title = "binding above the include that overrides it"
     why = (
         "An include is as if its text stood there, and the last statement wins: what is bound above it is lost, "
-        "without a word from Gin."
+        "without a word from Gin. So are values of one included file that the next one sets, too, and those of a file "
+        "that is given before the run's own."
     )
     bad = Example(
         "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n",
@@ -31,40 +33,66 @@ class OverriddenByInclude(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each binding that is lost so and had another value."""
-        for statement in context.program.statements:
+        program = context.program
+        for statement in program.statements:
             if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
                 continue
-            winner = context.program.final[statement.key]
-            if same_value(statement.value, winner.value):
+            winner = program.final[statement.key]
+            if same_value(statement.value, winner.value) or is_foreign(statement.location.file, program):
                 continue
-            include = _include_below(statement.location, winner.location)
-            if (later := _later_file_of_t5x(context.program, statement, winner)) is not None:
-                yield self.finding(
-                    f"{statement} = {format_value(statement.value)} is lost: {later}, which is given after "
-                    f"{context.program.named_file(statement.location)}, sets it to {format_value(winner.value)} "
-                    f"({winner.location})",
-                    statement,
-                    f"give {context.program.named_file(statement.location)} after {later}",
-                )
-            elif include is not None:
-                yield self.finding(
-                    f"{statement} = {format_value(statement.value)} is lost: the include in line {include.line} "
-                    f"sets it to {format_value(winner.value)} ({winner.location})",
-                    statement,
-                    f"move the binding below line {include.line}",
-                    edits=_moved(context.program, statement, include),
-                )
+            if (undoing := _undoing(program, statement, winner)) is None:
+                continue
+            what, fix, include, severity = undoing
+            yield self.finding(
+                f"{statement} = {format_value(statement.value)} is lost: {what} sets it to "
+                f"{format_value(winner.value)} ({winner.location})",
+                statement,
+                fix,
+                severity=severity,
+                edits=_moved(program, statement, include) if include is not None else (),
+            )
 
 
-def _later_file_of_t5x(program: GinProgram, early: Statement, late: Statement) -> str | None:
-    """The file of T5X's own, named after the user's file that holds ``early``, through which ``late`` was read.
+def _undoing(
+    program: GinProgram, early: Binding | MacroBinding, late: Binding | MacroBinding
+) -> tuple[str, str, Location | None, Severity] | None:
+    """What undoes a value, the fix, the include to move it below, and how bad that is; None where it is meant.
 
-    A user's file that overrides another is what files are given in turn for; T5X's defaults are to be overridden.
+    A file that sets a value of another one's again is there for that, if it includes the other or is given after it.
+    Not so a default of T5X's or a whole run that comes after the value. Two includes of one file that disagree about a
+    macro may be layers, and are worth a note.
     """
-    later = program.named_file(late.location)
-    if later in (BINDINGS, program.named_file(early.location)):
+    before, after = _chain(early.location), _chain(late.location)
+    depth = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
+    if depth is None or late.location.file == BINDINGS:
         return None
-    return later if program.is_of_t5x(later) and not program.is_of_t5x(early.location.file) else None
+    one, other = before[depth], after[depth]
+    is_default = is_foreign(late.location.file, program)
+    if one.file != other.file:
+        first, then = one.file, other.file
+        if not is_default and not (_starts(program, then) and not _starts(program, first)):
+            return None
+        return f"{then}, which is given after {first},", f"give {first} after {then}", None, Severity.WARNING
+    if other.line <= one.line or len(after) == depth + 1:
+        return None  # bound again in the same file: GIN34
+    if len(before) == depth + 1:
+        return f"the include in line {other.line}", f"move the binding below line {other.line}", other, Severity.WARNING
+    name = f"{after[depth + 1].file}, which {other} includes after {before[depth + 1].file},"
+    if is_default:
+        return name, f"include {before[depth + 1].file} after {after[depth + 1].file}", None, Severity.WARNING
+    if not isinstance(early, MacroBinding):
+        return None
+    return name, f"bind {early} in one of the two, or below line {other.line} of {other.file}", None, Severity.NOTE
+
+
+def _chain(place: Location) -> tuple[Location, ...]:
+    """The include statements that lead to a place, and the place itself."""
+    return (*place.included_from, Location(place.file, place.line))
+
+
+def _starts(program: GinProgram, named: str) -> bool:
+    """Whether a file that the user named is the run: it brings the function that T5X calls."""
+    return any(b.target in ENTRIES and program.named_file(b.location) == named for b in program.bindings)
 
 
 def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Location) -> tuple[Edit, ...]:
@@ -78,10 +106,41 @@ def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Loca
     return move_below(program, here, include.line)
 
 
-def _include_below(early: Location, late: Location) -> Location | None:
-    """The include statement in the same file, below ``early``, through which ``late`` was read."""
-    depth = len(early.included_from)
-    if len(late.included_from) <= depth or late.included_from[:depth] != early.included_from:
-        return None
-    include = late.included_from[depth]
-    return include if include.file == early.file and include.line > early.line else None
+class BoundTwice(Rule):
+    """One value, bound twice in one file."""
+
+    code = "GIN34"
+    severity = Severity.WARNING
+    title = "bound twice in one file"
+    why = "The last binding wins, without a word from Gin: the first one is there for readers only, and misleads them."
+    bad = Example(
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+        "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n",
+        at="BATCH_SIZE = 8",
+    )
+    good = Example(
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+        "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n"
+    )
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each binding that is bound again below; a note where the value is the same."""
+        again: dict[object, Binding | MacroBinding] = {}
+        for statement in reversed(context.program.statements):
+            if not isinstance(statement, (Binding, MacroBinding)) or statement.location.file == BINDINGS:
+                continue
+            place = statement.location
+            key = (statement.key, place.file, place.included_from)
+            later = again.get(key)
+            again[key] = statement
+            if later is None or is_required(statement.value) or is_foreign(place.file, context.program):
+                continue
+            same = same_value(statement.value, later.value)
+            second = "the same" if same else format_value(later.value)
+            line = later.location.line
+            yield self.finding(
+                f"{statement} = {format_value(statement.value)} is bound again in line {line}, to {second}",
+                statement,
+                "remove one of the two",
+                severity=Severity.NOTE if same else Severity.WARNING,
+            )

@@ -1,10 +1,11 @@
-"""CKP11, CKP12, GCS03 and GCS08: names of output folders and checkpoints."""
+"""CKP11, CKP12, GCS03, GCS08 and GCS10: names of output folders and checkpoints."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from t5x_harness.google.storage.names import bucket_fault
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, restore_part, run_part, save_part
 from t5x_harness.lint.values import format_value
@@ -158,3 +159,25 @@ class DoubleSlash(Rule):
                     given.at,
                     f"write {given.at} = {format_value(mended, limit=200)}",
                 )
+
+
+class BucketName(Rule):
+    """A bucket that nobody can have."""
+
+    code = "GCS10"
+    title = "bucket name that Cloud Storage does not allow"
+    why = (
+        "There is no such bucket and none can be made. TensorFlow, which T5X makes MODEL_DIR with, asks for a bucket "
+        "that is not there again and again and says nothing: the job hangs before its first step."
+    )
+    bad = Example(_HEAD + "MODEL_DIR = 'gs://My_Bucket/run'\n", at="MODEL_DIR")
+    good = Example(_HEAD + "MODEL_DIR = 'gs://my_bucket/run'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if the run would write there."""
+        output = _output(context)
+        bucket = re.match("gs:/{2,}([^/]*)", output.value) if output is not None else None
+        if output is not None and bucket is not None and (fault := bucket_fault(bucket[1])):
+            yield self.finding(
+                f"{_shown(output)} is in a bucket that nobody can have: {fault}", output.at, "name a bucket of yours"
+            )

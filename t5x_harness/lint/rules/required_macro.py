@@ -33,7 +33,7 @@ class RequiredLeft(Rule):
         "T5X stops after half a minute of imports and names only the first missing value; here they are all listed. "
         f"Some paths ({', '.join(LEFT_TO_LAUNCHER)}) may stay open: whoever launches the run gives them."
     )
-    bad = Example(_HEAD, at="TRAIN_STEPS = %gin.REQUIRED")
+    bad = Example(_HEAD, at="include 't5x/configs/runs/pretrain.gin'")
     good = Example(_HEAD + "TRAIN_STEPS = 100\nDROPOUT_RATE = 0.0\n")
     whole_program = True
 
@@ -69,7 +69,7 @@ class RequiredByModel(Rule):
         "T5X's model files declare `DROPOUT_RATE = %gin.REQUIRED`. Gin wants a value from every run that includes "
         "them, also where dropout is never applied."
     )
-    bad = Example(_EVAL, at="DROPOUT_RATE = %gin.REQUIRED")
+    bad = Example(_EVAL, at="include 't5x/examples/t5/t5_1_1/tiny.gin'")
     good = Example(_EVAL + "DROPOUT_RATE = 0.0\n")
     whole_program = True
 

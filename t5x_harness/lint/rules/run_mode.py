@@ -23,7 +23,11 @@ class WrongMode(Rule):
         "`import __main__ as train_script` is whatever was launched: a train config given to the eval binary stops "
         "with `AttributeError: Couldn't resolve selector train_script.train`."
     )
-    bad = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.EVAL, at="  model = %MODEL")
+    bad = Example(
+        _HEAD + "include 't5x/configs/runs/pretrain.gin'\n",
+        mode=Mode.EVAL,
+        at="include 't5x/configs/runs/pretrain.gin'",
+    )
     good = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n", mode=Mode.TRAIN)
 
     def check(self, context: Context) -> Iterator[Finding]:

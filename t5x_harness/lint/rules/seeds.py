@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.settings import Given, initial_step, run_part, save_part
+from t5x_harness.lint.settings import Given, run_part, save_part, start_step
 from t5x_harness.spec import Finding, Mode, Severity
 
 _HEAD = """\
@@ -56,11 +56,11 @@ class SeedWithoutPosition(Rule):
 
 def _saves_before_the_end(context: Context, period: Given) -> bool:
     """Whether there is a checkpoint to go on from; yes where that cannot be known."""
-    train, initial = run_part(context, Mode.TRAIN), initial_step(context)
+    train, start = run_part(context, Mode.TRAIN), start_step(context)
     total = train.value("total_steps") if train is not None else None
     steps = train.value("relative_steps") if train is not None else None
-    if not steps and isinstance(total, int):
-        steps = total - (initial[0] if initial is not None else 0)
+    if not steps and isinstance(total, int) and start is not None:
+        steps = total - start
     return not isinstance(steps, int) or not isinstance(period.value, int) or 0 < period.value < steps
 
 

@@ -50,7 +50,7 @@ class Periods(Rule):
                 yield self.finding(
                     f"the {name} {period.value} ({period.at}) is no multiple of the {least_name} {least.value} "
                     f"({least.at}, {least.at.location})",
-                    period.at,
+                    least.at if context.in_t5x(period.at.location) else period.at,
                     f"make it a multiple of {least.value}, such as {below} or {below + least.value}",
                 )
 

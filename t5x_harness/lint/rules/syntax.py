@@ -157,9 +157,24 @@ def _mend(problem: Problem) -> tuple[str | None, str]:
         return key, f"write {_assigned(problem, key, _WORDS[value.lower()])}"
     if re.fullmatch(r"[\w./:~-]+", value) and not value[0].isdigit():
         return key, f"a string needs quotes: {_assigned(problem, key, repr(value))}"
+    if re.match(r"[rRbB]?[fF][rRbB]?['\"]", value):
+        return key, f"gin has no f-strings: write the whole string, or pass --gin.{key}=\"'...'\" where it is known"
+    if (call := re.fullmatch(r"(dict|list|tuple|set)\((.*)\)", value)) is not None:
+        return key, f"gin calls no functions: write {_literal(*call.groups()) or 'a literal'}"
+    if re.fullmatch(r"[\d_.]+(?:\s*(?:\*\*|[-+*/])\s*[\d_.]+)+", value):
+        return key, "gin does not calculate: write the result as one number"
     if problem.detail.startswith("EOF in multi-line"):
         return key, "close the bracket that is opened in this statement"
     return key, "the value has to be a Python literal, %MACRO, @reference or @reference()"
+
+
+def _literal(function: str, inside: str) -> str | None:
+    """The literal that a call of ``dict`` with keywords stands for, as text; None for what is less plain."""
+    pair = r"(\w+)\s*=\s*([\w.'\"]+)"
+    pairs = re.findall(pair, inside)
+    if function != "dict" or not pairs or re.sub(pair, "", inside).strip(", "):
+        return None
+    return "{" + ", ".join(f"{name!r}: {value}" for name, value in pairs) + "}"
 
 
 def _value_meant(context: Context, problem: Problem) -> str | None:

@@ -29,6 +29,7 @@ _OBJECTS: Mapping[str, tuple[str, ...]] = {
     "t5x.partitioning.PjitPartitioner": ("logical_axis_rules",),
     "t5x.adafactor.Adafactor": ("logical_factor_rules",),
 }
+_SCHEDULES = ("t5x.trainer.Trainer", "learning_rate_fn")
 _HEAD = """\
 from __gin__ import dynamic_registration
 import __main__ as train_script
@@ -57,7 +58,14 @@ class UncalledReference(Rule):
             if not isinstance(reference, Reference):
                 continue
             by = f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
-            if binding.param in _OBJECTS.get(binding.target, ()) and not reference.called:
+            if (binding.target, binding.param) == _SCHEDULES and _makes_schedule(reference) and not reference.called:
+                yield self.finding(
+                    f"{given} = {reference} is the function that makes a schedule, and the schedule is needed{by}",
+                    given,
+                    f"add (): {given} = {reference}()",
+                    edits=add_call(context.program, given.location),
+                )
+            elif binding.param in _OBJECTS.get(binding.target, ()) and not reference.called:
                 yield self.finding(
                     f"{given} = {reference} is not called, and an object is needed{by}",
                     given,
@@ -83,3 +91,11 @@ class UncalledReference(Rule):
             and reference.target is not None
             and context.snapshot.is_class(reference.target)
         )
+
+
+def _makes_schedule(reference: Reference) -> bool:
+    """Whether a function surely returns a learning rate schedule, and is none itself."""
+    target = reference.target or ""
+    return target == "t5x.utils.create_learning_rate_scheduler" or (
+        target.startswith("optax.") and target.endswith("_schedule")
+    )

@@ -16,7 +16,7 @@ class UndefinedMacro(Rule):
     code = "GIN18"
     title = "macro that nothing defines"
     why = "Gin stops with `No bindings specified for 'MODEL/gin.macro'` and prints the whole config, a hundred lines."
-    bad = Example("include 't5x/configs/runs/pretrain.gin'\n", at="  model = %MODEL")
+    bad = Example("include 't5x/configs/runs/pretrain.gin'\n", at="include 't5x/configs/runs/pretrain.gin'")
     good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n")
     whole_program = True
 

@@ -8,6 +8,7 @@ from t5x_harness.lint.edits import rename_bound, rename_selector
 from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, closest, did_you_mean
+from t5x_harness.lint.symbols import BUILTINS
 from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Finding, Location
 
@@ -103,6 +104,7 @@ class UnknownSymbol(Rule):
             word, names, owner = symbol, list(snapshot.names(module)), module
         if snapshot.mentions(module, word):
             return None
+        owner = "gin" if owner == BUILTINS else owner
         fix = "check its spelling" if len(names) > 12 else f"it has {', '.join(names)}" if names else "remove it"
         return f"{owner} has no {word}{did_you_mean(word, names)}", fix, word, names
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from t5x_harness.lint.edits import rename_bound
 from t5x_harness.lint.misspelling import meant
@@ -72,7 +74,10 @@ class UnreadMacro(Rule):
     code = "GIN02"
     severity = Severity.WARNING
     title = "macro that nothing reads"
-    why = "A macro that no parameter reads has no effect: the run uses whatever the parameter was bound to instead."
+    why = (
+        "A macro that no parameter reads has no effect: the run uses whatever the parameter was bound to instead. A "
+        "note where an included file, which runs may share, binds a macro that others of T5X's run configs read."
+    )
     bad = Example(_HEAD + "NUM_EMBEDDINGS = 250112\n", at="NUM_EMBEDDINGS")
     good = Example(
         _HEAD + "from __gin__ import dynamic_registration\nfrom t5x.examples.t5 import network\n"
@@ -84,11 +89,21 @@ class UnreadMacro(Rule):
         """Yields a finding for each such macro."""
         for macro in _unread(context):
             if closest(macro.name, context.program.read_macros) is None:
+                shared = bool(macro.location.included_from) and _is_of_run_configs(context.program, macro.name)
                 yield self.finding(
                     f"nothing reads the macro {macro.name} = {format_value(macro.value)}",
                     macro,
-                    f"remove it, or use %{macro.name} in the parameter that it is meant for",
+                    f"{'keep it for other runs' if shared else 'remove it'}, or use %{macro.name} in the parameter "
+                    "that it is meant for",
+                    severity=Severity.NOTE if shared else None,
                 )
+
+
+def _is_of_run_configs(program: GinProgram, name: str) -> bool:
+    """Whether one of T5X's run configs, which need not be this run's, has a macro of this name."""
+    folder = Path(program.t5x_parent or "") / "t5x/configs/runs"
+    bound = re.compile(rf"^{re.escape(name)} *=", re.MULTILINE)
+    return any(bound.search(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.gin")))
 
 
 def _assignment(macro: MacroBinding, name: str) -> str:

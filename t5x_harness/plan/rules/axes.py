@@ -1,4 +1,4 @@
-"""MSH07, MSH13 and MSH15: logical axes without a rule, without a factorisation, without a name."""
+"""MSH07, MSH13, MSH15 and MOD02: axes without a rule, without a factorisation, without a name; unknown types."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
     from t5x_harness.plan.planned import Planned
 
-_LEAST = 2**20
-"""Bytes on each device that are worth a note."""
+_MUCH = 0.1
+"""The share of the train state on each device from which on it can hardly be meant."""
 
 _LARGE = ("network.T5Config.mlp_dim = 65_536", "partitioning.PjitPartitioner.num_partitions = 4")
 _RULES = "('batch', 'data'), ('vocab', 'model'), ('heads', 'model'), ('joined_kv', 'model'), ('embed', None)"
@@ -29,7 +29,8 @@ class AxisWithoutRule(PlanRule):
     title = "logical axis without a rule, whose arrays are whole on every device"
     why = (
         "An axis that logical_axis_rules do not name is left whole, without a word. That is right for small axes; for "
-        "large ones every device of the model axis holds and updates the same numbers."
+        "large ones every device of the model axis holds and updates the same numbers. A warning where that is more "
+        "than a tenth of the train state."
     )
     bad = Example(
         examples.trained(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}]"),
@@ -56,7 +57,7 @@ class AxisWithoutRule(PlanRule):
         for name, leaves in whole.items():
             held = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
             spared = held - math.ceil(held / parts)
-            if spared >= _LEAST:
+            if spared:
                 more = f" and {len(leaves) - 1} more arrays" if leaves[1:] else ""
                 yield self.finding(
                     plan.config,
@@ -65,6 +66,7 @@ class AxisWithoutRule(PlanRule):
                     "would do",
                     plan.config.find("logical_axis_rules"),
                     f"add ('{name}', 'model') to the rules, or ('{name}', None) if it is meant so",
+                    severity=Severity.WARNING if spared > _MUCH * plan.shapes.device_bytes(plan.mesh) else None,
                 )
 
 
@@ -130,3 +132,15 @@ class AxisNames(RaisedPlanRule):
         examples.trained(*_MODEL),
         files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")},
     )
+
+
+class UnknownType(RaisedPlanRule):
+    """A name of a type that JAX does not have."""
+
+    code = "MOD02"
+    title = "model's type that JAX does not know"
+    why = "The model raises `data type … not understood` when T5X makes the train state, after it built the datasets."
+    bad = Example(
+        examples.trained("network.T5Config.dtype = 'bfloat15'"), files=examples.FILES, at="network.T5Config.dtype"
+    )
+    good = Example(examples.trained("network.T5Config.dtype = 'bfloat16'"), files=examples.FILES)

@@ -1,4 +1,4 @@
-"""MSH03 to MSH05 and GIN20: partitions that the slice has no mesh for, or that are not read; no partitioner at all."""
+"""MSH03 to MSH05 and GIN20: partitions that the slice has no mesh for, or that are not read; what is not called."""
 
 from __future__ import annotations
 
@@ -87,12 +87,15 @@ class UnreadPartitions(PlanRule):
             )
 
 
-class UncalledPartitioner(RaisedPlanRule):
-    """A reference to the partitioner without a call."""
+class Uncalled(PlanRule):
+    """A reference to the partitioner, or to what makes the learning rate schedule, without a call."""
 
     code = "GIN20"
-    title = "partitioner that is not called"
-    why = "T5X takes the class for a partitioner, and dies with an attribute error after it built the datasets."
+    title = "partitioner or learning rate schedule that is not called"
+    why = (
+        "T5X takes the class for a partitioner, and what makes a schedule for one: it dies with an attribute error "
+        "after it built the datasets, or while it traces the train step."
+    )
     bad = Example(
         examples.trained("train_script.train.partitioner = @partitioning.PjitPartitioner"),
         files=examples.FILES,
@@ -101,3 +104,16 @@ class UncalledPartitioner(RaisedPlanRule):
     good = Example(
         examples.trained("train_script.train.partitioner = @partitioning.PjitPartitioner()"), files=examples.FILES
     )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for such a schedule; without a partitioner no run comes this far."""
+        rate = plan.learning_rate
+        if rate is not None and rate.is_uncalled and rate.schedule is not None:
+            key = rate.schedule.key
+            value = plan.config.value(key)
+            yield self.finding(
+                plan.config,
+                f"{key.short} is {value!r}, which is not a schedule but what makes one",
+                key,
+                f"write {value!r}()",
+            )

@@ -1,4 +1,4 @@
-"""GIN24 and GIN26: learning rate schedules that do not fit the steps to train, or that T5X does not know."""
+"""GIN24, GIN26 and OPT01: learning rates that do not fit the steps to train or the optimizer, or are none at all."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class ScheduleIsOver(PlanRule):
     why = (
         "Schedules count from step 0 of pretraining unless step_offset says otherwise. From a checkpoint at step "
         "1,000,000, a warm-up of 1,000 steps never happens, and a decay over 100,000 steps has long ended: the run "
-        "trains at full rate from its first step, or learns nothing. T5X says neither."
+        "trains at full rate from its first step, or learns nothing. T5X says neither. A rate that is NaN at a step "
+        "to train, as of a warm-up over 0 steps, is an error."
     )
     bad = Example(
         examples.trained(*_WARMING_UP), files=examples.FILES, at="utils.create_learning_rate_scheduler.factors"
@@ -57,7 +58,19 @@ class ScheduleIsOver(PlanRule):
         rate, steps = plan.learning_rate, plan.steps
         if rate is None or rate.schedule is None or rate.course is None or steps is None:
             return
-        key = _key_of(plan, rate.schedule.key)
+        key = _key_in_t5x(plan, "factors") or rate.schedule.key
+        if rate.course.not_finite is not None:
+            step, value = rate.course.not_finite
+            yield self.finding(
+                plan.config,
+                f"the learning rate is {value} at step {step}: the update of that step leaves no parameter finite",
+                _zero_key(plan) or key,
+                "set warmup_steps to at least 1, or take linear_warmup out of factors"
+                if _zero_key(plan)
+                else "look for a division by zero in the schedule",
+                severity=Severity.ERROR,
+            )
+            return
         if rate.course.highest[1] <= _NOTHING:
             yield self.finding(
                 plan.config,
@@ -67,18 +80,20 @@ class ScheduleIsOver(PlanRule):
                 "let the schedule begin at the first step to train, or make it longer",
             )
             return
-        problem = _over(rate)
+        problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
         if problem and steps.first:
             message, severity = problem
             yield self.finding(plan.config, message, key, _mend(plan, steps.first), severity=severity)
 
 
-def _over(rate: LearningRate) -> tuple[str, Severity] | None:
+def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
     """What of a schedule is over when the run begins, in words, and how bad that is; None if nothing is."""
     before, course = rate.before, rate.course
     if before is None or course is None:
         return None
     (first, now), (top_step, top) = course.points[0], before.highest
+    if before.not_finite is not None or (is_own and top >= 1):
+        return None  # no rate that anyone trained with: the formula is meant for later steps
     if course.highest[1] < _RUN_DOWN * top:
         return (
             f"the learning rate has run down before the run begins: it is {now:.3g} at step {first}, the first to be "
@@ -95,14 +110,25 @@ def _over(rate: LearningRate) -> tuple[str, Severity] | None:
     return message, Severity.NOTE if course.falls else Severity.WARNING
 
 
-def _key_of(plan: Planned, key: BindingKey) -> BindingKey:
-    """The binding that shapes the schedule: its factors if it is T5X's own."""
-    return plan.config.find("factors", "create_learning_rate_scheduler") or key
+def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
+    """The binding of a parameter of T5X's scheduler; None where it is not bound, or the run has another schedule."""
+    schedule = plan.learning_rate.schedule if plan.learning_rate is not None else None
+    value = plan.config.value(plan.config.owner(schedule.key)) if schedule is not None else None
+    if not any(name.endswith("create_learning_rate_scheduler") for name in plan.config.references(value)):
+        return None
+    return plan.config.find(parameter, "create_learning_rate_scheduler")
+
+
+def _zero_key(plan: Planned) -> BindingKey | None:
+    """The binding of T5X's ``warmup_steps``, if it is 0, which a warm-up divides by."""
+    key = _key_in_t5x(plan, "warmup_steps")
+    owner = plan.config.owner(key) if key else None
+    return owner if owner is not None and plan.config.value(owner) == 0 else None
 
 
 def _mend(plan: Planned, first: int) -> str:
-    if plan.config.find("factors", "create_learning_rate_scheduler"):
-        return f"set utils.create_learning_rate_scheduler.step_offset = {first}"
+    if _key_in_t5x(plan, "factors"):
+        return f"set utils.create_learning_rate_scheduler.step_offset = {first:_}"
     return f"count the schedule's steps from {first} on"
 
 
@@ -133,3 +159,73 @@ class UnknownFactor(PlanRule):
                 plan.config.owner(key) if key else None,
                 f"use one of {_FACTORS}",
             )
+
+
+_ADAPTIVE = frozenset(
+    {
+        "Adafactor", "adafactor", "adabelief", "adam", "adamax", "adamaxw", "adamw", "amsgrad", "lamb", "lion", "nadam",
+        "nadamw", "novograd", "radam", "yogi",
+    }
+)  # fmt: skip
+"""Optimizers whose updates are about as large as the rate, whatever the gradients: only there it tells something."""
+_LARGE = 0.1
+"""T5 is trained with 0.01 at most: a tenth of a parameter's size in each step forgets everything."""
+_SMALL = 1e-5
+_SMALL_ABSOLUTE = 1e-6
+"""Where the rate is not relative to the parameters, as with Adam, whose fine-tunings go down to a few millionths."""
+_CONSTANT = "utils.create_learning_rate_scheduler.factors = 'constant'"
+
+
+class UselessRate(PlanRule):
+    """A learning rate with which nothing can be learned."""
+
+    code = "OPT01"
+    severity = Severity.WARNING
+    title = "learning rate that is far too large or too small for the optimizer"
+    why = (
+        "Adafactor and Adam change each parameter by about the learning rate in every step, Adafactor in proportion to "
+        "the parameter's size. At 1.0 the model forgets what it knew at once, below 0.00001 it learns nothing, and the "
+        "job runs to its end either way. `rsqrt_decay` wants a base of about 1.0, `constant` one of about 0.001."
+    )
+    bad = Example(
+        examples.trained(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 1.0"),
+        files=examples.FILES,
+        at="utils.create_learning_rate_scheduler.base_learning_rate",
+    )
+    good = Example(
+        examples.trained(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001"),
+        files=examples.FILES,
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so, of a rate that is known and an optimizer that is."""
+        rate = plan.learning_rate
+        if rate is None or rate.schedule is None or rate.course is None or rate.course.not_finite is not None:
+            return
+        schedule, course = rate.schedule, rate.course
+        if schedule.optimizer not in _ADAPTIVE:
+            return
+        (first, start), (last, end), (top_step, top) = course.points[0], course.points[-1], course.highest
+        if end > _LARGE or top >= 1:
+            step, value = (last, end) if end > _LARGE else (top_step, top)
+            problem = f"the learning rate is {value:.3g} at step {step}, far too much for {schedule.optimizer}"
+            fix = "lower it: fine-tuning of T5 takes 0.001, pretraining 0.01 at most"
+        elif _NOTHING < top < (_SMALL if _is_relative(plan) else _SMALL_ABSOLUTE):
+            problem = (
+                f"the learning rate goes from {start:.3g} at step {first} to {end:.3g} at step {last}, {top:.3g} at "
+                f"most: {schedule.optimizer} learns next to nothing with it"
+            )
+            fix = "raise it: fine-tuning of T5 takes 0.001"
+        else:
+            return
+        key, factors = _key_in_t5x(plan, "base_learning_rate"), _key_in_t5x(plan, "factors")
+        named = str(plan.config.value(plan.config.owner(factors))) if factors else ""
+        if top < _SMALL and "rsqrt" in named:
+            fix += f", which {named!r} divides by the square root of the step; or leave that factor out"
+        yield self.finding(plan.config, problem, plan.config.owner(key) if key else schedule.key, fix)
+
+
+def _is_relative(plan: Planned) -> bool:
+    """Whether the rate counts in sizes of the parameters, as with Adafactor unless it is told otherwise."""
+    settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
+    return bool(getattr(settings, "multiply_by_parameter_scale", False))

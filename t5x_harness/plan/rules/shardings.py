@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_harness.plan.rule import Example, PlanRule
@@ -53,9 +53,13 @@ class IndivisibleAxis(PlanRule):
                 name = leaf.names[index] if index < len(leaf.names) else None
                 if size % parts and name != _VOCABULARY:
                     found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.name)
+        said: set[BindingKey] = set()
         for (name, size, parts, axes), paths in found.items():
             bound = _bindings_of(plan.config, name)
             key = bound[0] if bound else None
+            if key in said:  # heads, and heads times their size: one number is at fault
+                continue
+            said |= {key} if key else set()
             values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
             yield self.finding(
                 plan.config,
@@ -63,8 +67,17 @@ class IndivisibleAxis(PlanRule):
                 f"{size}, which {parts} devices of the mesh axis {axes} cannot share evenly"
                 f"{f': {values}' if values else ''}",
                 key,
-                f"make {key.short if key else name} divisible by {parts}, or use fewer partitions",
+                f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
+                f"{_listed([number for number in _divisors(parts) if not size % number])}",
             )
+
+
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if not number % divisor]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return " or ".join(map(str, numbers))
 
 
 def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
@@ -137,10 +150,27 @@ class StateMemory(PlanRule):
             return
         state, usable = plan.shapes.device_bytes(plan.mesh), plan.slice.usable_hbm_bytes
         if state > usable:
+            found = plan.config.find("model_parallel_submesh"), plan.config.find("num_partitions")
+            keys = [plan.config.owner(key) for key in found if key]
+            key = next((key for key in keys if plan.config.value(key) is not None), None)
             yield self.finding(
                 plan.config,
                 f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
                 f"device lets a program use {usable / 2**30:.1f} GiB",
-                None,
-                "use more partitions, parameter_partitioning_dims=2 in the axis rules, or a larger slice",
+                key,
+                f"use {_enough(plan, usable)}parameter_partitioning_dims=2 in the axis rules, or a larger slice",
             )
+
+
+def _enough(plan: Planned, usable: int) -> str:
+    """How many partitions would do, in words that others follow."""
+    assert plan.shapes is not None
+    if plan.mesh.keys() != {"data", "model"}:
+        return "more partitions, "
+    devices = math.prod(plan.mesh.values())
+    needed = {n: plan.shapes.device_bytes({"data": devices // n, "model": n}) for n in _divisors(devices)}
+    number = next((n for n, size in needed.items() if size <= usable), None)
+    if number is not None:
+        return f"num_partitions = {number} ({needed[number] / 2**30:.1f} GiB on each device), "
+    least = min(needed.values())
+    return f"more than partitions (all {devices} devices as partitions leave {least / 2**30:.1f} GiB on each): "

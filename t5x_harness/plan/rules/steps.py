@@ -1,4 +1,4 @@
-"""MSH12, CKP01, CKP02 and GIN09: steps and periods, with every value computed and the checkpoint's step known."""
+"""MSH12, CKP01, CKP02, CKP23 and GIN09: steps and periods, every value computed and the checkpoint's step known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.plan.rule import Example, PlanRule
 from t5x_harness.resolve import examples
 from t5x_harness.resolve.gin_config import BindingKey
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
@@ -125,10 +125,47 @@ class NoStepsLeft(PlanRule):
         """Yields a finding if so."""
         steps = plan.steps
         if steps is not None and steps.first is not None and steps.total == steps.first:
+            at = f", the step of the checkpoint {plan.start.path}" if plan.start.path else ""
             yield self.finding(
                 plan.config,
-                f"{steps.key.short} is {steps.total}, the step of the checkpoint {plan.start.path}: T5X trains no step "
-                "and succeeds",
+                f"{steps.key.short} is {steps.total}{at}: T5X trains no step and succeeds",
                 steps.key,
-                f"set {steps.key.short} to {steps.first} plus the steps to train",
+                f"set {steps.key.short} to {f'{steps.first} plus ' if steps.first else ''}the steps to train",
             )
+
+
+class NothingKept(PlanRule):
+    """Training that writes no checkpoint."""
+
+    code = "CKP23"
+    title = "training that saves no checkpoint"
+    why = (
+        "With a `SaveCheckpointConfig.period` of 0 or None T5X trains to the end, and what it has learned is gone with "
+        "the job. Here evaluation and inference, which begin with the checkpoint, cannot be tried either."
+    )
+    bad = Example(
+        examples.trained("utils.SaveCheckpointConfig.period = 0"),
+        files=examples.FILES,
+        at="utils.SaveCheckpointConfig.period = 0",
+    )
+    good = Example(examples.trained("utils.SaveCheckpointConfig.period = 1000"), files=examples.FILES)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields an error for a period that saves nothing, a warning where nothing is bound to save with."""
+        from t5x_harness.plan.checkpoints_written import save_config
+
+        if plan.steps is None or not plan.steps.to_train:
+            return
+        save = save_config(plan)
+        if save is not None and save.period:
+            return
+        key = plan.config.find("period", "SaveCheckpointConfig")
+        key = plan.config.owner(key) if key else None
+        has = "has no SaveCheckpointConfig" if save is None else f"saves with a period of {save.period!r}"
+        yield self.finding(
+            plan.config,
+            f"the run trains {plan.steps.to_train} steps and {has}: it keeps nothing of them",
+            key if save is not None else plan.config.owner_of("checkpoint_cfg"),
+            f"set {key.short if key else 'utils.SaveCheckpointConfig.period'} to a number of steps above 0",
+            severity=Severity.WARNING if save is None else None,
+        )

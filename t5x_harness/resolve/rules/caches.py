@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import seqio
 
     from t5x_harness.resolve.datasets import DataRole
+    from t5x_harness.resolve.gin_config import BindingKey
     from t5x_harness.resolve.resolved import Resolved
 
 _PLACEHOLDER = (
@@ -31,6 +32,10 @@ def _once(run: Resolved, cached: bool) -> Iterator[tuple[DataRole, seqio.Task]]:
             if bool(role.dataset.use_cached) is cached and (task.name, key) not in said:
                 said.add((task.name, key))
                 yield role, task
+
+
+def _name(key: BindingKey | None) -> str:
+    return key.short if key else "use_cached"
 
 
 class MissingCache(ResolveRule):
@@ -61,12 +66,13 @@ class MissingCache(ResolveRule):
         searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
         for role, task in _once(run, cached=True):
             if task.supports_caching and cache_of(task) is None:
+                key = role.key(run.config, "use_cached")
                 yield self.finding(
                     run.config,
                     f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
-                    role.key(run.config, "use_cached"),
-                    "set it to False, or cache the task (seqio_cache_tasks) and name the folder where the task is "
-                    "registered: seqio.add_global_cache_dirs(['FOLDER'])",
+                    key,
+                    f"set {_name(key)} = False, or cache the task (seqio_cache_tasks) and name "
+                    "the folder where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])",
                 )
 
 
@@ -87,12 +93,13 @@ class IgnoredCache(ResolveRule):
         """Yields a finding for each task without a place for its cache."""
         for role, task in _once(run, cached=True):
             if not task.supports_caching:
+                key = role.key(run.config, "use_cached")
                 yield self.finding(
                     run.config,
                     f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
                     "preprocessors: SeqIO preprocesses its source on the fly all the same",
-                    role.key(run.config, "use_cached"),
-                    "set it to False if that is meant, or put the placeholder into the task and cache it",
+                    key,
+                    f"set {_name(key)} = False if that is meant, or put the placeholder into the task and cache it",
                 )
 
 
@@ -109,10 +116,11 @@ class NeededCache(ResolveRule):
         """Yields a finding for each such task."""
         for role, task in _once(run, cached=False):
             if task.requires_caching:
+                key = role.key(run.config, "use_cached")
                 yield self.finding(
                     run.config,
                     f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
                     "and use_cached is False",
-                    role.key(run.config, "use_cached"),
-                    "set it to True and cache the task, or take required=True out of the task",
+                    key,
+                    f"set {_name(key)} = True and cache the task, or take required=True out of the task",
                 )

@@ -1,4 +1,4 @@
-"""SEQ06 and SEQ37: preprocessors that do not make the features that the task declares."""
+"""SEQ06, SEQ37 and SEQ40: preprocessors that do not make the features that the task declares."""
 
 from __future__ import annotations
 
@@ -25,10 +25,30 @@ class FeatureType(RaisedRule):
 
     code = "SEQ37"
     title = "feature of another type than the task declares"
-    why = "A task without a tokenizer hands on text, where T5X needs int32 ids; SeqIO raises when the job reads it."
+    why = (
+        "A task without a tokenizer hands on text, where T5X needs int32 ids; a Feature may declare another type than "
+        "its preprocessors make. SeqIO raises when the job reads it."
+    )
     bad = Example(
         examples.trained(),
         files=examples.files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"),
+        at=_REGISTERED,
+    )
+    good = Example(examples.trained(), files=examples.FILES)
+
+
+_NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
+
+
+class FeatureRank(RaisedRule):
+    """A feature with more or fewer dimensions than the task declares."""
+
+    code = "SEQ40"
+    title = "feature of another rank than the task declares"
+    why = "T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example."
+    bad = Example(
+        examples.trained(),
+        files=examples.files("seqio.preprocessors.append_eos]", f"seqio.preprocessors.append_eos, {_NESTED}]"),
         at=_REGISTERED,
     )
     good = Example(examples.trained(), files=examples.FILES)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.resolve import examples
 from t5x_harness.resolve.rule import Example, ResolveRule
@@ -32,9 +32,12 @@ class FeatureLengths(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each dataset whose lengths do not fit the model's feature converter."""
-        needed = set(getattr(run.model.FEATURE_CONVERTER_CLS, "TASK_FEATURES", {}))
+        from t5x_harness.resolve.datasets import task_features
+
+        converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
         for role in run.roles:
             lengths = role.dataset.task_feature_lengths
+            needed = task_features(converter, lengths or ())
             if lengths is None and not run.has_evaluator(role):
                 yield self.finding(
                     run.config,
@@ -43,21 +46,39 @@ class FeatureLengths(ResolveRule):
                     role.key(run.config, "task_feature_lengths"),
                     f"give a length for {', '.join(sorted(needed)) or 'each feature'}",
                 )
-            if lengths is None or not needed:
+            if lengths is None:
                 continue
-            for names, what, mend in (
-                (needed - set(lengths), "lacks", "add"),
-                (set(lengths) - needed, "has besides", "remove"),
+            if odd := {name: length for name, length in lengths.items() if not _is_length(length)}:
+                yield self.finding(
+                    run.config,
+                    f"task_feature_lengths is {dict(lengths)}, and {_typed(odd)}: only whole numbers are lengths",
+                    role.key(run.config, "task_feature_lengths"),
+                    "give a whole number, without quotes, point or exponent",
+                )
+            for names, what, fix in (
+                (needed - set(lengths), "has no length for", "add"),
+                (set(lengths) - needed if needed else set(), "also has", "remove"),
             ):
                 if names:
                     listed = ", ".join(sorted(names))
                     yield self.finding(
                         run.config,
-                        f"task_feature_lengths is {dict(lengths)} and {what} {listed}; the model takes "
-                        f"{', '.join(sorted(needed))}",
+                        f"task_feature_lengths is {dict(lengths)} and {what} {listed}; the model "
+                        f"({type(run.model).__name__}) takes {', '.join(sorted(needed))}",
                         role.key(run.config, "task_feature_lengths"),
-                        f"{mend} {listed}",
+                        f"{fix} {listed}",
                     )
+
+
+def _is_length(length: Any) -> bool:
+    """Whether it is a whole number, or one for each dimension of a feature that has several."""
+    if isinstance(length, list | tuple):
+        return all(map(_is_length, length))
+    return length is None or (isinstance(length, int) and not isinstance(length, bool))
+
+
+def _typed(values: Mapping[str, Any]) -> str:
+    return " and ".join(f"that of {name} is {value!r}, a {type(value).__name__}" for name, value in values.items())
 
 
 class Truncation(ResolveRule):

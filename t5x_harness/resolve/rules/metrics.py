@@ -29,7 +29,7 @@ class MetricRaises(CalledEarly):
     title = "metric function that raises"
     why = (
         "SeqIO calls metric functions when all predictions are made: the evaluation ends with `Failed to evaluate "
-        "task`, its decoding spent. They are called here with predictions made up for the sampled examples."
+        "task`, its decoding spent. They are called here with predictions generated for the sampled examples."
     )
     bad = Example(_EVALUATED, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
     good = Example(_EVALUATED, files=examples.FILES)

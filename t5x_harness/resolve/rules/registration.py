@@ -43,13 +43,13 @@ class RegisteredTwice(RaisedRule):
     code = "SEQ05"
     title = "task or mixture registered twice"
     why = (
-        "A module that is imported under two names, such as `tasks` and `my_project.tasks`, runs twice, and SeqIO "
-        "refuses the second task of the same name."
+        "SeqIO refuses a second task or mixture of the same name: of two that were meant to differ, of a copied "
+        "module, or of one that is imported under two names, such as `tasks` and `my_project.tasks`, and so runs twice."
     )
     bad = Example(
         examples.trained("import project.counting"),
         files={"project/__init__.py": "", "project/counting.py": examples.TASK, **examples.FILES},
-        at="import project.counting",
+        at="seqio.TaskRegistry.add(",
     )
     good = Example(examples.trained(), files=examples.FILES)
 
@@ -63,7 +63,7 @@ class DifferentFeatures(RaisedRule):
     bad = Example(
         examples.trained(_MIXED),
         files=_mixture("seqio.ByteVocabulary()", "{'targets': OTHER}"),
-        at="import counting",
+        at="seqio.MixtureRegistry.add('mixed'",
     )
     good = _GOOD_MIXTURE
 

@@ -49,12 +49,12 @@ def _what(role: DataRole, task: Any) -> str:
     return f"task {task.name} has no split {role.dataset.split!r} (it has: {', '.join(task.splits) or 'none'})"
 
 
-def _mend(role: DataRole, task: Any) -> str:
+def _mend(role: DataRole, task: Any, without: str = "") -> str:
     whole = role.dataset.split.split("[")[0]
     if whole in task.splits:
         return f"use {whole!r}: only whole splits can be read here"
     close = difflib.get_close_matches(role.dataset.split, list(task.splits), n=1)
-    return f"use {close[0]!r}" if close else "choose a split that it has"
+    return f"use {close[0]!r}" if close else f"choose a split that it has{without}"
 
 
 class SkippedSplit(ResolveRule):
@@ -65,7 +65,8 @@ class SkippedSplit(ResolveRule):
     title = "split that a task does not have, so that T5X skips it"
     why = (
         "Without the split T5X only logs that there is nothing to evaluate, and trains to the end unevaluated; a "
-        "mixture goes on without the task."
+        "mixture goes on without the task. An error where no task has the split, so that nothing is evaluated by its "
+        "predictions, or where the split is one that your own config names."
     )
     bad = Example(
         examples.trained(),
@@ -77,9 +78,24 @@ class SkippedSplit(ResolveRule):
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
         for role, task in _without_split(run):
-            if _is_skipped(run, role):
-                message = f"{_what(role, task)}: T5X skips it without a word"
-                yield self.finding(run.config, message, role.key(run.config, "split"), _mend(role, task))
+            if not _is_skipped(run, role):
+                continue
+            key = role.key(run.config, "split")
+            left = any(_has_split(run, role, other) for other in run.tasks[role.parameter])
+            skips = "skips it" if left else "evaluates nothing"
+            meant = run.has_evaluator(role) or run.config.is_of_user(key)
+            yield self.finding(
+                run.config,
+                f"{_what(role, task)}: T5X {skips} without a word",
+                key,
+                _mend(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
+                severity=Severity.ERROR if meant and not left else Severity.WARNING,
+            )
+
+
+def _entry(run: Resolved, role: DataRole) -> str:
+    """The entry point's parameter that a dataset is bound to, as a binding names it."""
+    return f"{run.config.entry.removeprefix('__main__.')}.{role.parameter}"
 
 
 class NothingToEvaluate(ResolveRule):

@@ -10,6 +10,7 @@ from t5x_harness.resolve.rule import Example, ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
 
 
@@ -36,25 +37,33 @@ class DifferentVocabularies(ResolveRule):
         from t5x_harness.resolve.vocabularies import describe_vocabulary
 
         macro = BindingKey.of_macro("VOCABULARY")
-        seen = set()
+        different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
         for role in run.roles:
             for task in run.tasks[role.parameter]:
                 for name, vocabulary, model_s in _pairs(run.model, task):
-                    if not isinstance(model_s, seqio.Vocabulary) or vocabulary == model_s or (task.name, name) in seen:
-                        continue
-                    seen.add((task.name, name))
-                    but = _SAME_PIECES if _have_same_pieces(vocabulary, model_s) else ""
-                    yield self.finding(
-                        run.config,
-                        f"feature {name} of task {task.name} uses {describe_vocabulary(vocabulary)}, the model "
-                        f"{describe_vocabulary(model_s)}{but}",
-                        macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
-                        f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
-                        severity=None if run.verifies_vocabularies else Severity.WARNING,
-                    )
+                    if isinstance(model_s, seqio.Vocabulary) and vocabulary != model_s:
+                        both = describe_vocabulary(vocabulary), describe_vocabulary(model_s)
+                        different.setdefault(both, []).append((role, task.name, name, vocabulary, model_s))
+        for (of_task, of_model), users in different.items():
+            role, task_name, name, vocabulary, model_s = users[0]
+            more = len(dict.fromkeys(user[1:3] for user in users)) - 1
+            yield self.finding(
+                run.config,
+                f"feature {name} of task {task_name}{f' and {more} more use' if more else ' uses'} {of_task}, the "
+                f"model {of_model}{_but(run, vocabulary, model_s)}",
+                macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
+                f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
+                severity=None if run.verifies_vocabularies else Severity.WARNING,
+            )
 
 
-_SAME_PIECES = "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
+def _but(run: Resolved, one: Any, other: Any) -> str:
+    """What is to be said of the pieces of two vocabularies, if anything is."""
+    if any(map(run.is_vocabulary_made_up, (one, other))):
+        return "; their files cannot be read here, so whether their pieces are the same is not known"
+    if _have_same_pieces(one, other):
+        return "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
+    return ""
 
 
 def _have_same_pieces(one: Any, other: Any) -> bool:
@@ -118,6 +127,7 @@ class IdsBeyondEmbedding(ResolveRule):
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields an error for the largest sampled id without a row; else a warning for the largest vocabulary."""
         from t5x_harness.resolve.resolved import embedding_rows
+        from t5x_harness.resolve.vocabularies import vocabulary_file
 
         rows, key = embedding_rows(run.model, run.config)
         if rows is None:
@@ -137,31 +147,31 @@ class IdsBeyondEmbedding(ResolveRule):
             )
         elif larger:
             where = max(larger, key=larger.__getitem__)
-            published = where in _published(run)  # made up to its size, so that ids of examples say nothing
-            below = (
-                "JAX reads other rows without an error" if published else "the sampled examples happen to stay below"
-            )
+            vocabulary = _vocabulary(run, where)
+            guessed = run.is_vocabulary_guessed(vocabulary)
+            made_up = run.is_vocabulary_made_up(vocabulary)  # the ids of examples say nothing then
+            has = f"has {larger[where]} ids"
+            if guessed:
+                has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
+            below = "JAX reads other rows without an error" if made_up else "the sampled examples happen to stay below"
             yield self.finding(
                 run.config,
-                f"the vocabulary of {where} has {larger[where]} ids and the embedding {rows} rows; {below}"
-                f"{_more(larger)}",
+                f"the vocabulary of {where} {has} and the embedding {rows} rows; {below}{_more(larger)}",
                 key,
-                f"set {name} to at least {larger[where]}",
-                severity=Severity.ERROR if published else Severity.WARNING,
+                f"set {name} to at least {larger[where]}"
+                + (f", or to at least the ids that {vocabulary_file(vocabulary)} has" if guessed else ""),
+                severity=Severity.ERROR if made_up and not guessed else Severity.WARNING,
             )
 
 
-def _published(run: Resolved) -> set[str]:
-    """The features whose vocabulary is one of T5's, which a made-up one of the same size stands for."""
-    from t5x_harness.resolve.vocabularies import vocabulary_file
-    from t5x_harness.standins.vocabularies import is_published
-
-    return {
-        f"feature {name} of {sample.task.name}"
+def _vocabulary(run: Resolved, where: str) -> Any:
+    """The vocabulary of a feature, by the words that :func:`_ids_and_sizes` has for it."""
+    return next(
+        feature.vocabulary
         for _, sample in run.sampled()
         for name, feature in sample.task.output_features.items()
-        if run.is_vocabulary_made_up(feature.vocabulary) and is_published(vocabulary_file(feature.vocabulary) or "")
-    }
+        if where == f"feature {name} of {sample.task.name}"
+    )
 
 
 def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
@@ -175,7 +185,8 @@ def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
             if feature.dtype.is_integer:
                 where = f"feature {name} of {sample.task.name}"
                 found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
-                ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
+                if not run.is_vocabulary_made_up(feature.vocabulary):
+                    ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
                 sizes[where] = vocabulary_size(feature.vocabulary) or 0
     return ids, sizes
 

@@ -228,3 +228,20 @@ result += [path.read_text(), (gcs / "data" / "more").read_text(), sorted(os.list
 result.append(refused(os.stat, gcs / "data" / "more"))
 """
     assert fuse(code) == ["hello", "changed and longer", "more", ["hello.txt", "more"], "ENOENT"]
+
+
+def test_writer_and_reader_and_a_folder_that_is_emptied(fuse: Inside, bucket: Path) -> None:
+    code = """
+with open(gcs / "records", "wb", buffering=0) as file:
+    for number in range(200):
+        file.write(b"%03d\\n" % number)
+        os.close(os.open(gcs / "records", os.O_RDONLY))
+os.mkdir(gcs / "many")
+for number in range(500):
+    (store / "many" / f"{number:0100}").touch()
+for entry in os.scandir(gcs / "many"):
+    os.unlink(entry.path)
+result = os.listdir(gcs / "many")
+"""
+    assert fuse(code) == []
+    assert (bucket / "records").read_bytes() == b"".join(b"%03d\n" % number for number in range(200))

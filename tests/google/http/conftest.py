@@ -29,6 +29,7 @@ class Caller:
     """Calls the application; ``pieces`` are the messages that the body comes in."""
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self._app = make_app(root)
 
     def __call__(
@@ -74,6 +75,12 @@ class Caller:
         self.unread = len(messages)
         fields = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in sent[0]["headers"]}
         return Reply(sent[0]["status"], fields, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+@pytest.fixture
+def caller() -> type[Caller]:
+    """For a folder that is there already."""
+    return Caller
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from t5x_harness.google.http.operations import name_in_body
 
 NAMES = [
     "a",
@@ -110,3 +113,30 @@ def test_a_name_that_is_no_unicode(call: Any) -> None:
 def test_bucket_names_that_are_refused(call: Any, name: str, fault: str) -> None:
     refused = call("POST", "/storage/v1/b?project=p", f'{{"name": "{name}"}}'.encode())
     assert (refused.status, refused.json["error"]["message"]) == (400, f"Invalid bucket name: '{name}': {fault}")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "name"),
+    [
+        ([b'{"metadata":{"name":"not this"},"name":"this"}'], "this"),
+        (
+            [b'--b\r\nContent-Type: application/json\r\n\r\n{"metadata":{"name":"no"},"na', b'me":"\\u00fc"}\r\n--b'],
+            "ü",
+        ),
+        ([b'{"metadata":{"name":"not this"}}'], ""),
+        ([b'{"name":7}'], ""),
+        ([b'{"name":"\\x"}'], ""),
+        ([b'{"name":"broken off'], ""),
+        ([b'{"a":' * 20000], ""),
+        ([b"no resource at all"], ""),
+    ],
+)
+def test_the_name_that_faults_see_is_the_uploads(pieces: list[bytes], name: str) -> None:
+    messages = [{"type": "http.request", "body": piece, "more_body": piece is not pieces[-1]} for piece in pieces]
+    early: list[Any] = []
+
+    async def receive() -> Any:
+        return messages[len(early)]
+
+    assert asyncio.run(name_in_body(receive, early)) == name
+    assert early == messages

@@ -125,7 +125,8 @@ async def asking(answered_in: list[asyncio.Task[object] | None], *, read: bool =
 
 
 @pytest.mark.parametrize(
-    "pieces", [(HEAD + b"body",), (HEAD, b"body"), (HEAD[:9], HEAD[9:], b"body"), (b"GET / HTTP/1.1\r\n\r\n",)]
+    "pieces",
+    [(HEAD + b"body",), (HEAD, b"body"), (HEAD[:9], HEAD[9:], b"body"), (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",)],
 )
 def test_a_request_that_is_there_is_answered_where_it_is_read(pieces: tuple[bytes, ...]) -> None:
     async def main() -> None:
@@ -141,9 +142,9 @@ def test_a_request_that_is_there_is_answered_where_it_is_read(pieces: tuple[byte
 @pytest.mark.parametrize(
     "request_",
     [
-        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
         HEAD + b"body",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
     ],
 )
 def test_what_was_read_of_a_request_does_not_wait_for_the_garbage_collector(request_: bytes) -> None:

@@ -85,6 +85,26 @@ def cloud(tmp_path: Path) -> Path:
     return tmp_path / "cloud"
 
 
+ASK_THRICE = """
+import os, urllib.error, urllib.request
+for _ in range(3):
+    try:
+        print(urllib.request.urlopen(os.environ["STORAGE_EMULATOR_HOST"] + "/storage/v1/b/new-bucket/o").status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+def test_a_missing_bucket_is_said_on_the_terminal_and_made_if_that_is_wanted() -> None:
+    ask = (sys.executable, "-c", ASK_THRICE)
+    done = run("exec", "--google", "--slice=none", "--", *ask)
+    assert done.stdout.split() == ["404"] * 3
+    assert done.stderr.startswith("t5x-harness: there is no bucket 'new-bucket', which was asked for 3 times; ")
+    assert len(done.stderr.splitlines()) == 1
+    made = run("exec", "--create-buckets", "--slice=none", "--", *ask)
+    assert (made.stdout.split(), made.stderr) == (["200"] * 3, "")
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_exec_shows_the_buckets_at_gcs(mode: Mode, cloud: Path) -> None:
     if refused := refusal(mode):

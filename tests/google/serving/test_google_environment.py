@@ -109,3 +109,9 @@ def test_a_shell_reads_the_lines_back(variables: dict[str, str]) -> None:
     done = subprocess.run(["sh", "-c", script], env={"PATH": os.environ["PATH"]}, capture_output=True, check=True)
     seen = dict(entry.partition("=")[::2] for entry in done.stdout.decode().split("\0") if entry.startswith("T_"))
     assert seen == variables
+
+
+def test_a_variable_of_the_project_would_come_before_what_gcloud_is_told() -> None:
+    assert "CLOUDSDK_CORE_PROJECT" not in google_environment(ENDPOINTS, {})
+    given = google_environment(ENDPOINTS, {"CLOUDSDK_CORE_PROJECT": "the-real-one"})
+    assert given["CLOUDSDK_CORE_PROJECT"] == given["GOOGLE_CLOUD_PROJECT"] == "t5x-harness"

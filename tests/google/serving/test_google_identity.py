@@ -91,9 +91,9 @@ def test_trust_boundaries_are_not_there(google: GoogleSession) -> None:
 )
 def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: str, path: str) -> None:
     status, text = _ask(google, "GET", host, path)
-    assert status == 501
+    assert status == 403  # clients repeat what is answered with 501
     error = json.loads(text)["error"]
-    assert error["status"] == "UNIMPLEMENTED"
+    assert (error["status"], error["details"][0]["reason"]) == ("PERMISSION_DENIED", "SERVICE_DISABLED")
     assert error["message"] == (
         f"t5x-harness does not emulate GET {host}{path}; Cloud Storage, Vertex AI's training and tokens are emulated"
     )
@@ -109,12 +109,70 @@ def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: 
         ("www.googleapis.com", "/upload/storage/v1/b/bucket/o"),
         ("www.googleapis.com", "/batch/storage/v1"),
         ("localhost:8000", "/storage/v1/b"),
-        ("some-host", "/bucket/object"),
+        ("127.1.2.3:8000", "/bucket/object"),
+        ("[::1]:8000", "/bucket/object"),
     ],
 )
 def test_what_is_of_storage_goes_there(google: GoogleSession, host: str, path: str) -> None:
     status, text = _ask(google, "GET", host, path)
     assert (status, json.loads(text)["path"]) == (200, path)
+
+
+@pytest.mark.parametrize("host", ["gcr.io", "eu.gcr.io", "us-docker.pkg.dev"])
+def test_registries_of_images_refuse_in_their_own_form(google: GoogleSession, host: str) -> None:
+    assert _ask(google, "GET", host, "/v2/") == (200, "{}")
+    status, text = _ask(google, "GET", host, "/v2/p/image/manifests/latest")
+    (error,) = json.loads(text)["errors"]
+    assert (status, error["code"]) == (403, "DENIED")
+    assert error["message"] == (
+        f"t5x-harness does not emulate GET {host}/v2/p/image/manifests/latest: images are neither kept nor run here; "
+        "a job's image stands for a command, see --vertex-image"
+    )
+
+
+@pytest.mark.parametrize("host", ["evil.example:8000", "some-host", "192.168.1.7", "127.0.0.1.evil.example", "[::2]:1"])
+@pytest.mark.parametrize(
+    "path", ["/storage/v1/b", "/computeMetadata/v1/project/", "/v1/projects/p", "/_t5x_harness/token"]
+)
+def test_another_name_that_leads_here_is_refused(google: GoogleSession, host: str, path: str) -> None:
+    """A page may have a name of its own lead to 127.0.0.1, and then read what it is answered."""
+    status, text = _ask(google, "POST", host, path)
+    assert (status, json.loads(text)["error"]["message"]) == (
+        403,
+        f"t5x-harness: {host} is neither Google's nor a name of this machine's loopback interface: ask for 127.0.0.1 "
+        "or localhost",
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://127.0.0.1:3000"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "storage.googleapis.com"])
+def test_pages_of_other_sites_may_ask_nothing(google: GoogleSession, host: str, headers: dict[str, str]) -> None:
+    path = "/upload/storage/v1/b/stage/o?uploadType=media&name=pkg.tar.gz"
+    status, text = _ask(google, "POST", host, path, "evil", Content_Type="text/plain", **headers)
+    assert status == 403
+    asking = headers.get("Origin", "another site")
+    assert f"a page of {asking} asked for this, and no page of another site may" in text
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://localhost:8000"}, {"Sec-Fetch-Site": "none"}], ids=str)
+def test_an_address_that_the_user_typed_is_answered_and_taken_for_what_it_says(
+    google: GoogleSession, headers: dict[str, str]
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", google.endpoints.http, timeout=60)
+    connection.request("GET", "/bucket/object", headers={"Host": "localhost:8000", **headers})
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("X-Content-Type-Options")) == (200, "nosniff")
+    connection.close()
 
 
 def test_google_auth_gets_the_sessions_token_by_key_and_the_public_one_by_metadata(client, google) -> None:

@@ -36,6 +36,24 @@ async def told_until_the_end(reader: asyncio.StreamReader, writer: asyncio.Strea
         return codes
 
 
+def test_the_port_behind_the_relay_answers_nobody_else() -> None:
+    import grpc
+
+    async def status() -> tuple[grpc.StatusCode, str]:
+        service = GrpcService(cast(Any, None))  # is asked nothing
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{await service.port()}") as channel:
+            call = channel.unary_unary("/google.cloud.aiplatform.v1.JobService/CreateCustomJob")(b"")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+        await service.stop()
+        return caught.value.code(), str(caught.value.details())
+
+    assert asyncio.run(status()) == (
+        grpc.StatusCode.PERMISSION_DENIED,
+        "t5x-harness: this port is its own server's alone",
+    )
+
+
 def test_clients_without_a_call_are_sent_off_without_an_error() -> None:
     async def codes() -> list[int]:
         service = GrpcService(cast(Any, None))  # is asked nothing

@@ -59,7 +59,7 @@ def test_large_bodies_stream_both_ways_in_little_memory(
 def test_a_reader_that_stands_still_holds_nothing_up(google: GoogleSession) -> None:
     before = _memory(google.endpoints.pid)
     with socket.create_connection(("127.0.0.1", google.endpoints.http)) as slow:
-        slow.sendall(b"GET /zeros/1073741824 HTTP/1.1\r\nHost: a\r\n\r\n")
+        slow.sendall(b"GET /zeros/1073741824 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for _ in range(20):
             other = http.client.HTTPConnection("127.0.0.1", google.endpoints.http, timeout=60)
             other.request("GET", "/quick")
@@ -100,7 +100,7 @@ def test_a_head_that_is_too_long_is_refused(google: GoogleSession) -> None:
 def test_a_client_may_ask_before_it_sends(google: GoogleSession) -> None:
     with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
         connection.settimeout(60)
-        connection.sendall(b"PUT /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        connection.sendall(b"PUT /x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 100")
         connection.sendall(b"abc")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")

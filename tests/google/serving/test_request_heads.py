@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from t5x_harness.google.serving.heads import LONGEST_HEAD, HeadBuffer, HeadTooLong, drop_identity
 from t5x_harness.google.session import GoogleSession
 
-HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
-CLEAN = b"POST /upload?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
+CLEAN = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
 BODY = b"\r\n\r\n\n"  # a body may look like the end of a head
 # As TensorFlow sends it: both headers, of which the first counts. A chunk may look like the end of the body.
 CHUNKED = (
-    b"PUT /chunked HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 15\r\n\r\n"
+    b"PUT /chunked HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 15\r\n\r\n"
     b"a\r\nab\n\r\n0\r\n\r\n\r\n"
     b"5;x=y\r\n\n\r\n\r\n\r\n"
     b"0\r\nX-Trailer: z\r\n\r\n"
@@ -103,7 +103,7 @@ def test_the_server_takes_it_in_small_pieces(google: GoogleSession, size: int) -
             connection.sendall(data[start : start + size])
         (answer,) = _receive_answers(connection, 1)
     assert answer["size"] == 5
-    assert answer["headers"] == [["host", "a"], ["content-length", "5"]]
+    assert answer["headers"] == [["host", "localhost"], ["content-length", "5"]]
 
 
 @settings(max_examples=25, deadline=None)
@@ -112,7 +112,7 @@ def test_requests_that_do_not_wait_for_answers(google: GoogleSession, cuts: list
     """Four at once, cut anywhere: each is answered, in order, and none is refused for the header."""
     requests = [(b"first", b"/1"), (b"", b"/2"), (b"thirdbody", b"/3")]
     data = CHUNKED + b"".join(
-        b"PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n%s"
+        b"PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n%s"
         % (path, len(body), body)
         for body, path in requests
     )

@@ -92,8 +92,9 @@ def test_a_session_is_ready_when_it_says_so_and_leaves_nothing(echo: str, tempor
             "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE",
         ):
             assert Path(variables[name]).is_file()
-        for name in ("CLOUDSDK_CONFIG", "SSL_CERT_DIR"):
-            assert list(Path(variables[name]).iterdir()) == []
+        assert list(Path(variables["SSL_CERT_DIR"]).iterdir()) == []
+        configuration = Path(variables["CLOUDSDK_CONFIG"]) / "configurations" / "config_default"
+        assert configuration.read_text() == "[core]\nproject = t5x-harness\n"
         assert ends.root.parent == ends.folder
     assert_gone(ends, temporary)
     with pytest.raises(ServerError, match="is not running: use it in a with block"):
@@ -191,7 +192,26 @@ def test_what_a_killed_server_leaves_is_cleared_up(echo: str, temporary: Path) -
     with GoogleSession(app=echo) as session:
         ends = session.endpoints
         os.kill(ends.pid, signal.SIGKILL)
+        assert select.select([session], [], [], 60)[0]
+        with pytest.raises(ConnectionError, match=rf"Google Cloud, process {ends.pid}, was killed \(out of memory\?\)"):
+            _ = session.endpoints
     assert_gone(ends, temporary)
+
+
+def test_what_a_killed_server_without_an_owner_leaves_is_removed_by_the_next_one(echo: str, temporary: Path) -> None:
+    with (temporary.parent / "output").open("w+b") as output:
+        killed = launch(Settings(app=echo), output)
+        with GoogleSession(app=echo) as session:
+            lives = session.endpoints.folder
+            os.kill(killed.endpoints.pid, signal.SIGKILL)
+            assert select.select([killed], [], [], 60)[0]
+            foreign = temporary / "t5x-harness-google-of-another-kind"
+            foreign.mkdir()
+            with GoogleSession(app=echo) as other:
+                assert not killed.endpoints.folder.exists()
+                assert sorted(temporary.iterdir()) == sorted([lives, foreign, other.endpoints.folder])
+        foreign.rmdir()
+        killed.detach()
 
 
 def test_a_server_that_is_stuck_is_killed(echo: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,8 +226,8 @@ def test_answers_under_way_do_not_keep_it(echo: str, temporary: Path) -> None:
     with GoogleSession(app=echo) as session, contextlib.ExitStack() as stack:
         ends = session.endpoints
         for request in (
-            b"GET /zeros/1073741824 HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"PUT / HTTP/1.1\r\nContent-Length: 9\r\nHost: a\r\n\r\n",
+            b"GET /zeros/1073741824 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"PUT / HTTP/1.1\r\nContent-Length: 9\r\nHost: localhost\r\n\r\n",
         ):
             stack.enter_context(socket.create_connection(("127.0.0.1", ends.http))).sendall(request)
         proxied = stack.enter_context(socket.create_connection(("127.0.0.1", ends.proxy)))

@@ -29,6 +29,24 @@ def upload(store: ObjectStore) -> None:
     store.uploads.finish(begun.id)
 
 
+def send_in_parts(store: ObjectStore) -> None:
+    begun = store.multiparts.start("data", "p", fields("11"))
+    with store.multiparts.open_part(begun.id, 1) as part:
+        part.write(b"part")
+        etag = part.commit().etag
+    store.multiparts.complete(begun.id, [(1, etag)])
+
+
+def delete_a_bucket(store: ObjectStore) -> None:
+    store.create_bucket("other")
+    store.uploads.start("other", "x")
+    begun = store.multiparts.start("other", "y")
+    with store.multiparts.open_part(begun.id, 1) as part:
+        part.write(b"part")
+        part.commit()
+    store.delete_bucket("other")
+
+
 STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
     (lambda store: store.write("data", "a", b"1", fields("1")), {"a": (b"1", "1")}),
     (lambda store: store.write("data", "a", b"22", fields("2")), {"a": (b"22", "2")}),
@@ -45,6 +63,8 @@ STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
     (lambda store: store.copy(SourceObject("data", "a/b"), "data", "c//"), {"c//": (b"4444", "4")}),
     (lambda store: store.delete("data", "c//"), {"c//": (b"", None)}),
     (lambda store: store.delete("data", "m/n/"), {"m/n/": (b"", None)}),
+    (send_in_parts, {"p": (b"part", "11")}),
+    (delete_a_bucket, {}),
 ]
 
 
@@ -115,7 +135,8 @@ def found_in(root: Path) -> State:
                 found[listed.name] = reader.read(), (listed.fields.metadata or {}).get("mark", "nothing said")
         private = root / ".t5x-harness"
         unfinished = {upload.id for _, upload in store._core.database.uploads() if upload.finished is None}
-        assert {path.name for path in (private / "incoming").iterdir()} == unfinished
+        parts = store._core.database.part_bodies()
+        assert {path.name for path in (private / "incoming").iterdir()} == unfinished | parts
         aside = {record.body for record in store._core.database.records_from("data", b"") if record.place == "aside"}
         assert {path.name for path in (private / "aside").iterdir()} == aside
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.globs import glob_to_regex, literal_prefix
+from t5x_harness.google.storage.globs import compile_glob, literal_prefix
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,13 @@ from t5x_harness.google.storage.globs import glob_to_regex, literal_prefix
         ("a\\", ["a\\"], ["a"]),
         ("a.b(c)|d", ["a.b(c)|d"], ["axb(c)|d", "d"]),
         ("", [""], ["a"]),
+        ("{,a*}{b,c}x", ["bx", "acx", "axbx", "cx"], ["x", "a/bx", "abc"]),
+        ("*/**/*.gin", ["a/b/c.gin", "a/b/c/.gin"], ["a/b.gin", "c.gin"]),
     ],
 )
 def test_what_matches(glob: str, matching: list[str], others: list[str]) -> None:
-    regex = glob_to_regex(glob)
-    assert [name for name in matching + others if regex.fullmatch(name)] == matching
+    compiled = compile_glob(glob)
+    assert [name for name in matching + others if compiled.matches(name)] == matching
     assert all(name.startswith(literal_prefix(glob)) for name in matching)
 
 
@@ -48,10 +50,23 @@ def test_what_matches(glob: str, matching: list[str], others: list[str]) -> None
 )
 def test_what_is_refused(glob: str, fault: str) -> None:
     with pytest.raises(Invalid) as caught:
-        glob_to_regex(glob)
+        compile_glob(glob)
     assert caught.value.message == f"Invalid glob {glob!r}: {fault}"
 
 
 @pytest.mark.parametrize(("glob", "prefix"), [("a/b*", "a/b"), ("a{b,c}", "a"), ("a?", "a"), ("[a]", ""), ("a", "a")])
 def test_literal_prefixes(glob: str, prefix: str) -> None:
     assert literal_prefix(glob) == prefix
+
+
+@pytest.mark.parametrize("glob", ["*a" * 400 + "*b", "{a,a}" * 200 + "b", "**a*" * 256, "{a*,*a}" * 100 + "b"])
+def test_no_glob_takes_for_ever(glob: str) -> None:
+    """With ``re``, two dozen of these parts take longer than anybody waits."""
+    compiled = compile_glob(glob)
+    assert not compiled.matches("a" * 150 + "c")
+    assert len(compiled._steps) <= 400
+
+
+def test_a_glob_longer_than_any_name() -> None:
+    with pytest.raises(Invalid, match="it has 1025 characters, more than 1024"):
+        compile_glob("*" * 1025)

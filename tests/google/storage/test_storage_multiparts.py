@@ -11,6 +11,7 @@ import pytest
 
 from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.errors import Invalid, NotFound
+from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, MultipartUpload, ObjectFields, Part, SourceObject
 
@@ -157,3 +158,37 @@ def test_parts_are_sent_by_threads(store: ObjectStore) -> None:
     store.multiparts.complete(upload.id, parts)
     with store.open_read("data", "a") as reader:
         assert reader.read() == b"".join(bodies)
+
+
+@pytest.mark.parametrize("meanwhile", ["a part", "the same"])
+def test_what_comes_while_an_upload_is_completed(
+    store: ObjectStore, names, leftovers, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    upload = store.multiparts.start("data", "a")
+    parts = [(1, send(store, upload, 1, b"x").etag)]
+    pour, written = Multiparts._pour, []
+
+    def pour_while_something_comes(*arguments) -> None:
+        monkeypatch.setattr(Multiparts, "_pour", pour)
+        pour(*arguments)
+        if meanwhile == "a part":
+            send(store, upload, 2, b"late")
+        else:
+            written.append(store.multiparts.complete(upload.id, parts))
+
+    monkeypatch.setattr(Multiparts, "_pour", pour_while_something_comes)
+    if meanwhile == "a part":
+        written.append(store.multiparts.complete(upload.id, parts))
+    else:
+        with pytest.raises(NotFound, match="The requested upload was not found"):
+            store.multiparts.complete(upload.id, parts)
+    assert [store.stat("data", "a")] == written
+    assert leftovers() == []
+
+
+def test_wrong_parts_are_told_before_small_ones(store: ObjectStore) -> None:
+    upload = store.multiparts.start("data", "a")
+    small, last = send(store, upload, 1, b"x"), send(store, upload, 3, b"y")
+    with pytest.raises(Invalid, match="Part 2 was not uploaded") as caught:
+        store.multiparts.complete(upload.id, [(1, small.etag), (2, "0"), (3, last.etag)])
+    assert caught.value.code == "InvalidPart"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.storage import checksums
+from t5x_harness.google.storage import checksums, writing
 from t5x_harness.google.storage.errors import Invalid, NotFound, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
@@ -240,3 +241,48 @@ def test_threads_write_disjoint_objects_and_none_is_lost(store: ObjectStore, lef
     assert listed == sorted([*expected, "shared//contended"])
     assert {name: content(store, name) for name in expected} == expected
     assert leftovers() == []
+
+
+def test_objects_share_no_metadata(store: ObjectStore) -> None:
+    for name in ("a", "b"):
+        store.write("data", name, b"", ObjectFields(metadata={"k": "v"}))
+    changed = store.stat("data", "a").fields.metadata
+    assert isinstance(changed, dict)
+    changed["k"] = "of a alone"
+    assert store.stat("data", "b").fields.metadata == {"k": "v"}
+
+
+def test_a_writer_that_is_dropped_while_a_thread_writes(
+    store: ObjectStore, leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The descriptor stays open until the thread is through: its number might be another file's by then."""
+    writer = store.open_write("data", "a")
+    lock, waits, order = writer._body._in_use, threading.Event(), []
+
+    class Watched:
+        def __enter__(self) -> None:
+            if lock.locked():
+                waits.set()
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    def write_while_dropped(fd: int, data: bytes) -> None:
+        dropping.start()
+        assert waits.wait(60)
+        order.append(os.fstat(fd).st_size)
+
+    def drop() -> None:
+        writer.abort()
+        order.append("dropped")
+
+    dropping = threading.Thread(target=drop)
+    monkeypatch.setattr(writer._body, "_in_use", Watched())
+    monkeypatch.setattr(writing, "write_all", write_while_dropped)
+    writer.write(b"x")
+    dropping.join()
+    assert order == [0, "dropped"]
+    assert leftovers() == []
+    with pytest.raises(ValueError, match="the body was dropped"):
+        writer.write(b"x")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.storage.errors import NotFound, PreconditionFailed
+from t5x_harness.google.storage import core
+from t5x_harness.google.storage.errors import Forbidden, NotFound, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject
 
@@ -180,3 +181,75 @@ def test_changes_while_the_store_was_closed_are_seen(root: Path) -> None:
         assert set(new) == {"a", "c", "d//"}
         assert new["a"].generation > old["d//"].generation
         assert (new["c"], new["d//"]) == (old["c"], old["d//"])
+
+
+def test_a_write_while_the_file_before_it_is_read_keeps_its_fields(
+    store: ObjectStore, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file from outside is read without the lock; what a client writes meanwhile is newer, and stays as it is."""
+    (tree / "a").write_bytes(b"from outside")
+    read, written = core._read_steadily, []
+
+    def read_while_somebody_writes(path: str) -> object:
+        found = read(path)
+        if not written:
+            written.append(store.write("data", "a", b"theirs", ObjectFields(metadata={"k": "v"})))
+        return found
+
+    monkeypatch.setattr(core, "_read_steadily", read_while_somebody_writes)
+    assert [store.stat("data", "a")] == written == [store.stat("data", "a")]
+    assert content(store, "a") == b"theirs"
+
+
+def test_links_in_circles_and_files_that_may_not_be_read_are_no_objects(
+    store: ObjectStore, tree: Path, names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "loop").symlink_to("loop")
+    (tree / "secret").write_bytes(b"x")
+    known = store.write("data", "known", b"x", ObjectFields(content_type="x/y"))
+    store.write("data", "below/loop", b"x")
+    (tree / "below" / "loop").unlink()
+    (tree / "below" / "loop").symlink_to("loop")
+    opened = os.open
+
+    def open_as_somebody_else(path, *arguments, **named):
+        if str(path).endswith(("secret", "known")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", open_as_somebody_else)
+    assert names() == ["known"]
+    for name in ("loop", "secret", "below/loop"):
+        with pytest.raises(NotFound):
+            store.stat("data", name)
+    assert store.stat("data", "known") == known
+    with pytest.raises(Forbidden, match=f"{tree}/known cannot be read: Permission denied"):
+        store.open_read("data", "known")
+    os.utime(tree / "known")  # what it has now cannot be seen
+    assert store.list("data").objects == (known,)
+    monkeypatch.undo()
+    assert names() == ["known", "secret"]
+    store.write("data", "loop", b"in the link's place")
+    store.write("data", "loop/below", b"aside")
+    assert content(store, "loop") == b"in the link's place"
+
+
+def test_a_folder_that_may_not_be_entered_forgets_nothing(
+    store: ObjectStore, tree: Path, names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = store.write("data", "folder/a", b"x", ObjectFields(content_type="x/y"))
+    looked, listed = os.stat, os.scandir
+
+    def refuse(function):
+        def call(path, *arguments, **named):
+            if os.fsdecode(path).rstrip("/").endswith(("folder", "folder/a")):
+                raise PermissionError(13, "Permission denied", path)
+            return function(path, *arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(os, "stat", refuse(looked))
+    monkeypatch.setattr(os, "scandir", refuse(listed))
+    assert names() == ["folder/a"]
+    monkeypatch.undo()
+    assert store.stat("data", "folder/a") == known

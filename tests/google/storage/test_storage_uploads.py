@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.google.storage import uploads
 from t5x_harness.google.storage.errors import Invalid, NotFound, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
@@ -146,3 +147,53 @@ def test_uploads_to_one_name_do_not_mix(store: ObjectStore) -> None:
     assert store.uploads.finish(second.id).size == 6
     assert store.uploads.finish(first.id).size == 5
     assert content(store, "a") == b"first"
+
+
+def test_nothing_stays_of_uploads_that_have_ended(store: ObjectStore, leftovers) -> None:
+    finished, cancelled, lost = (store.uploads.start("data", name) for name in ("a", "b", "c"))
+    for upload in (finished, cancelled, lost):
+        store.uploads.append(upload.id, 0, b"x")
+    for _ in range(3):
+        store.uploads.finish(finished.id)
+        store.uploads.append(finished.id, 0, b"x")
+    store.uploads.cancel(cancelled.id)
+    store.delete("data", "a")
+    store.delete_bucket("data")
+    for upload in (cancelled, lost):
+        with pytest.raises(NotFound):
+            store.uploads.append(upload.id, 0, b"x")
+    assert store.uploads._running == {}
+    assert leftovers() == []
+
+
+def test_an_upload_whose_bucket_is_made_anew_while_it_ends(
+    store: ObjectStore, names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = store.uploads.start("data", "a")
+
+    def make_the_bucket_anew(*_: object) -> None:
+        store.delete_bucket("data")
+        store.create_bucket("data")
+
+    monkeypatch.setattr(uploads, "verify", make_the_bucket_anew)
+    with pytest.raises(NotFound, match=f"No such upload: {upload.id}"):
+        store.uploads.finish(upload.id)
+    assert names() == []
+
+
+def test_uploads_to_a_bucket_that_is_gone_are_gone_with_the_next_start(root: Path) -> None:
+    """As a release left them that was killed between the two."""
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+        upload, parts = store.uploads.start("data", "a"), store.multiparts.start("data", "b")
+        with store.multiparts.open_part(parts.id, 1) as writer:
+            writer.write(b"x")
+            writer.commit()
+        store._core.database._execute("DELETE FROM buckets")
+    (root / "buckets" / "data").rmdir()
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+        assert store.multiparts.all("data") == []
+        with pytest.raises(NotFound):
+            store.uploads.get(upload.id)
+    assert list((root / ".t5x-harness" / "incoming").iterdir()) == []

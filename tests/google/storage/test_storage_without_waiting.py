@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from t5x_harness.google.storage import database
+from t5x_harness.google.storage import core, database
 from t5x_harness.google.storage.errors import NotFound, WouldWait
 from t5x_harness.google.storage.store import ObjectStore
 
@@ -102,3 +105,24 @@ def test_a_checkpoint_that_comes_too_late_does_nothing(tmp_path: Path, monkeypat
         store.close()
     waiting.join()
     assert failures == []
+
+
+def test_a_thread_that_cannot_be_started_keeps_nobody_out(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_CHANGES_KEPT", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(core, "Thread", Mock(side_effect=RuntimeError("can't start new thread")))
+        store.write("data", "a", b"body")
+    seen: list[object] = []
+    other = threading.Thread(target=lambda: seen.append(store.stat("data", "a", wait=False).size))
+    other.start()
+    other.join()
+    assert seen == [4]
+
+
+def test_a_closed_store_keeps_nobody_waiting(root: Path) -> None:
+    store = ObjectStore(root)
+    store.close()
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:  # a thread may take its own lock again
+        for pool in (first, second):
+            asked = pool.submit(store.list, "data")
+            assert isinstance(asked.exception(60), NotFound | sqlite3.ProgrammingError)

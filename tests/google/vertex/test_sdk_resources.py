@@ -49,6 +49,39 @@ def test_a_resources_life_by_an_endpoint_without_tls(sdk: Sdk, fake_gcs_server: 
     _check_life(sdk(LIFE, name=name), name)
 
 
+def test_a_project_has_one_number_in_every_api(sdk: Sdk) -> None:
+    """The SDK compares them, and takes a bucket of another number for a squatter's."""
+    code = """
+        import logging, pathlib
+        from google.cloud import storage
+        from google.cloud.aiplatform.utils import gcs_utils, resource_manager_utils
+        said = []
+        handler = logging.Handler()
+        handler.emit = lambda record: said.append(record.getMessage())
+        logging.getLogger("google.cloud.aiplatform.utils.gcs_utils").addHandler(handler)
+        file = pathlib.Path.home() / name
+        file.write_text("x")
+        numbers = {}
+        for project in ("t5x-harness", name):
+            init(project=project)
+            ai.initializer.global_config._staging_bucket = None
+            for _ in range(2):  # the bucket that the SDK makes, and then finds
+                staged = gcs_utils.stage_local_data_in_gcs(str(file))
+            client = storage.Client(project=project)
+            bucket = client.get_bucket(staged.split("/")[2])
+            gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist(
+                output_artifacts_gcs_dir=f"gs://{bucket.name}/out", project=project, location="us-central1")
+            bucket.labels = {"a": "b"}
+            bucket.update()
+            board = ai.Tensorboard.create(display_name=name)
+            number = resource_manager_utils.get_project_number(project)
+            numbers[project] = len({str(number), str(bucket.project_number), board.resource_name.split("/")[1]})
+            bucket.delete(force=True)
+        result = [numbers[name], numbers["t5x-harness"], [text for text in said if "squatting" in text]]
+    """
+    assert sdk(code) == [1, 1, []]
+
+
 def test_an_init_without_a_project_finds_the_sessions(sdk: Sdk) -> None:
     code = """
         ai.initializer.global_config.__init__()
@@ -76,16 +109,18 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
         note("locations", lambda: client.list_locations({"name": "projects/t5x-harness"}))
     """
     errors = sdk(code)
-    kind = "InvalidArgument" if sdk("result = ai.initializer.global_config._api_transport") == "grpc" else "BadRequest"
+    is_grpc = sdk("result = ai.initializer.global_config._api_transport") == "grpc"
+    kind = "InvalidArgument" if is_grpc else "BadRequest"
+    not_emulated = "MethodNotImplemented" if is_grpc else "Forbidden"  # over HTTP, clients repeat a 501
     name = "projects/100000000000/locations/us-central1/tensorboards/1"
     assert errors["missing"] == ["NotFound", f"The requested resource {name} was not found."]
     assert errors["filter"] == [kind, "Invalid filter: there is no field colour"]
-    assert errors["unknown"][0] == "MethodNotImplemented"
+    assert errors["unknown"][0] == not_emulated
     assert errors["unknown"][1].startswith(
         "t5x-harness does not emulate EndpointService.ListEndpoints; of Vertex AI it "
     )
     assert errors["job"][0] == "NotFound"
-    assert errors["locations"][0] == "MethodNotImplemented"
+    assert errors["locations"][0] == not_emulated
     assert "t5x-harness does not emulate Locations.ListLocations; of Vertex AI it has " in errors["locations"][1]
 
 

@@ -42,6 +42,31 @@ def test_exec_runs_jobs_of_an_image_that_a_command_stands_for(tmp_path: Path) ->
     assert (tmp_path / "said").read_text() == "['-c', 'one', 'two']"
 
 
+def test_exec_has_jobs_wait_and_meet_faults(tmp_path: Path) -> None:
+    options = ["--vertex-queued=0.2", "--vertex-pending=0.2", "--vertex-fault=oom:*,output=ready", "--vertex-image=*="]
+    program = """
+import time
+from google.cloud import aiplatform as ai
+ai.init(project="p", staging_bucket="gs://b")
+machine = {"machine_type": "n1-standard-4"}
+container = {"image_uri": "gcr.io/p/x:1", "command": ["sh", "-c", "echo ready; sleep 1000"]}
+pools = [{"machine_spec": machine, "replica_count": 1, "container_spec": container}]
+job = ai.CustomJob("j", pools)
+job.submit()
+seen = []
+while job.state.value not in (4, 5, 7):
+    if job.state.name not in seen:
+        seen.append(job.state.name)
+    time.sleep(0.02)
+print(seen[:2], job.error.code, job.error.message)
+"""
+    done = _run("exec", "--slice=none", *options, "--", sys.executable, "-c", program, folder=tmp_path)
+    assert done.stdout.splitlines()[-1:] == [
+        "['JOB_STATE_QUEUED', 'JOB_STATE_PENDING'] 8 Replicas low on memory: workerpool0. Specify a machine with "
+        "larger memory and try again."
+    ], done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -56,6 +81,14 @@ def test_exec_runs_jobs_of_an_image_that_a_command_stands_for(tmp_path: Path) ->
         (
             ("serve", "--vertex-image=nothing"),
             "argument --vertex-image: a glob and a command with = between them, not 'nothing'",
+        ),
+        (
+            ("exec", "--vertex-pending=soon", "--", "true"),
+            "argument --vertex-pending: a number of seconds of at least 0, not 'soon'",
+        ),
+        (
+            ("serve", "--vertex-fault=crash:train"),
+            "argument --vertex-fault: 'crash:train': there is no fault 'crash'; there are fail, stall, preempt",
         ),
     ],
 )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from t5x_harness.google.environment import google_environment
+from t5x_harness.google.serving.authority import Authority
+from t5x_harness.google.serving.folder import project_number
+from t5x_harness.google.serving.vertex_service import VertexService
 from t5x_harness.google.session import GoogleSession, ServerError
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex_admin import FakeVertex
@@ -70,6 +76,57 @@ def test_the_harnesss_own_paths_want_it_too(fake_gcs_server: GoogleSession, path
     assert json.load(caught.value)["error"]["status"] == "UNAUTHENTICATED"
 
 
+def test_who_has_no_token_is_refused_before_anything_is_read_or_made() -> None:
+    async def main() -> tuple[list[object], bool]:
+        service = VertexService(VertexOptions(), Authority())
+        sent: list[object] = []
+
+        async def receive() -> dict[str, object]:
+            raise AssertionError("its body is read")
+
+        async def send(message: MutableMapping[str, object]) -> None:
+            sent.append(message.get("status"))
+
+        for path in ("/_t5x_harness/vertex/warm", "/v1/projects/p/locations/l/customJobs"):
+            scope = {"path": path, "method": "POST", "query_string": b"", "headers": [(b"authorization", b"Bearer no")]}
+            await service.answer(scope, receive, send)
+        return sent, service._loading is None
+
+    assert asyncio.run(main()) == ([401, None, 401, None], True)
+
+
+def test_requests_that_wait_stop_no_others() -> None:
+    async def main() -> str:
+        service = VertexService(VertexOptions(), Authority())
+        waiting = threading.Event()
+        requests = [asyncio.create_task(service._run(waiting.wait)) for _ in range(100)]
+        await asyncio.sleep(0)
+        answer = await service._run(lambda: "answered")
+        waiting.set()
+        await asyncio.gather(*requests)
+        return answer
+
+    assert asyncio.run(main()) == "answered"
+
+
+def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: GoogleSession) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    request = urllib.request.Request(
+        f"{fake_gcs_server.endpoints.url}/v1/projects/my-project",
+        headers={
+            "Host": "cloudresourcemanager.googleapis.com",
+            "Authorization": f"Bearer {(fake_gcs_server.endpoints.folder / 'token').read_text()}",
+        },
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+        assert json.load(answer) == {
+            "projectNumber": project_number("my-project"),
+            "projectId": "my-project",
+            "name": "my-project",
+            "lifecycleState": "ACTIVE",
+        }
+
+
 def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: GoogleSession) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     for path, body, status in (("nothing", None, 404), ("arm", {"colour": "red"}, 400), ("arm", [1], 400)):
@@ -98,14 +155,15 @@ from t5x_harness.google.serving.vertex_service import VertexMissing, VertexServi
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 
 async def main():
-    service = VertexService(VertexOptions(warm=True), Authority())
+    service = VertexService(VertexOptions(warm=True), Authority("secret"))
     await service.open_state()
     service.begin(VertexSettings(Path(), Path()))
     async def receive():
         return {"body": b""}
     async def send(message):
         print(message.get("status", message.get("body")))
-    scope = {"path": "/v1/projects/p/locations/l/customJobs", "headers": [], "method": "GET", "query_string": b""}
+    scope = {"path": "/v1/projects/p/locations/l/customJobs", "method": "GET", "query_string": b"",
+             "headers": [(b"authorization", b"Bearer secret")]}
     await service.answer(scope, receive, send)
     try:
         async for message in service.stream("/google.cloud.aiplatform.v1.JobService/ListCustomJobs", b"", "", ""):
@@ -120,7 +178,7 @@ asyncio.run(main())
         [sys.executable, "-c", program], cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False
     )
     status, body, missing = done.stdout.splitlines()
-    assert (status, done.stderr) == ("501", "")
+    assert (status, done.stderr) == ("403", "")
     assert missing == (
         "t5x-harness emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
         "google.cloud.aiplatform_v1): python -m pip install 't5x-harness[vertex]'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,21 +81,25 @@ def accumulate_grads_microbatched(
     # T5X draws one key for all microbatches of a step; the recorded losses depend on it.
     microbatch_rng = jax.random.split(dropout_rng)[1]
 
-    def add_microbatch(carry: tuple[Any, Any], index: jax.Array) -> tuple[tuple[Any, Any], MetricMapType]:
-        total, mutables = carry
-        part = {
+    def microbatch(index: jax.Array | int) -> Batch:
+        return {
             name: partitioning.with_sharding_constraint(
                 jax.lax.dynamic_slice_in_dim(feature, index * size, size), data_partition_spec
             )
             for name, feature in batch.items()
         }
-        grads, metrics, mutables = gradients_of(part, microbatch_rng, mutables)
-        return (jax.tree.map(jnp.add, total, grads), mutables), metrics
 
+    def add_microbatch(carry: tuple[Any, Any, Any], index: jax.Array) -> tuple[tuple[Any, Any, Any], None]:
+        total, merged, mutables = carry
+        grads, metrics, mutables = gradients_of(microbatch(index), microbatch_rng, mutables)
+        return (jax.tree.map(jnp.add, total, grads), merge_metrics(merged, metrics), mutables), None
+
+    # Metrics begin as zeros and are merged in the carry, as in T5X: the program is the same for any number of parts.
+    _, shapes, _ = jax.eval_shape(lambda: gradients_of(microbatch(0), microbatch_rng, mutables))
+    zeros = jax.tree.map(metrics_lib.shape_obj_to_defined_obj, shapes, is_leaf=metrics_lib.is_metric_obj)
     nothing = jax.tree.map(lambda param: jnp.zeros(param.shape, jnp.float32), train_state.params)
-    (grads, mutables), stacked = jax.lax.scan(add_microbatch, (nothing, mutables), jnp.arange(num_microbatches))
-    parts = [jax.tree.map(lambda leaf, index=index: leaf[index], stacked) for index in range(num_microbatches)]
-    return grads, functools.reduce(merge_metrics, parts), mutables
+    carry, _ = jax.lax.scan(add_microbatch, (nothing, zeros, mutables), jnp.arange(num_microbatches))
+    return carry
 
 
 def apply_grads(

@@ -190,6 +190,8 @@ class TrainLoop:
                     self.saver.save(self.trainer.train_state, "it is one of checkpoint_steps")
                 self.step = stop.step
         except PreemptionError:
+            # The trainer takes over the new state when its loop ends. Raised amid the loop, behind a step that donated
+            # its buffers, this leaves nothing to save and the save fails; T5X does the same.
             if self.saver.on:
                 self.saver.save(self.trainer.train_state, "the machine is going away")
                 self.saver.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.api.errors import NotEmulated
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.pages import PageToken, page_bounds, page_size
 
@@ -26,7 +26,7 @@ def _get(call: Call) -> Message:
 def _list(call: Call) -> Message:
     request = call.request
     if request.filter:
-        raise ApiError(Code.UNIMPLEMENTED, "t5x-harness lists operations without filters only")
+        raise NotEmulated("t5x-harness lists operations without filters only")
     operations = call.api.operations.list(request.name.removesuffix("/operations"))
     first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
     token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable
 from typing import Self
 
-__all__ = ["ApiError", "Code", "Violation", "not_found"]
+__all__ = ["ApiError", "Code", "NotEmulated", "Violation", "not_found"]
 
 
 class Code(enum.StrEnum):
@@ -95,6 +95,20 @@ class ApiError(Exception):
         listed = tuple(violations)
         found = (f"{count}.Field: {each.field}; Message: {each.message}\t" for count, each in enumerate(listed, 1))
         return cls(Code.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)
+
+
+class NotEmulated(ApiError):
+    """A request for what Google has and the harness does not: UNIMPLEMENTED over gRPC.
+
+    Over HTTP that would be 501, which clients take for a disturbance and repeat for half a minute, so it is answered
+    there as Google answers for an API that a project does not have.
+
+    Args:
+      message: the text.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.UNIMPLEMENTED, message)
 
 
 def not_found(name: str) -> ApiError:

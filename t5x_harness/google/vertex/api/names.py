@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable
 from typing import Any
 
-from t5x_harness.google.serving.folder import PROJECT_NUMBER
+from t5x_harness.google.serving.folder import PROJECT_NUMBER, project_number
 from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.state import StateStore
 
-__all__ = ["ProjectNames", "collection_of", "location_of", "map_names", "parent_of"]
+__all__ = ["ProjectNames", "collection_of", "is_resource", "location_of", "map_names", "parent_of"]
 
 _RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/\s\"]+)*(?:/[A-Za-z]+)?")
 _PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
@@ -37,9 +36,9 @@ class ProjectNames:
         """A project's number; of a number, itself. The same id has the same number everywhere."""
         if project.isdigit() or project == "-":
             return project
+        number = project_number(project)
         if project == self._project:
-            return PROJECT_NUMBER
-        number = str(200_000_000_000 + zlib.crc32(project.encode()))
+            return number
         self._state.create(f"project-number/{number}", project.encode())
         return number
 
@@ -87,6 +86,11 @@ def _is_looked_into(kind: Any) -> bool:
 def parent_of(name: str) -> str:
     """``projects/1/locations/l`` of ``projects/1/locations/l/customJobs/2``."""
     return name.rsplit("/", 2)[0]
+
+
+def is_resource(parent: str) -> bool:
+    """Whether the name of a parent is that of a resource; else it is a project or a location, which is always there."""
+    return len(parent.split("/")) > 4
 
 
 def collection_of(name: str) -> str:

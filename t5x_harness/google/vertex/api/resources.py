@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.clock import Clock
 from t5x_harness.google.vertex.api.errors import ApiError, Code, not_found
+from t5x_harness.google.vertex.api.names import is_resource, parent_of
 from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["Resources", "aspect_key"]
@@ -50,7 +51,7 @@ class Resources:
           The resource with name, times and etag.
 
         Raises:
-          ApiError: ALREADY_EXISTS.
+          ApiError: ALREADY_EXISTS. NOT_FOUND: that of the resource that it is below.
         """
         made: Kept = type(message)()
         made.CopyFrom(message)
@@ -58,6 +59,10 @@ class Resources:
         self._stamp(made, "create_time", "update_time")
         if not self._state.create(name, made.SerializeToString()):
             raise ApiError(Code.ALREADY_EXISTS, f"{made.DESCRIPTOR.name} with name {name} already exists")
+        if is_resource(parent := parent_of(name)) and not self.exists(parent):
+            # It was deleted meanwhile, and what looked for the resources below it may have passed this one over.
+            self._state.delete(name)
+            raise not_found(parent)
         return made
 
     def get(self, name: str, kind: type[Kept]) -> Kept:

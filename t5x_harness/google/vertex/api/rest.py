@@ -11,7 +11,9 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2  # noqa: F401 - errors' details are told as JSON, by their types' names
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
+from t5x_harness.google.serving.asgi import NOT_EMULATED, not_emulated
+from t5x_harness.google.vertex.api.errors import ApiError, Code, NotEmulated, Violation
+from t5x_harness.google.vertex.api.json_body import check_text, parse_json
 from t5x_harness.google.vertex.api.query import set_parameters
 from t5x_harness.google.vertex.api.routes import Match, routes_of
 from t5x_harness.google.vertex.api.status import to_status
@@ -69,6 +71,8 @@ def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
 
 def error_answer(error: ApiError) -> RestAnswer:
     """An error in the form that Google's APIs give it over HTTP."""
+    if isinstance(error, NotEmulated):
+        return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
     told: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
     if details := json_format.MessageToDict(to_status(error)).get("details"):
         told["details"] = details
@@ -77,21 +81,26 @@ def error_answer(error: ApiError) -> RestAnswer:
 
 def _answer(api: Api, request: RestRequest) -> bytes:
     api.admit(request.token)  # before anything is read for it
+    check_text(request.path, "path")
+    for name, value in request.query:
+        check_text(name + value, "query")
     version = "v1beta1" if request.path.startswith("/v1beta1/") else "v1"
     found = routes_of(version).find(request.verb, request.path)
     if found is None:
-        raise ApiError(
-            Code.UNIMPLEMENTED, f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it"
-        )
+        raise NotEmulated(f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it")
     message = _message(found, request)
     transport = "" if request.unrecorded else "rest"
     data = message.SerializeToString()
     answers = api.stream(found.rpc.path, data, request.token, host=request.host, transport=transport)
     as_numbers = any(name == "$alt" and "enum-encoding=int" in value for name, value in request.query)
-    told = [
-        json_format.MessageToJson(found.rpc.response.FromString(each), use_integers_for_enums=as_numbers)
-        for each in answers
-    ]
+    try:
+        told = [
+            json_format.MessageToJson(found.rpc.response.FromString(each), use_integers_for_enums=as_numbers)
+            for each in answers
+        ]
+    except json_format.SerializeToJsonError as error:  # a client may have written NaN over gRPC
+        message = f"The answer has no form in JSON: {error} Ask for it over gRPC."
+        raise ApiError(Code.INTERNAL, message) from None
     return (f"[{','.join(told)}]" if found.rpc.streams else told[0]).encode()
 
 
@@ -120,22 +129,19 @@ def _message(found: Match, request: RestRequest) -> Message:
 def _read_body(part: Any, body: bytes, field: str) -> None:
     if not body.strip():
         return
+    document = parse_json(body)
     try:
-        if not body.lstrip().startswith(b"{"):
+        if not isinstance(document, dict):
             raise ValueError('Unknown name "": Root element must be a message.')
-        json_format.Parse(body, part)
+        json_format.Parse(body, part)  # not of the document: it refuses a name that is there twice
     except (json_format.ParseError, RecursionError, ValueError) as error:
-        if misspelt := _misspelt(body, field):
+        if misspelt := _misspelt(document, field):
             raise ApiError(Code.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt) from None
         # The library's text: what is wrong, and where.
         message = f"Invalid JSON payload received. {error}"
         raise ApiError(Code.INVALID_ARGUMENT, message, [Violation(field, message)]) from None
 
 
-def _misspelt(body: bytes, field: str) -> list[Violation]:
+def _misspelt(document: Any, field: str) -> list[Violation]:
     """Accelerators that there are none of, which people write often enough to be told what they meant."""
-    try:
-        document = json.loads(body)
-    except (RecursionError, ValueError):
-        return []
     return [Violation(each.field, each.message) for each in misspelt_accelerators(document, field)]

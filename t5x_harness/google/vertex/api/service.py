@@ -13,11 +13,11 @@ from google.longrunning import operations_pb2
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from t5x_harness.google.serving.authority import Authority
+from t5x_harness.google.serving.authority import UNAUTHENTICATED, Authority
 from t5x_harness.google.serving.folder import PROJECT
 from t5x_harness.google.vertex.api import common, standard
 from t5x_harness.google.vertex.api.clock import Clock
-from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.api.errors import ApiError, Code, NotEmulated
 from t5x_harness.google.vertex.api.faulting import Faults
 from t5x_harness.google.vertex.api.handlers import Call, FilterFunction, Handlers, Part
 from t5x_harness.google.vertex.api.locations import check_location, named_resource
@@ -41,11 +41,6 @@ PARTS: Sequence[str] = (
 )
 """The modules of the parts; each has a function ``part(api: Api) -> Part``."""
 
-_UNAUTHENTICATED = (
-    "Request had invalid authentication credentials. t5x-harness takes only those of its own session: start the client "
-    "with this session's variables (GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE), and give it no "
-    "credentials of your own"
-)
 _EMULATED = (
     "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
     "(PipelineService), MetadataService, TensorboardService and operations"
@@ -92,6 +87,8 @@ class Api:
         self._closing = threading.Event()
         self.operations = Operations(self.resources, self._closing)
         self.faults = Faults()
+        for fault in settings.options.faults:
+            self.faults.arm(fault)
         self.authority = authority or Authority()
         self._parts = [_make(part)(self) for part in parts]
         self._handlers = Handlers(common.HANDLERS, *(part.handlers for part in self._parts))
@@ -178,7 +175,7 @@ class Api:
           ApiError: UNAUTHENTICATED; the text says what to do, and nothing of the token.
         """
         if not self.authority.admits(token):
-            raise ApiError(Code.UNAUTHENTICATED, _UNAUTHENTICATED)
+            raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
 
     def call_rest(self, request: RestRequest) -> RestAnswer:
         """Answers one request over HTTP."""
@@ -291,4 +288,4 @@ def _lost(error: StateError) -> ApiError:
 
 def _unimplemented(path: str) -> ApiError:
     method = path.rpartition(".")[2].replace("/", ".")
-    return ApiError(Code.UNIMPLEMENTED, f"t5x-harness does not emulate {method}; {_EMULATED}")
+    return NotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}")

@@ -17,7 +17,7 @@ from t5x_harness.google.vertex.api.handlers import Call
 from t5x_harness.google.vertex.api.kinds import Kind, verb_of
 from t5x_harness.google.vertex.api.listing import list_page
 from t5x_harness.google.vertex.api.masks import apply_mask
-from t5x_harness.google.vertex.api.names import parent_of
+from t5x_harness.google.vertex.api.names import is_resource, parent_of
 from t5x_harness.google.vertex.api.operation_metadata import metadata_of
 
 __all__ = ["has_standard", "run_standard"]
@@ -45,7 +45,7 @@ def run_standard(call: Call) -> Message:
 
 def _create(call: Call, kind: Kind) -> Message:
     request = call.request
-    if len(request.parent.split("/")) > 4 and not call.api.resources.exists(request.parent):
+    if is_resource(request.parent) and not call.api.resources.exists(request.parent):
         raise not_found(request.parent)
     made = call.api.resources.create(
         f"{request.parent}/{kind.collection}/{_new_id(request, kind)}", getattr(request, kind.field)
@@ -68,7 +68,7 @@ def _get(call: Call, kind: Kind) -> Message:
 
 def _list(call: Call, kind: Kind) -> Message:
     parent = call.request.parent
-    if len(parent.split("/")) > 4 and "/-" not in parent and not call.api.resources.exists(parent):
+    if is_resource(parent) and "/-" not in parent and not call.api.resources.exists(parent):
         raise not_found(parent)
     (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if is_repeated(f) and f.message_type is not None)
     # Made like this as the class of a field's message is not told otherwise.

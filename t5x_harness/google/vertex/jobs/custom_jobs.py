@@ -10,7 +10,6 @@ from typing import Any
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
@@ -19,6 +18,7 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.methods import JobMethods
 from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 
 __all__ = ["CustomJobs"]
 
@@ -70,6 +70,8 @@ class CustomJobs:
     ) -> None:
         """Runs a job that was created.
 
+        For :func:`fails_if_not_started`: what this raises is why the job cannot be started here.
+
         Args:
           job: its message.
           trial: which it runs.
@@ -89,7 +91,12 @@ class CustomJobs:
         driver = Driver(self._api, job, policy, end, trial=trial, notes=notes, graces=self._graces, start=self._start)
         with self._lock:
             self._running[job.name] = driver
-        driver.start()
+        try:
+            driver.start()
+        except BaseException:
+            with self._lock:
+                del self._running[job.name]
+            raise
 
     def cancel(self, name: str) -> None:
         """Cancels a job if it runs here; its state says so when this returns."""
@@ -112,9 +119,11 @@ class CustomJobs:
             driver.close()
 
     def _create(self, call: Call) -> Message:
-        warnings = check_job(call.request.custom_job, location_of(call.request.parent))
-        made = with_run(self._api, call.standard())
-        self.run(made, notes=warnings)
+        warnings = check_job(call.request.custom_job, call.request.parent)
+        made = call.standard()
+        with fails_if_not_started(self._api, made):
+            made = with_run(self._api, made)
+            self.run(made, notes=warnings)
         return made
 
     def _driver(self, name: str) -> Driver | None:

@@ -99,19 +99,24 @@ class Driver:
         self._scheduling = Scheduling.of(job.job_spec.scheduling)
         self._progress = Progress()
         self._tasks: dict[str, Task] = {}
+        self._stopped: set[str] = set()
         self._fault: VertexFault | None = None
         self._deadlines: Deadlines[_Message] = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
         self._over = threading.Event()
-        self._watched = Watched(start)
         folder = Attempt(job.name, job.job_spec, api.settings).folder
         folder.mkdir(parents=True)
         self._log = JobLog(job.name, project_of(api, job.name), api.state, folder, trial)
+        self._watched = Watched(start)
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
         """Begins."""
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # there are as many threads as there may be
+            self._watched.close()
+            raise
 
     def cancel(self) -> None:
         """Has the job end; returns when its state says so."""
@@ -167,6 +172,8 @@ class Driver:
                 if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
                     yield _Strike(), nobody
             else:
+                if each.status == endings.KILLED and each.unit not in self._stopped:
+                    self._log.service(endings.KILLED_NOTE, "WARNING")
                 yield machine.Exited(each.unit, each.status), nobody
         for due in self._deadlines.due():
             yield due, nobody
@@ -233,8 +240,10 @@ class Driver:
     def _do(self, command: Command) -> None:
         for unit in sorted(command.units):
             if isinstance(command, machine.Start):
+                self._stopped.discard(unit)
                 self._watched.start(unit, self._tasks[unit])
             else:
+                self._stopped.add(unit)
                 self._watched.stop(unit, self._graces.warned if command.warned else self._graces.ended)
         if isinstance(command, machine.Start):
             self._look()
@@ -243,7 +252,7 @@ class Driver:
         """Takes a fault for the processes that run now, if there is one."""
         if self._progress.state is not State.RUNNING or self._fault is not None:
             return
-        self._fault = self._api.faults.take(self._job.display_name, "preempt", "internal", "expire")
+        self._fault = self._api.faults.take(self._job.display_name, "preempt", "internal", "expire", "oom")
         if self._fault is not None and not self._fault.output:
             self._deadlines.set("fault", self._fault.seconds, _Strike())
 
@@ -251,11 +260,14 @@ class Driver:
         fault, self._fault = self._fault, None
         if fault is None:
             return
-        if fault.kind != "preempt":
+        if fault.kind in ("internal", "expire"):
             self._advance(machine.InternalFailure() if fault.kind == "internal" else machine.Expired())
             return
         for unit in sorted(self._progress.live):
             if replica_of(unit) == fault.replica:
+                if fault.kind == "oom":
+                    self._advance(machine.OutOfMemory(unit))
+                    return
                 self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
                 self._advance(machine.Lost(unit))
                 return

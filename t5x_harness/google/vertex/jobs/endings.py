@@ -10,6 +10,8 @@ from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.states import State
 
 __all__ = [
+    "KILLED",
+    "KILLED_NOTE",
     "JobError",
     "cancelled",
     "course",
@@ -17,7 +19,9 @@ __all__ = [
     "internal",
     "logs_address",
     "lost",
+    "low_on_memory",
     "may_pass",
+    "never_taken",
     "no_capacity",
     "owner_gone",
     "ran_too_long",
@@ -87,11 +91,28 @@ def may_pass(status: int) -> bool:
     return status in _MAY_PASS
 
 
+KILLED = 137
+"""The status of a process that was ended with SIGKILL."""
+
+KILLED_NOTE = (
+    "137 is SIGKILL: this machine's kernel ends processes so for want of memory, and others may, too. On the service "
+    "a machine that runs out of memory ends the job with code 8, Replicas low on memory (the fault oom does so here)"
+)
+
+
 def exited(unit: str, status: int) -> JobError:
     """A replica has ended with this status."""
-    # A process that the kernel ends for want of memory is killed; nothing else about it is known here.
     message = f"The replica {replica_of(unit)} exited with a non-zero status of {status}."
     return JobError(Code.INVALID_ARGUMENT, message, names_logs=True)
+
+
+def low_on_memory(unit: str) -> JobError:
+    """The service has found that a replica's machine has too little memory; it names the pool, and not the logs."""
+    pool = replica_of(unit).rpartition("-")[0]
+    return JobError(
+        Code.RESOURCE_EXHAUSTED,
+        f"Replicas low on memory: {pool}. Specify a machine with larger memory and try again.",
+    )
 
 
 def internal() -> JobError:
@@ -142,6 +163,11 @@ def trials_failed(count: int, reason: str) -> JobError:
 def unable(reason: str) -> JobError:
     """The job cannot be run on this machine."""
     return JobError(Code.INVALID_ARGUMENT, f"t5x-harness: {reason}")
+
+
+def never_taken() -> JobError:
+    """The server that created the job has ended before it could say that the job is its own."""
+    return JobError(Code.INTERNAL, "t5x-harness: the server that created this job has ended before it could run it.")
 
 
 def owner_gone(owner: str) -> JobError:

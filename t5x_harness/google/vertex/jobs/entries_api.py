@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import operator
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -12,7 +11,7 @@ from typing import Any
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.api.service import Api
-from t5x_harness.google.vertex.jobs.logs import jobs_with_logs, read_entries
+from t5x_harness.google.vertex.jobs.logs import Line, jobs_with_logs, read_lines
 
 __all__ = ["list_entries"]
 
@@ -36,33 +35,57 @@ def list_entries(api: Api, request: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
       ApiError: INVALID_ARGUMENT: it cannot be read.
     """
+    if not isinstance(request, Mapping):
+        raise ApiError(Code.INVALID_ARGUMENT, "Invalid JSON payload received. Root element must be a message.")
     order = str(request.get("orderBy") or "")
     if order not in _ORDERS:
         raise ApiError(Code.INVALID_ARGUMENT, f"orderBy {order!r} is none of timestamp asc and timestamp desc")
     text = str(request.get("filter") or "")
     wanted = parse_filter(text) if text.strip() else And(())
     projects = [api.projects.number(str(n).split("/")[1]) for n in request.get("resourceNames", ()) if "/" in str(n)]
-    entries = [entry for entry in _entries(api, projects, wanted) if _holds(wanted, entry)]
-    entries.sort(key=lambda entry: (_nanoseconds(entry["timestamp"]), entry["insertId"]), reverse=_ORDERS[order])
-    start = _offset(str(request.get("pageToken") or ""))
     size = min(int(request.get("pageSize") or _PAGE), _LARGEST_PAGE)
-    end = start + size
-    more = {"nextPageToken": base64.urlsafe_b64encode(str(end).encode()).decode()} if end < len(entries) else {}
-    return {"entries": entries[start:end], **more}
+    descending = _ORDERS[order]
+    last = _last_of(str(request.get("pageToken") or ""))
+    found: list[tuple[Line, dict[str, Any]]] = []
+    for line in _lines(api, projects, wanted, last, descending):
+        if _holds(wanted, entry := line.entry()):
+            if len(found) == size:
+                return {"entries": [entry for _, entry in found], "nextPageToken": _token_of(found[-1][0])}
+            found.append((line, entry))
+    return {"entries": [entry for _, entry in found]}
 
 
-def _entries(api: Api, projects: list[str], wanted: Expression) -> Iterator[dict[str, Any]]:
-    """The entries that can hold; those of a trial are in the log of its tuning job as well."""
-    seen: set[str] = set()
+def _lines(
+    api: Api, projects: list[str], wanted: Expression, last: tuple[int, str] | None, descending: bool
+) -> list[Line]:
+    """The lines behind the last one of the page before, in order; most that cannot match are left out.
+
+    Those of a trial are in the log of its tuning job as well.
+    """
+    since = _since(wanted) or 0
+    if last is not None and not descending:
+        since = max(since, last[0])
     job_ids = set(_job_ids(wanted))
+    lines: dict[str, Line] = {}
     for project in projects:
         for name in jobs_with_logs(api.state, project):
-            if job_ids and name.rpartition("/")[2] not in job_ids:
-                continue
-            for entry in read_entries(api.state, name):
-                if entry["insertId"] not in seen:
-                    seen.add(entry["insertId"])
-                    yield entry
+            if not job_ids or name.rpartition("/")[2] in job_ids:
+                lines |= {line.id: line for line in read_lines(api.state, name, since)}
+    behind = (line for line in lines.values() if last is None or (line[:2] < last if descending else line[:2] > last))
+    return sorted(behind, key=operator.itemgetter(0, 1), reverse=descending)
+
+
+def _since(wanted: Expression) -> int | None:
+    """The earliest time that an entry which matches can have; None if a filter does not say."""
+    match wanted:
+        case Restriction(("timestamp",), "=" | ">" | ">=", value):
+            return _nanoseconds(value)
+        case And(operands):
+            return max((time for each in operands if (time := _since(each)) is not None), default=None)
+        case Or(operands):
+            times = [_since(each) for each in operands]
+            return None if None in times else min((time for time in times if time is not None), default=None)
+    return None
 
 
 def _job_ids(wanted: Expression) -> Iterator[str]:
@@ -128,8 +151,16 @@ def _nanoseconds(text: str) -> int:
     return seconds * 1_000_000_000 + int(digits.ljust(9, "0")[:9] or 0)
 
 
-def _offset(token: str) -> int:
+def _token_of(line: Line) -> str:
+    return base64.urlsafe_b64encode(f"{line.at} {line.id}".encode()).decode()
+
+
+def _last_of(token: str) -> tuple[int, str] | None:
+    """The time and id of the last entry of the page that a token came with."""
+    if not token:
+        return None
     try:
-        return int(base64.urlsafe_b64decode(token.encode() or b"MA=="))
-    except (ValueError, binascii.Error):
+        at, insert_id = base64.urlsafe_b64decode(token.encode()).decode().split(" ")
+        return int(at), insert_id
+    except ValueError:
         raise ApiError(Code.INVALID_ARGUMENT, "Invalid pageToken") from None

@@ -38,6 +38,7 @@ class Task:
         has none.
       own: folders that it finds empty, its HOME among them: all that is its own, and not a part of its image.
       copies: those of its own that it finds filled instead, with what each is a copy of.
+      links: symbolic links in folders of its own, with where each leads.
     """
 
     words: tuple[str, ...]
@@ -46,6 +47,7 @@ class Task:
     home: Path | None = None
     own: tuple[Path, ...] = ()
     copies: Mapping[Path, Path] = dataclasses.field(default_factory=dict)
+    links: Mapping[Path, Path] = dataclasses.field(default_factory=dict)
 
     def make_folders(self) -> None:
         """Makes the folders that are its own, as a process finds them that starts now.
@@ -56,6 +58,9 @@ class Task:
         make_empty(self.own)
         for folder, original in self.copies.items():
             shutil.copytree(original, folder, dirs_exist_ok=True)
+        for link, place in self.links.items():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place)
 
 
 class Guarded:
@@ -75,10 +80,16 @@ class Guarded:
         task.make_folders()
         if task.home is not None:
             python_environment.make(task.home)
-        self.link, theirs = socket.socketpair()
-        self.output, output = os.pipe()
-        self.errors, errors = os.pipe()
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as others:
+            self.link, theirs = socket.socketpair()
+            ours.callback(self.link.close)
+            others.callback(theirs.close)
+            self.output, output = os.pipe()
+            ours.callback(os.close, self.output)
+            others.callback(os.close, output)
+            self.errors, errors = os.pipe()
+            ours.callback(os.close, self.errors)
+            others.callback(os.close, errors)
             boot = _BOOT.format(
                 parent=str(Path(t5x_harness.__file__).resolve().parent.parent),
                 module="t5x_harness.google.vertex.jobs.guard",
@@ -93,10 +104,7 @@ class Guarded:
                 cwd="/",
                 env={},
             )
-        finally:
-            theirs.close()
-            os.close(output)
-            os.close(errors)
+            ours.pop_all()  # closed by close from here on
         order = {
             "words": list(task.words),
             "environment": dict(task.environment),

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Image", "ImageUnknown", "find_image"]
+__all__ = ["Image", "ImageUnknown", "find_image", "runs_t5x"]
 
 _T5X, _EXECUTORS = "*t5x*", "*/vertex-ai/training/*"
+# Google's reducers: nothing of a job asks them here, and the service ends them with the job.
+_REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
+# Where images have T5X's checkout, as a word of a command, and in a script for a shell.
+_SCRIPT = r"(?:\./|/)?t5x/t5x/(?P<module>\w+)\.py"
+_PYTHON = r"(?P<python>(?:\S*/)?python[\d.]*)"
+_PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
+    re.compile(pattern) for pattern in (_PYTHON, _SCRIPT, rf"{_PYTHON}[ \t]+{_SCRIPT}(?![\w.])")
+)
+_MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
 
 
 class ImageUnknown(Exception):
@@ -23,10 +34,12 @@ class Image:
     Attributes:
       uri: of the image.
       entry_point: the words that an image's ENTRYPOINT would be; empty for an image that has none.
+      known: whether anybody has said what is in it; else only the command of a job's spec is run.
     """
 
     uri: str
     entry_point: tuple[str, ...]
+    known: bool = True
 
     @property
     def is_t5x(self) -> bool:
@@ -40,38 +53,71 @@ class Image:
           ImageUnknown: there is nothing to run.
         """
         words = [*(command or self.entry_point), *args]
+        if not command and not self.known:
+            raise ImageUnknown(_how_to_name(self.uri))
         if not words:
             raise ImageUnknown(
                 f"the image {self.uri} has no entry point here, and container_spec has neither command nor args: "
                 "give one of them, or an entry point in the map images"
             )
-        return words
+        return _with_modules(words)
+
+    def note(self, command: Sequence[str]) -> str:
+        """In what a container with a command is not here what it is in the service; empty if that is well known."""
+        if self.entry_point == _NOTHING:
+            return f"{self.uri} reduces nothing here: its replicas wait until the job ends"
+        if not self.known:
+            return (
+                f"the image {self.uri} is not run: its command {command[0]!r} is looked for on this machine, with the "
+                "Python environment of t5x-harness in the place of what the image has"
+            )
+        return ""
 
 
 def find_image(uri: str, images: Mapping[str, str]) -> Image:
-    """What stands for an image.
+    """What stands for an image; one that nothing is known of has no entry point.
 
     Args:
       uri: of the image.
       images: the user's map: globs for URIs, each with a command line; an empty one for an image without entry point.
         The first glob that fits counts.
-
-    Raises:
-      ImageUnknown: none fits.
     """
     for glob, line in images.items():
         if fnmatch.fnmatchcase(uri, glob):
             return Image(uri, tuple(shlex.split(line)))
     if fnmatch.fnmatchcase(uri, _EXECUTORS):  # Google's own, which have no entry point and run Python packages
         return Image(uri, ())
+    if fnmatch.fnmatchcase(uri, _REDUCERS):
+        return Image(uri, _NOTHING)
     if fnmatch.fnmatchcase(uri.rpartition("/")[2], _T5X):  # by its own name: a project may be called so as well
         return Image(uri, ("python", "-m", "t5x.main"))
-    known = ", ".join(repr(glob) for glob in (*images, _EXECUTORS))
-    raise ImageUnknown(
-        f"no local command stands for the image {uri}, and containers are not run here. The map images has {known}, "
-        f"and images whose own names are like {_T5X!r} run T5X: add a glob for the image and the command line that its "
-        f"entry point is, such as {{{_glob(uri)!r}: 'python -m trainer.task'}}, or an empty one if the job's spec has "
-        "a command"
+    return Image(uri, (), known=False)
+
+
+def runs_t5x(words: Sequence[str]) -> bool:
+    """Whether the words of a container run a program of T5X."""
+    return any(word == "-m" and module.startswith("t5x.") for word, module in itertools.pairwise(words)) or any(
+        _MODULE_LINE.search(word) for word in words
+    )
+
+
+def _with_modules(words: Sequence[str]) -> list[str]:
+    """The words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
+    made: list[str] = []
+    for word in words:
+        found = _SCRIPT_WORD.fullmatch(word)
+        if found and made and _PYTHON_WORD.fullmatch(made[-1]):
+            made += ["-m", f"t5x.{found['module']}"]
+        else:
+            made.append(_SCRIPT_LINE.sub(r"\g<python> -m t5x.\g<module>", word))
+    return made
+
+
+def _how_to_name(uri: str) -> str:
+    return (
+        f"no local command stands for the image {uri}, whose entry point is not known, and containers are not run "
+        "here. Give container_spec a command, or name the entry point in the map images (--vertex-image): "
+        f"{{{_glob(uri)!r}: 'python -m trainer.task'}}"
     )
 
 

@@ -18,7 +18,7 @@ from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode, Namespac
 from t5x_harness.google.here import Store
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
-from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image, runs_t5x
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
@@ -35,7 +35,7 @@ from t5x_harness.google.vertex.jobs.variables import (
 )
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.validation.slices import slice_of
-from t5x_harness.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE
+from t5x_harness.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
 from t5x_harness.pod import Pod
 from t5x_harness.slices import Slice, get_slice
 from t5x_harness.t5x_runtime import find_runtime
@@ -53,6 +53,10 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", 
 _NO_UPLOAD = (
     "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; nothing does here: "
     "aiplatform.upload_tb_log does it for a run that has ended"
+)
+_NO_WEB_ACCESS = (
+    "there is no interactive shell here: web_access_uris stays empty, which on the service names one for each replica "
+    "while the job runs"
 )
 _JOB_ID = re.compile(r"[0-9]+")
 
@@ -120,6 +124,14 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
         for pool in found
         if pool.slice is not None and pool.hosts < pool.slice.hosts
     ]
+    for pool in found:
+        container = pool.spec.container_spec
+        if pool.spec.WhichOneof("task") == "container_spec" and (
+            note := find_image(container.image_uri, settings.options.images).note([*container.command, ""])
+        ):
+            notes.append(note)
+    if spec.enable_web_access:
+        notes.append(_NO_WEB_ACCESS)
     if spec.tensorboard and not any(pool.slice for pool in found):  # those of TPUs stay empty on the service, too
         notes.append(_NO_UPLOAD)
     return notes
@@ -178,20 +190,23 @@ class Attempt:
         folder = self.folder / name
         try:
             image, words, spec = self._words(pool)
+            is_t5x = image.is_t5x or runs_t5x(words)
             environment = self._environment(unit, spec, folder)
             words = expand(words, environment)
             words[0] = python_environment.program(folder / "home", words[0])
             copies: dict[Path, Path] = {}
             if pool.spec.WhichOneof("task") == "python_package_spec":
                 environment, copies = self._with_packages(spec.package_uris, folder, environment)
-            environment = self._with_devices(pool, unit, image, environment)
+            environment = self._with_devices(pool, unit, is_t5x, environment)
             words, environment = self._with_gcs(words, environment)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
         work, home = folder / "work", folder / "home"
         # Not the folder of a trial's metrics: what was reported before a restart, the service has.
         own = (work, home, self._temporary(unit), *copies)
-        return Task(tuple(words), environment, work, home, own, copies)
+        # T5X's images have its repository in the folder that they start in, and configs include their files from there.
+        links = {work / "t5x" / "t5x": Path(find_runtime().location)} if image.is_t5x else {}
+        return Task(tuple(words), environment, work, home, own, copies, links)
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
         """What stands for the image, the words of the command, and the part of the spec that says so."""
@@ -241,14 +256,14 @@ class Attempt:
         environment = {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
         return environment, {packages: unpacked}
 
-    def _with_devices(self, pool: Pool, unit: Unit, image: Image, environment: dict[str, str]) -> dict[str, str]:
+    def _with_devices(self, pool: Pool, unit: Unit, is_t5x: bool, environment: dict[str, str]) -> dict[str, str]:
         """The harness's environment, where T5X or a TPU is what is to be emulated."""
-        if pool.slice is None and not image.is_t5x:
+        if pool.slice is None and not is_t5x:
             return environment
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
         preference = environment.get(RUNTIME_VARIABLE, "auto")
         seen = exec_environment(pool.slice, find_runtime(), preference, environment, pod)
-        if image.is_t5x:
+        if is_t5x:
             compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
             if pod is None:  # what a host of several saves is divided as on a TPU
                 seen[BRIEF_VARIABLE] = "1"
@@ -258,6 +273,8 @@ class Attempt:
         mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
         root = str(self.settings.root)
         seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
+        if self.settings.options.standins:
+            seen[STANDINS_VARIABLE] = self.settings.options.standins
         return launched(words, seen, root, mode)
 
 

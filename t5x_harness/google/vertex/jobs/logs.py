@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from t5x_harness.google.vertex.api.resources import aspect_key
 from t5x_harness.google.vertex.api.service import Api
@@ -17,7 +18,7 @@ from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.state import StateStore
 
-__all__ = ["SERVICE", "JobLog", "Lines", "jobs_with_logs", "project_of", "read_entries"]
+__all__ = ["SERVICE", "JobLog", "Line", "Lines", "jobs_with_logs", "project_of", "read_entries", "read_lines"]
 
 SERVICE = "service"
 """The name under which the service itself writes into a job's log."""
@@ -28,6 +29,10 @@ _SEVERITIES = frozenset("DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT 
 _SEVERITY_FIELD = "severity"
 # Longer lines are cut into entries, as Cloud Logging has a limit for these.
 _LONGEST_LINE = 1 << 16
+# Of an entry's insertId: what is written at once has fewer lines than the second can count.
+_ID_DIGITS, _NUMBER_DIGITS = 16, 4
+# By how much what is behind in a log may be older: the trials of a tuning job write to its log at the same time.
+_DISORDER = 1_000_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,29 +69,85 @@ class JobLog:
             return
         with open(self.folder / f"{unit}.log", "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
-        now = time.time_ns()
-        entries = [self._entry(unit, line, severity, now + number) for number, line in enumerate(lines)]
+        said = _Said(
+            id=uuid.uuid4().hex[:_ID_DIGITS],
+            at=time.time_ns(),
+            unit=unit,
+            severity=severity,
+            project=self.project,
+            job_id=JobPlace.of(self.trial.job if self.trial else self.name).job_id,
+            trial=self.trial.id if self.trial else "",
+            lines=lines,
+        )
+        kept = json.dumps(vars(said), ensure_ascii=False).encode()
         for name in (self.name, *([self.trial.job] if self.trial else [])):
-            self.state.append(aspect_key(name, _ASPECT), *(json.dumps(entry).encode() for entry in entries))
+            self.state.append(aspect_key(name, _ASPECT), kept)
 
-    def _entry(self, unit: str, line: str, severity: str, nanoseconds: int) -> dict[str, Any]:
-        place = JobPlace.of(self.trial.job if self.trial else self.name)
-        task = replica_of(unit)
-        stamp = _stamp(nanoseconds)
+
+@dataclasses.dataclass(frozen=True)
+class _Said:
+    """Lines that were written at once, as the state has them: an entry for each would be forty times as long.
+
+    Attributes:
+      id: begins those of their entries.
+      at: nanoseconds since 1970, of the first; each of the others is one later.
+      unit: that wrote them.
+      severity: of those that do not give themselves one.
+      project: the id of the job's project.
+      job_id: of the job, or of the tuning job whose trial it runs.
+      trial: its id; empty for none.
+      lines: their text.
+    """
+
+    id: str
+    at: int
+    unit: str
+    severity: str
+    project: str
+    job_id: str
+    trial: str
+    lines: Sequence[str]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Reads an element of the state's list."""
+        return cls(**json.loads(data))
+
+
+class Line(NamedTuple):
+    """A line of a log. Lines sort as their entries do.
+
+    Attributes:
+      at: nanoseconds since 1970.
+      id: of its entry.
+      number: its place in what was written at once.
+      said: all of that.
+    """
+
+    at: int
+    id: str
+    number: int
+    said: _Said
+
+    def entry(self) -> dict[str, Any]:
+        """The line as a LogEntry object in JSON's form."""
+        said = self.said
+        task = replica_of(said.unit)
+        stamp = _stamp(self.at)
         labels = {"ml.googleapis.com/job_id/log_area": "root"}
-        if self.trial:
-            labels |= {"ml.googleapis.com/trial_id": self.trial.id, "ml.googleapis.com/trial_type": "hyperparameter"}
-        if unit != task:  # a host of several
-            labels["ml.googleapis.com/tpu_worker_id"] = unit.rpartition(".")[2]
+        if said.trial:
+            labels |= {"ml.googleapis.com/trial_id": said.trial, "ml.googleapis.com/trial_type": "hyperparameter"}
+        if said.unit != task:  # a host of several
+            labels["ml.googleapis.com/tpu_worker_id"] = said.unit.rpartition(".")[2]
         return {
-            "insertId": uuid.uuid4().hex[:20],
-            **_payload(line, severity),
+            "insertId": self.id,
+            **_payload(said.lines[self.number], said.severity),
             "resource": {
                 "type": "ml_job",
-                "labels": {"project_id": self.project, "job_id": place.job_id, "task_name": task},
+                "labels": {"project_id": said.project, "job_id": said.job_id, "task_name": task},
             },
             "labels": labels,
-            "logName": f"projects/{self.project}/logs/{'ml.googleapis.com' if unit == SERVICE else task}",
+            "logName": f"projects/{said.project}/logs/{'ml.googleapis.com' if said.unit == SERVICE else task}",
             "timestamp": stamp,
             "receiveTimestamp": stamp,
         }
@@ -98,15 +159,31 @@ def project_of(api: Api, name: str) -> str:
     return identifier
 
 
-def read_entries(state: StateStore, name: str, start: int = 0) -> list[dict[str, Any]]:
-    """A job's log as LogEntry objects in JSON's form, oldest first.
+def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[Line]:
+    """Yields the lines of a job's log, about in the order of their times.
 
     Args:
       state: that the job is in.
       name: of the job.
-      start: how many to leave out at the beginning.
+      since: nanoseconds since 1970; earlier lines may be left out, and then cost nothing.
     """
-    return [json.loads(entry) for entry in state.read(aspect_key(name, _ASPECT), start)]
+    key = aspect_key(name, _ASPECT)
+    first = 0
+    if since:
+
+        def at(index: int) -> int:
+            return next((_Said.from_bytes(data).at for data in state.read(key, index, index + 1)), 0)
+
+        first = bisect.bisect_left(range(state.append(key)), since - _DISORDER, key=at)
+    for data in state.read(key, first):
+        said = _Said.from_bytes(data)
+        for number in range(len(said.lines)):
+            yield Line(said.at + number, f"{said.id}{number:0{_NUMBER_DIGITS}x}", number, said)
+
+
+def read_entries(state: StateStore, name: str) -> list[dict[str, Any]]:
+    """A job's log as LogEntry objects in JSON's form, oldest first; for the arguments see :func:`read_lines`."""
+    return [line.entry() for line in read_lines(state, name)]
 
 
 def jobs_with_logs(state: StateStore, project: str) -> list[str]:

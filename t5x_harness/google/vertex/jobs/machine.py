@@ -25,6 +25,7 @@ __all__ = [
     "InternalFailure",
     "Limits",
     "Lost",
+    "OutOfMemory",
     "Policy",
     "Progress",
     "Provisioned",
@@ -157,13 +158,22 @@ class Lost:
 
 
 @dataclasses.dataclass(frozen=True)
+class OutOfMemory:
+    """The machine of a unit has too little memory; the service ends the job."""
+
+    unit: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Refused:
     """The job cannot be run, and trying again would not help."""
 
     error: JobError
 
 
-_OfTheService = Admitted | Provisioned | RunTooLong | WaitedTooLong | InternalFailure | Expired | Lost | Refused
+_OfTheService = (
+    Admitted | Provisioned | RunTooLong | WaitedTooLong | InternalFailure | Expired | Lost | OutOfMemory | Refused
+)
 Event = _OfTheService | CancelAsked | Exited
 
 
@@ -216,6 +226,8 @@ def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress,
             return _decide(progress, _Ending(State.FAILED, endings.internal()))
         case Expired() if not progress.decided:
             return _decide(progress, _Ending(State.EXPIRED))
+        case OutOfMemory(unit) if not progress.decided:
+            return _decide(progress, _Ending(State.FAILED, endings.low_on_memory(unit)))
         case Refused(error) if not progress.decided:
             return _decide(progress, _Ending(State.FAILED, error))
         case CancelAsked():

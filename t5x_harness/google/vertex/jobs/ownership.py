@@ -95,16 +95,17 @@ class Ownership:
         self._lock = threading.Lock()
 
     def take(self, name: str) -> None:
-        """Says that this server runs a job."""
-        self._state.put(aspect_key(name, _ASPECT), self._me.to_bytes())
+        """Says that this server runs a job; that it lives it says before, or others would take it for dead."""
         with self._lock:
             if self._beating is None and self._is_shared:
                 self._beat()
-                self._beating = threading.Thread(target=self._keep_beating, name="vertex-owner", daemon=True)
-                self._beating.start()
+                beating = threading.Thread(target=self._keep_beating, name="vertex-owner", daemon=True)
+                beating.start()
+                self._beating = beating
+        self._state.put(aspect_key(name, _ASPECT), self._me.to_bytes())
 
     def look_after(self, name: str, kind: type[Any]) -> None:
-        """Fails a job whose server has ended without ending it.
+        """Fails a job whose server has ended without ending it, or before it had taken it.
 
         Args:
           name: of the job; it need not be there.
@@ -115,8 +116,10 @@ class Ownership:
         job = self._api.resources.find(name, kind)
         if job is None or State(job.state).is_final:
             return
-        owner = self._owner(name)
-        if owner is not None and self._is_gone(owner):
+        if self._state.get(aspect_key(name, _ASPECT)) is None:
+            if self._api.clock.now() - job.create_time.ToNanoseconds() > _SILENT_SECONDS * 1e9:
+                publish(self._api, name, kind, State.FAILED, endings.never_taken())
+        elif (owner := self._owner(name)) is not None and self._is_gone(owner):
             publish(self._api, name, kind, State.FAILED, endings.owner_gone(str(owner)))
 
     def pass_on_cancel(self, name: str) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError
 from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobError
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.state import StateError
 
-__all__ = ["publish"]
+__all__ = ["fails_if_not_started", "publish"]
 
 
 def publish(api: Api, name: str, kind: type[Any], state: State, error: JobError | None = None) -> None:
@@ -41,3 +45,23 @@ def publish(api: Api, name: str, kind: type[Any], state: State, error: JobError 
 
     with contextlib.suppress(ApiError):
         api.resources.update(name, kind, change)
+
+
+@contextlib.contextmanager
+def fails_if_not_started(api: Api, job: Any) -> Iterator[None]:
+    """Fails a job that is created already, and cannot be started in the block: nobody else would ever end it.
+
+    Args:
+      api: keeps it.
+      job: its message.
+
+    Raises:
+      StateError: nothing can be published, as the state is lost.
+    """
+    try:
+        yield
+    except StateError:
+        raise
+    except Exception as error:
+        traceback.print_exc()  # for the owner of the server; clients get what helps them
+        publish(api, job.name, type(job), State.FAILED, endings.unable(f"the job cannot be started: {error}"))

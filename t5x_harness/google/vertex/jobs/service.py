@@ -40,7 +40,7 @@ def make_part(api: Api, graces: Graces | None = None) -> Part:
 
     return Part(
         Handlers(custom_jobs.handlers(), tuning_jobs.handlers()),
-        admin={"entries": lambda request: list_entries(api, request or {})},
+        admin={"entries": lambda request: list_entries(api, {} if request is None else request)},
         reset=reset,
         close=close,
     )

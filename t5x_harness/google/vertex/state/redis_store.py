@@ -107,7 +107,7 @@ class RedisStore:
             pipe.zadd(_INDEX, {key: 0})
             return True
 
-        return self._watching(_VALUE + key, create)
+        return self._watching(key, create)
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
         """Changes a value."""
@@ -122,7 +122,7 @@ class RedisStore:
             pipe.set(_VALUE + key, changed)
             return changed
 
-        return self._watching(_VALUE + key, update)
+        return self._watching(key, update)
 
     def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
         """Removes a key."""
@@ -141,7 +141,7 @@ class RedisStore:
             _forget(pipe, key)
             return True
 
-        return self._watching(_VALUE + key, delete)
+        return self._watching(key, delete)
 
     def keys(self, prefix: str) -> list[str]:
         """Keys that begin with a prefix."""
@@ -183,7 +183,7 @@ class RedisStore:
                 pipe.zrem(_INDEX, key)
             return True
 
-        return self._watching(_SET + key, discard)
+        return self._watching(key, discard)
 
     def members(self, key: str) -> set[str]:
         """Members of a set."""
@@ -232,31 +232,38 @@ class RedisStore:
 
     def _write(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
         """One command that makes a key be there."""
-        with self._telling(), self._client.pipeline() as pipe:
-            pipe.hsetnx(_KINDS, key, kind)
-            pipe.hget(_KINDS, key)
-            pipe.zadd(_INDEX, {key: 0})
-            ask(pipe)
-            _, found, _, answer = pipe.execute()
-        _check(key, found, kind)
-        return answer
 
-    def _watching(self, watched: str, change: Callable[[Any], Answer]) -> Answer:
-        """Runs a transaction, again for as long as somebody else writes to what it watches meanwhile.
+        def write(pipe: Any) -> None:
+            _check(key, pipe.hget(_KINDS, key), kind)
+            pipe.multi()
+            ask(pipe)
+            pipe.hset(_KINDS, key, kind)
+            pipe.zadd(_INDEX, {key: 0})
+
+        return self._transaction(key, write)[1][0]
+
+    def _watching(self, key: str, change: Callable[[Any], Answer]) -> Answer:
+        """Runs a transaction; returns what ``change`` returns. For the arguments see :meth:`_transaction`."""
+        return self._transaction(key, change)[0]
+
+    def _transaction(self, key: str, change: Callable[[Any], Answer]) -> tuple[Answer, list[Any]]:
+        """Runs a transaction, again for as long as somebody else writes to its key meanwhile, as whatever kind.
 
         Args:
-          watched: in Redis.
+          key: that it reads and writes.
           change: reads through the pipeline that it is given, and writes behind its ``multi()``.
+
+        Returns:
+          What ``change`` returned, and the results of what it wrote.
         """
         while True:
             with self._telling(), self._client.pipeline() as pipe:
-                pipe.watch(watched)
+                pipe.watch(_VALUE + key, _LIST + key, _SET + key)
                 answer = change(pipe)
                 try:
-                    pipe.execute()
+                    return answer, pipe.execute()
                 except self._redis.WatchError:
                     continue
-                return answer
 
     def _give_back(self, key: str, mine: bytes) -> None:
         with self._telling(), self._client.pipeline() as pipe:

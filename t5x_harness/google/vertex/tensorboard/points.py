@@ -77,6 +77,10 @@ class Points:
         """
         self._state.append(_key(series), *(point.SerializeToString() for point in points))
 
+    def forget(self, series: str) -> None:
+        """Removes all points of a time series, given by its full name."""
+        self._state.delete(_key(series))
+
     def read(self, series: Any) -> PointsOfSeries:
         """All points of a time series, given as its message."""
         identity = (series.name, series.create_time.ToNanoseconds())  # the same name may be given again

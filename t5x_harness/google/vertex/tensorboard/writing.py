@@ -60,7 +60,9 @@ def _write(api: Api, points: Points, requests: Sequence[Any]) -> None:
     for series, data in checked:
         _move_blobs(api, series, data)
         points.append(series, data.values)
-        _tell_extremes(api, series, data.values)
+        if not _tell_extremes(api, series, data.values):  # it was deleted meanwhile
+            points.forget(series)
+            raise not_found(series)
 
 
 def _checked(api: Api, request: Any) -> Iterator[tuple[str, Any]]:
@@ -106,8 +108,8 @@ def _move_blobs(api: Api, series: str, data: Any) -> None:
                 blob.ClearField("data")
 
 
-def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> None:
-    """Brings what a time series tells of its points up to date; its etag stays."""
+def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> bool:
+    """Brings what a time series tells of its points up to date; its etag stays. Whether the series is there."""
 
     def changed(data: bytes) -> bytes:
         kept: Any = TensorboardTimeSeries.FromString(data)
@@ -121,5 +123,4 @@ def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> None:
         result: bytes = kept.SerializeToString()
         return result
 
-    if api.state.update(series, changed) is None:
-        raise not_found(series)  # it was deleted meanwhile
+    return api.state.update(series, changed) is not None

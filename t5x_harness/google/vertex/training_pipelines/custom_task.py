@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.api.errors import ApiError, NotEmulated, Violation
 from t5x_harness.google.vertex.api.service import Api
 
 __all__ = ["BACKING_JOB", "custom_job_of"]
@@ -43,6 +43,9 @@ def custom_job_of(api: Api, pipeline: Any) -> Any:
     if pipeline.HasField("encryption_spec"):
         job.encryption_spec.CopyFrom(pipeline.encryption_spec)
     inputs = json_format.MessageToDict(pipeline.training_task_inputs)
+    if not isinstance(inputs, dict):
+        message = "it must be an object with the fields of a CustomJobSpec, such as workerPoolSpecs"
+        raise ApiError.of_violations([Violation("training_pipeline.training_task_inputs", message)])
     try:
         json_format.ParseDict(inputs, job.job_spec)
     except json_format.ParseError as error:
@@ -57,4 +60,4 @@ def _faults(pipeline: Any) -> Iterator[Violation]:
 
 
 def _not_here(what: str, instead: str) -> ApiError:
-    return ApiError(Code.UNIMPLEMENTED, f"t5x-harness does not emulate {what} in a TrainingPipeline: {instead}")
+    return NotEmulated(f"t5x-harness does not emulate {what} in a TrainingPipeline: {instead}")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.google.vertex.validation.checks import Breach, check
-from t5x_harness.google.vertex.validation.machine_types import tpu_regions, training_regions
+from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions, training_regions
 from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.slices import generation_of
 from t5x_harness.google.vertex.validation.subject import Pool, Subject
@@ -56,11 +56,22 @@ def region_known(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def region_has_tpu(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The region has TPUs of the generation that is asked for."""
+    """The region has TPUs of the generation that is asked for, as far as Google's list of them goes."""
+    yield from _without_tpu(subject, in_doubt=False)
+
+
+@check
+def region_may_have_tpu(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+    """The region is known to have TPUs of the generation that is asked for."""
+    yield from _without_tpu(subject, in_doubt=True)
+
+
+def _without_tpu(subject: Subject, *, in_doubt: bool) -> Iterator[Breach]:
     for pool in _tpu_pools(subject):
         generation = generation_of(pool.machine)
         regions = tpu_regions(generation)
-        if subject.location in training_regions() and regions and subject.location not in regions:
+        known = subject.location in training_regions() and regions
+        if known and subject.location not in regions and may_have_tpu(subject.location, generation) == in_doubt:
             values = {"region": subject.location, "generation": generation, "regions": ", ".join(regions)}
             yield f"{pool.path}.machine_spec", values
 

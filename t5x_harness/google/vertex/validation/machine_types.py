@@ -9,7 +9,16 @@ from typing import Any
 
 from t5x_harness.google.vertex.validation.rulebook import read_table
 
-__all__ = ["CloudTpu", "Machine", "accelerator_name", "cloud_tpus", "machine_types", "tpu_regions", "training_regions"]
+__all__ = [
+    "CloudTpu",
+    "Machine",
+    "accelerator_name",
+    "cloud_tpus",
+    "machine_types",
+    "may_have_tpu",
+    "tpu_regions",
+    "training_regions",
+]
 
 CLOUD_TPU = "cloud-tpu"
 
@@ -74,6 +83,13 @@ def cloud_tpus() -> Mapping[str, CloudTpu]:
 def tpu_regions(generation: str | None) -> tuple[str, ...]:
     """Regions that are known to have TPUs of a generation; empty for one of which nothing is known."""
     return tuple(read_table("machines.toml")["regions"].get(generation, ()))
+
+
+def may_have_tpu(region: str, generation: str | None) -> bool:
+    """Whether a region that is not listed for a generation may have its TPUs: it has others, and the list has gaps."""
+    table = read_table("machines.toml")["regions"]
+    lists = [regions for name, regions in table.items() if name not in ("source", "complete")]
+    return generation not in table["complete"] and any(region in regions for regions in lists)
 
 
 def accelerator_name(machine_spec: Any) -> str:

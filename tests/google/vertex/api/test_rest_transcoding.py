@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
+from t5x_harness.google.serving.vertex_service import _administer
 from t5x_harness.google.vertex.api.rest import RestRequest
 from t5x_harness.google.vertex.api.routes import routes_of
 
@@ -78,7 +79,8 @@ def test_which_method_a_url_is_of(verb: str, path: str, method: str, values: dic
 def test_urls_of_no_method(rest: Callable[..., Answer], verb: str, path: str) -> None:
     assert routes_of("v1").find(verb, path) is None
     status, answer = rest(verb, path)
-    assert (status, answer["error"]["status"]) == (501, "UNIMPLEMENTED")
+    assert (status, answer["error"]["status"]) == (403, "PERMISSION_DENIED")
+    assert answer["error"]["details"][0]["reason"] == "SERVICE_DISABLED"
     assert answer["error"]["message"] == f"t5x-harness does not emulate {verb} {path}: no method is bound to it"
 
 
@@ -185,6 +187,66 @@ def test_what_is_no_request(rest: Callable[..., Answer], query: list[tuple[str, 
     assert message in answer["error"]["message"]
     (detail,) = answer["error"]["details"]
     assert detail["@type"] == "type.googleapis.com/google.rpc.BadRequest"
+
+
+_PIPELINE = '{"displayName":"x","trainingTaskDefinition":"gs://google-cloud-aiplatform/schema/trainingjob/definition/'
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("customJobs", '{"labels":"\\ud800"}', "The text is not UTF-8: surrogates not allowed."),
+        ("customJobs", '{"displayName":"\\ud800"}', "The text is not UTF-8: surrogates not allowed."),
+        ("customJobs", b'{"displayName":"\xff"}', "The text is not UTF-8: invalid start byte."),
+        ("customJobs", "[" * 100_000, "It is nested too deeply."),
+        ("metadataStores/default/artifacts", '{"metadata":{"a":NaN}}', "Unexpected token: NaN is not a number."),
+        ("metadataStores/default/artifacts", '{"metadata":{"a":-1e999}}', "Number -1e999 is out of range."),
+        *(
+            (
+                "trainingPipelines",
+                f'{_PIPELINE}custom_task_1.0.0.yaml"{inputs}}}',
+                "training_task_inputs; Message: it must be an object with the fields of a CustomJobSpec, such as "
+                "workerPoolSpecs",
+            )
+            for inputs in ("", ',"trainingTaskInputs":null', ',"trainingTaskInputs":true')
+        ),
+    ],
+)
+def test_what_no_answer_could_say_again_is_refused_before_it_is_stored(
+    rest: Callable[..., Answer], api: Any, path: str, body: str | bytes, message: str
+) -> None:
+    before = api.state.keys("")
+    status, answer = rest("POST", f"/v1/{PARENT}/{path}", body=body if isinstance(body, bytes) else body.encode())
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert message in answer["error"]["message"]
+    assert [key for key in api.state.keys("") if "metadataStores/default" not in key] == before
+
+
+def test_a_url_that_is_not_utf8_is_refused(rest: Callable[..., Answer]) -> None:
+    for verb, path, query in [
+        ("GET", f"/v1/{PARENT}/customJobs/\ud800", []),
+        ("DELETE", "/v1/projects/\ud800/locations/l/customJobs", []),
+        ("GET", f"/v1/{PARENT}/customJobs", [("readMask", "\ud800")]),
+    ]:
+        status, answer = rest(verb, path, *query)
+        what = "query" if query else "path"
+        assert (status, answer["error"]["message"]) == (400, f"The {what} of the request is not UTF-8.")
+
+
+def test_what_json_cannot_say_is_an_error_that_says_so(rest: Callable[..., Answer], call: Callable[..., Any]) -> None:
+    store = f"{PARENT}/metadataStores/default"
+    call("MetadataService.CreateArtifact", parent=store, artifact={"metadata": {"a": float("nan")}})
+    status, answer = rest("GET", f"/v1/{store}/artifacts")
+    assert (status, answer["error"]["status"]) == (500, "INTERNAL")
+    assert answer["error"]["message"].startswith("The answer has no form in JSON: Failed to serialize metadata field:")
+    assert answer["error"]["message"].endswith(" Ask for it over gRPC.")
+
+
+@pytest.mark.parametrize("body", [b"true", b"5", b"[" * 100_000, b'{"pageSize":1e999}', b'{"filter":"\\ud800"}'])
+def test_log_entries_are_not_listed_for_what_is_no_request(api: Any, body: bytes) -> None:
+    answer = _administer(api, "entries", api.authority.token, body)
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"]["status"] == "INVALID_ARGUMENT"
 
 
 def test_errors_have_their_details(rest: Callable[..., Answer]) -> None:

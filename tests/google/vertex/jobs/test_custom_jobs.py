@@ -95,18 +95,13 @@ def test_a_command_that_is_not_there(service: Any) -> None:
     assert service.said(job) == ["t5x-harness: no-such-program: command not found"]
 
 
-def test_an_image_that_nothing_stands_for_fails_the_job_and_says_how_to_name_it(service: Any) -> None:
-    spec = pool("true")
+def test_an_image_whose_entry_point_nobody_knows_fails_the_job_and_says_how_to_name_it(service: Any) -> None:
+    spec = pool()
     spec["container_spec"]["image_uri"] = "gcr.io/p/other:1"
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
     assert job.state == State.FAILED
     assert not job.HasField("start_time")
-    assert job.error.message == (
-        "t5x-harness: no local command stands for the image gcr.io/p/other:1, and containers are not run here. The map "
-        "images has 'gcr.io/p/plain*', '*/vertex-ai/training/*', and images whose own names are like '*t5x*' run T5X: "
-        "add a glob for the image and the command line that its entry point is, such as "
-        "{'gcr.io/p/other*': 'python -m trainer.task'}, or an empty one if the job's spec has a command"
-    )
+    assert job.error.message.startswith("t5x-harness: no local command stands for the image gcr.io/p/other:1, whose")
 
 
 def test_a_running_job_is_cancelled_with_all_that_it_started(service: Any) -> None:
@@ -276,3 +271,33 @@ def test_that_nothing_uploads_to_a_job_s_tensorboard_is_in_its_log(
     job = service.ended(service.create({"worker_pool_specs": [pool("true", **machine)], **BOARD}))
     said = [line for line in service.said(job, "service") if "the service " in line]
     assert [line.partition(": aiplatform")[0] for line in said] == notes
+
+
+def test_an_unknown_image_with_a_command_runs_and_a_reducer_waits(service: Any) -> None:
+    mine, reducer = "gcr.io/other/trainer:1", "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+    job = service.create(
+        {
+            "worker_pool_specs": [
+                pool("sh", "-c", "echo ran") | {"container_spec": {"image_uri": mine, "command": ["echo", "ran"]}},
+                {},
+                pool() | {"container_spec": {"image_uri": reducer}},
+            ]
+        }
+    )
+    ended = service.ended(job)
+    assert ended.state == State.SUCCEEDED
+    assert service.said(job) == ["ran"]
+    warnings = service.said(job, "service")
+    assert any(line.startswith(f"the image {mine} is not run: its command 'echo' ") for line in warnings)
+    assert any(line.startswith(f"{reducer} reduces nothing here") for line in warnings)
+
+
+def test_the_configuration_of_the_tools_own_page_fails_for_its_program(service: Any) -> None:
+    """What gcloud makes of the page's config.yaml: a command that only its image has."""
+    image = "gcr.io/ucaip-test/ucaip-training-test"
+    machine = {"machine_spec": {"machine_type": "n1-highmem-2"}, "replica_count": 1}
+    container = {"image_uri": image, "args": ["port=8500"], "command": ["start"]}
+    job = service.ended(service.create({"worker_pool_specs": [{**machine, "container_spec": container}]}))
+    assert "non-zero status of 127." in job.error.message
+    assert service.said(job) == ["t5x-harness: start: command not found"]
+    assert f"the image {image} is not run: its command 'start' is looked for" in service.said(job, "service")[0]

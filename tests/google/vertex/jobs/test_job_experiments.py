@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
+from google.cloud import aiplatform_v1
 from google.protobuf import json_format
 from job_service import PARENT
 
@@ -22,6 +23,8 @@ SAYS_ITS_RUN = 'echo "$AIP_EXPERIMENT_NAME $AIP_EXPERIMENT_RUN_NAME"'
 def experiment(service: Any) -> str:
     """The name of an experiment's context, as the service has it: with the project's number."""
     name: str = service.api.projects.with_number(EXPERIMENT)
+    store = aiplatform_v1.MetadataStore.pb()()
+    service.api.resources.create(name.partition("/contexts/")[0], store)
     service.api.resources.create(name, CONTEXT.message(display_name="tuning", schema_title="system.Experiment"))
     return name
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
-from job_service import pool
+from job_service import PARENT, pool
 
+from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.settings import VertexOptions
 
 # Says which time it runs, and ends by itself the second time. What tells is beside the folders that begin empty.
 AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"
@@ -177,3 +181,91 @@ def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> No
     service.api.faults.arm(VertexFault("preempt", output="never said"))
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
     assert [each["met"] for each in service.api.faults.told()["faults"]] == [0]
+
+
+def test_a_replica_without_memory_ends_the_job_in_the_services_words(service: Any) -> None:
+    service.api.faults.arm(VertexFault("oom", output="loading"))
+    job = service.ended(service.shell("echo loading; sleep 1000"))
+    assert (job.state, job.error.code, job.error.message) == (
+        State.FAILED,
+        8,
+        "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again.",
+    )
+    assert "Waiting for job to be provisioned." in service.said(job, "service")
+
+
+def test_a_process_that_somebody_killed_is_explained_and_one_that_was_stopped_is_not(service: Any) -> None:
+    job = service.ended(service.shell("kill -9 $$"))
+    assert any(line.startswith("137 is SIGKILL: this machine's kernel") for line in service.said(job, "service"))
+    stubborn = service.shell("trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    service.until_said(stubborn, "ready")
+    service.cancel(stubborn)
+    assert not any("SIGKILL" in line for line in service.said(service.ended(stubborn), "service"))
+
+
+def test_faults_are_armed_from_the_start(make_service: Any) -> None:
+    service = make_service(faults=(VertexFault("stockout", on="first"),))
+    image = {"worker_pool_specs": [pool("true")]}
+    jobs = [service.ended(service.create(image, name)) for name in ("first", "second")]
+    assert [job.state for job in jobs] == [State.FAILED, State.SUCCEEDED]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("stockout", VertexFault("stockout")),
+        ("preempt:train*,output=step 1,5", VertexFault("preempt", "train*", output="step 1,5")),
+        ("oom:*,seconds=2.5,times=all", VertexFault("oom", seconds=2.5, times=None)),
+        (
+            "fail:JobService.Create*,code=RESOURCE_EXHAUSTED,message=no, not now,times=2,after=1",
+            VertexFault("fail", "JobService.Create*", "RESOURCE_EXHAUSTED", "no, not now", times=2, after=1),
+        ),
+    ],
+)
+def test_a_fault_in_text(text: str, fault: VertexFault) -> None:
+    assert VertexFault.parse(text) == fault
+    options = VertexOptions(faults=(fault,))
+    assert VertexOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("crash", "there is no fault 'crash'; there are fail, stall, preempt, stockout, internal, expire, oom"),
+        ("fail:*", "code='' is none of CANCELLED, "),
+        ("oom,second=1", "a fault has no 'second'; it has code, message, seconds, output, replica, times, after"),
+        ("oom,times=often", "times='often' is not a number"),
+        ("oom,times=0", "times=0: a fault happens at least once, or always with None"),
+        ("preempt:,seconds=1", "on='' is for nothing; '*' is for all"),
+        ("preempt,output=(", "output='(' is no regular expression: "),
+    ],
+)
+def test_what_is_no_fault(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
+        VertexFault.parse(text)
+
+
+def test_a_shell_that_is_asked_for_is_not_there_and_the_log_says_so(service: Any) -> None:
+    job = service.ended(service.shell("true", enable_web_access=True))
+    assert not job.web_access_uris
+    assert service.said(job, "service")[0].startswith("there is no interactive shell here: web_access_uris stays empty")
+
+
+@pytest.mark.parametrize("tuning", [False, True])
+def test_a_job_for_a_persistent_resource_is_refused_as_there_are_none(service: Any, tuning: bool) -> None:
+    spec = {"worker_pool_specs": [pool("true")], "persistent_resource_id": "my-pr"}
+    metrics = {"metrics": [{"metric_id": "loss", "goal": "MINIMIZE"}]}
+    parameters = {"parameters": [{"parameter_id": "x", "double_value_spec": {"min_value": 0, "max_value": 1}}]}
+    about = {"display_name": "study", "max_trial_count": 1, "parallel_trial_count": 1, "trial_job_spec": spec}
+    job = {**about, "study_spec": {**metrics, **parameters}} if tuning else {"display_name": "job", "job_spec": spec}
+    kind = "HyperparameterTuningJob" if tuning else "CustomJob"
+    with pytest.raises(ApiError) as refused:
+        service.ask(f"Create{kind}", parent=PARENT, **{"hyperparameter_tuning_job" if tuning else "custom_job": job})
+    assert refused.value.code is Code.NOT_FOUND
+    number = service.api.projects.number("p")
+    assert refused.value.message == (
+        f"The requested resource projects/{number}/locations/us-central1/persistentResources/my-pr was not found. "
+        "t5x-harness does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id "
+        "out."
+    )
+    assert not service.ask("ListCustomJobs", parent=PARENT).custom_jobs

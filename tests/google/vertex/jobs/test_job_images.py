@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image, runs_t5x
 
 IMAGE = Image("gcr.io/p/i:1", ("python", "-m", "main"))
 
@@ -39,8 +39,7 @@ def test_t5x_images_run_t5x(uri: str) -> None:
 
 
 def test_a_project_s_name_makes_no_image_t5x() -> None:
-    with pytest.raises(ImageUnknown, match=r"no local command stands for the image gcr\.io/t5x-team/trainer:1"):
-        find_image("gcr.io/t5x-team/trainer:1", {})
+    assert not find_image("gcr.io/t5x-team/trainer:1", {}).is_t5x
 
 
 def test_google_s_images_have_no_entry_point() -> None:
@@ -62,7 +61,48 @@ def test_the_user_s_map_comes_first_and_its_first_glob_counts() -> None:
         ("a", "a*"),
     ],
 )
-def test_an_unknown_image_is_told_with_the_line_to_add(uri: str, glob: str) -> None:
-    with pytest.raises(ImageUnknown, match="no local command stands for the image") as refused:
-        find_image(uri, {})
-    assert f"such as {{{glob!r}: 'python -m trainer.task'}}" in str(refused.value)
+def test_an_unknown_image_without_a_command_is_refused_with_the_line_to_add(uri: str, glob: str) -> None:
+    with pytest.raises(ImageUnknown) as refused:
+        find_image(uri, {}).command([], ["--a"])
+    assert str(refused.value) == (
+        f"no local command stands for the image {uri}, whose entry point is not known, and containers are not run "
+        "here. Give container_spec a command, or name the entry point in the map images (--vertex-image): "
+        f"{{{glob!r}: 'python -m trainer.task'}}"
+    )
+
+
+def test_an_unknown_image_runs_the_command_of_its_spec_and_says_so() -> None:
+    image = find_image("gcr.io/p/a:1", {})
+    assert image.command(["sh", "-c"], ["true"]) == ["sh", "-c", "true"]
+    assert image.note(["sh"]) == (
+        "the image gcr.io/p/a:1 is not run: its command 'sh' is looked for on this machine, with the Python "
+        "environment of t5x-harness in the place of what the image has"
+    )
+    assert find_image("gcr.io/p/a:1", {"gcr.io/p/a*": ""}).note(["sh"]) == ""
+
+
+def test_reducers_wait_for_the_end_of_the_job() -> None:
+    uri = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+    image = find_image(uri, {})
+    assert image.command([], []) == ["sleep", "infinity"]
+    assert image.note([]) == f"{uri} reduces nothing here: its replicas wait until the job ends"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["python", "./t5x/t5x/infer.py"], ["python", "-m", "t5x.infer", "--gin.X=1"]),
+        (["/usr/bin/python3.10", "/t5x/t5x/main.py"], ["/usr/bin/python3.10", "-m", "t5x.main", "--gin.X=1"]),
+        (["python3", "t5x/t5x/eval.py"], ["python3", "-m", "t5x.eval", "--gin.X=1"]),
+        (["python", "/home/t5x/t5x/eval.py"], ["python", "/home/t5x/t5x/eval.py", "--gin.X=1"]),
+        (["cat", "./t5x/t5x/infer.py"], ["cat", "./t5x/t5x/infer.py", "--gin.X=1"]),
+        (
+            ["bash", "-c", "cd / && python3 ./t5x/t5x/infer.py --gin_file=a.gin"],
+            ["bash", "-c", "cd / && python3 -m t5x.infer --gin_file=a.gin", "--gin.X=1"],
+        ),
+    ],
+)
+def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words: list[str]) -> None:
+    made = find_image("gcr.io/p/t5x-base:1", {}).command(command, ["--gin.X=1"])
+    assert made == words
+    assert runs_t5x(made) == ("t5x." in " ".join(words))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.jobs.logs import Lines, read_entries
+from t5x_harness.google.vertex.jobs import logs
+from t5x_harness.google.vertex.jobs.logs import JobLog, Lines, read_entries
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.state.memory import MemoryStore
 
 PROJECT = {"resourceNames": ["projects/p"]}
 
@@ -110,6 +113,48 @@ def test_entries_come_in_pages_and_in_both_orders(service: Any) -> None:
             break
     assert seen == [["1", "2"], ["3", "4"], ["5"]]
     assert texts(listed(service, chosen, orderBy="timestamp desc")) == ["5", "4", "3", "2", "1"]
+
+
+class _Counting(MemoryStore):
+    """Counts the elements of lists that are read."""
+
+    elements = 0
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
+        """See :class:`StateStore`."""
+        found = super().read(key, start, stop)
+        self.elements += len(found)
+        return found
+
+
+def test_a_long_log_costs_what_is_new_of_it(make_service: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    state = _Counting()
+    service = make_service(state)
+    log = JobLog("projects/1/locations/us-central1/customJobs/7", "p", state, tmp_path)
+    service.api.projects.number("p")
+    start = 1_700_000_000_000_000_000
+    for number in range(1000):
+        monkeypatch.setattr(logs.time, "time_ns", lambda number=number: start + number * 1_000_000_000)
+        log.write("workerpool0-0", [f"{number} {line}" for line in range(20)], "INFO")
+    kept = sum(len(each) for each in state.read(f"{log.name}#log"))
+    assert kept < 3 * (tmp_path / "workerpool0-0.log").stat().st_size, "an entry of its own takes forty times as much"
+    mine = 'resource.labels.job_id="7"'
+    projects = {"resourceNames": [f"projects/{log.name.split('/')[1]}"]}
+    state.elements = 0
+    new = listed(service, f'{mine} AND timestamp>="2023-11-14T22:29:58Z"', **projects)
+    assert texts(new) == [f"{number} {line}" for number in (998, 999) for line in range(20)]
+    page = listed(service, mine, pageSize=1000, **projects)
+    assert len(page["entries"]) == 1000
+    state.elements = 0
+    rest = listed(service, f"{mine} AND timestamp>={page['entries'][-1]['timestamp']!r}", **projects)
+    assert texts(rest)[0] == texts(page)[-1]
+    first = state.elements
+    state.elements = 0
+    assert texts(listed(service, mine, pageToken=page["nextPageToken"], **projects))[0] == "50 0"
+    assert state.elements <= first
+    state.elements = 0
+    assert texts(listed(service, f'{mine} AND timestamp>"2023-11-14T22:30:00Z"', **projects)) == []
+    assert state.elements < 20
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -82,11 +83,18 @@ class _Model(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def refuse_another_kind(self, key: str) -> None:
-        uses = {bytes: self.store.get, list: self.store.read, set: self.store.members}
+        uses: dict[type, Callable[[str], object]] = {
+            bytes: lambda key: self.store.put(key, b""),
+            list: lambda key: self.store.append(key, b""),
+            set: lambda key: self.store.add(key, "x"),
+        }
+        reads = {bytes: self.store.get, list: self.store.read, set: self.store.members}
         for kind, use in uses.items():
             if not self._holds(key, kind):
                 with pytest.raises(StateError):
                     use(key)
+                with pytest.raises(StateError):
+                    reads[kind](key)
 
     @rule(prefix=st.sampled_from(["", "a", "a/", "é", "zz"]))
     def keys(self, prefix: str) -> None:
@@ -99,6 +107,8 @@ class _Model(RuleBasedStateMachine):
         for key, value in self.model.items():
             if isinstance(value, set):
                 assert self.store.members(key) == value
+            elif isinstance(value, list):
+                assert self.store.read(key) == value
 
 
 def test_a_store_is_as_a_dictionary(store: StateStore) -> None:

@@ -183,6 +183,7 @@ FAULTS = (
     in_job("encryption-key", "encryption_spec.kms_key_name", encryption_spec={"kms_key_name": "my-key"}),
     elsewhere("region-unknown", "location", "us-central1-a", without_tensorboard),
     elsewhere("region-without-tpu", "pool.machine_spec", "europe-west1", in_known_regions),
+    elsewhere("region-tpu-doubtful", "pool.machine_spec", "us-west4", lambda job: job.tpu == "v6e"),
     in_spec("pools-missing", "worker_pool_specs", worker_pool_specs=[]),
     more_pools("pools-number", 5, no_tpu),
     more_pools("tpu-pools", 2, has_tpu),

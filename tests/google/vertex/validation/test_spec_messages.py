@@ -139,12 +139,17 @@ def test_a_tpu_job_with_a_tensorboard_is_warned_about_both_ways_out() -> None:
 
 
 def test_a_region_without_the_tpu() -> None:
-    (warning,) = judge(job(cloud_tpu()), "us-west1").warnings
-    assert (warning.field, warning.code) == (MACHINE, "VTX12")
-    assert warning.message == (
-        "us-west1 is not known to have TPU v3: the job would wait for capacity that does not come, or end with an "
-        "internal error; regions with it: europe-west4, us-central1."
+    (refused,) = judge(job(cloud_tpu()), "us-west1").violations
+    assert (refused.field, refused.code) == (MACHINE, "VTX12")
+    assert refused.message == "us-west1 has no TPU v3; regions with it: europe-west4, us-central1."
+    v6e = {"machine_type": "ct6e-standard-4t", "tpu_topology": "2x2"}
+    (warning,) = judge(job(v6e), "us-west1").warnings
+    assert warning.message.startswith(
+        "us-west1 is not known to have TPU v6e: the job would wait for capacity that does not come, or end with an "
+        "internal error; regions with it: asia-northeast1, europe-west4,"
     )
+    (refused,) = judge(job(v6e), "europe-west1").violations
+    assert refused.message.startswith("europe-west1 has no TPU v6e; regions with it: ")
     (zone,) = judge(job(cloud_tpu()), "us-central1-a").warnings
     assert zone.message == (
         "'us-central1-a' is no region of custom training that gcloud or the SDK know: did you mean us-central1."

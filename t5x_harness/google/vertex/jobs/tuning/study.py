@@ -19,7 +19,7 @@ from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Trial
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
-from t5x_harness.google.vertex.jobs.publishing import publish
+from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started, publish
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics, select
 from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
@@ -131,7 +131,15 @@ class Study:
             job = self._custom_jobs.create(parent_of(self._job.name), made)
             self._active[job.name] = len(self._past) - 1
             self._begin(job.name, trial_id, parameters)
-            self._custom_jobs.run(job, trial=Trial(trial_id, self._job.name), ended=self._inbox.put)
+            self._start(job, Trial(trial_id, self._job.name))
+
+    def _start(self, job: Any, trial: Trial) -> None:
+        running = False
+        with fails_if_not_started(self._api, job):
+            self._custom_jobs.run(job, trial=trial, ended=self._inbox.put)
+            running = True
+        if not running:
+            self._inbox.put(job.name)
 
     def _begin(self, name: str, trial_id: str, parameters: Mapping[str, Value]) -> None:
         now = self._api.clock.now()

@@ -8,12 +8,12 @@ from typing import Any
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.methods import JobMethods
 from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.tuning.study import Study
 
 __all__ = ["TuningJobs"]
@@ -49,14 +49,19 @@ class TuningJobs:
             study.close()
 
     def _create(self, call: Call) -> Message:
-        warnings = check_job(call.request.hyperparameter_tuning_job, location_of(call.request.parent))
+        warnings = check_job(call.request.hyperparameter_tuning_job, call.request.parent)
         made = call.standard()
         job: Any = made
-        self._ownership.take(job.name)
-        study = Study(self._api, job, self._custom_jobs, warnings, self._ended)
-        with self._lock:
-            self._running[job.name] = study
-        study.start()
+        with fails_if_not_started(self._api, job):
+            self._ownership.take(job.name)
+            study = Study(self._api, job, self._custom_jobs, warnings, self._ended)
+            with self._lock:
+                self._running[job.name] = study
+            try:
+                study.start()
+            except BaseException:
+                self._ended(job.name)
+                raise
         return made
 
     def _cancel_here(self, name: str) -> None:

@@ -1,0 +1,104 @@
+"""Ctrl-C while runs work: however often it is pressed, the program ends within seconds, and reports what it knows."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+__all__ = ["Ending"]
+
+_SECONDS = 2.0
+"""How long after the first Ctrl-C the end may take if there is a second one."""
+
+
+class Ending:
+    """Handles SIGINT from the moment at which the program is to end.
+
+    The first one raises ``KeyboardInterrupt``, as ever. A second one would be raised in the midst of the clearing up,
+    and lose the report; it has the process exit two seconds after the first one instead, if it has not by then. All
+    other processes notice that and end, too.
+
+    Where this is not the main thread, and where SIGINT has a handler of its own or is ignored, nothing is changed.
+
+    Args:
+      status: the exit status of a process that is ended so.
+    """
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+        self._began: float | None = None
+        self._is_installed = False
+        self._is_over = False
+        self._timer: threading.Timer | None = None
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """While the block lasts, the first SIGINT begins the end."""
+        before = self._is_installed
+        self._install()
+        try:
+            yield
+        finally:
+            if not before and self._began is None:
+                self._uninstall()
+
+    def begin(self) -> None:
+        """The program has been interrupted: further SIGINTs do not interrupt the clearing up. May be called again."""
+        if self._began is None:
+            self._began = time.monotonic()
+        self._install()
+
+    def restore(self) -> None:
+        """Has SIGINT handled as before. May be called again.
+
+        After an end that has begun this is so when its two seconds are over. An interpreter that ends before that
+        ignores it: what is left to do then is not worth an interruption.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._began is not None and not self._is_over:
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        elif self._began is None:
+            self._uninstall()
+        self._is_over = True
+
+    def _uninstall(self) -> None:
+        if self._is_installed and signal.getsignal(signal.SIGINT) == self._arrived:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._is_installed = False
+
+    def _install(self) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and not self._is_installed and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._arrived)
+            self._is_installed = True
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self._began is None:
+            self._began = time.monotonic()
+            raise KeyboardInterrupt
+        left = self._began + _SECONDS - time.monotonic()
+        if self._is_over:
+            if left < 0:
+                self._uninstall()
+                raise KeyboardInterrupt
+        elif self._timer is None:
+            self._timer = threading.Timer(max(0.0, left), self._exit)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _exit(self) -> NoReturn:
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nt5x-harness: interrupted again; ended without clearing up\n")
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(self._status)

@@ -1,0 +1,53 @@
+"""Findings on the lines of the user: what is at fault in a library's gin file is mended where that file is included."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from t5x_harness.lint.program import BINDINGS, GinProgram
+from t5x_harness.spec import Finding, Location
+
+__all__ = ["is_foreign", "on_own_lines", "own_line"]
+
+
+def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Finding, ...]:
+    """The same findings, those in a library's gin file moved to the user's line that includes it.
+
+    Args:
+      findings: of any stage; the message of one that is moved names the place in the library.
+      program: the gin files of the run.
+    """
+    return tuple(_moved(finding, program) for finding in findings)
+
+
+def own_line(place: Location, program: GinProgram) -> Location | None:
+    """The user's innermost line through which a place was read; None where the user only named a library's file."""
+    chain = (*place.included_from, place)
+    for depth in range(len(chain) - 1, -1, -1):
+        if not is_foreign(chain[depth].file, program):
+            return dataclasses.replace(chain[depth], included_from=chain[:depth])
+    return None
+
+
+def _moved(finding: Finding, program: GinProgram) -> Finding:
+    place = finding.location
+    if place is None or place.file not in program.texts or not is_foreign(place.file, program):
+        return finding
+    shown = _shown(place, program)
+    message = finding.message if shown in finding.message else f"{finding.message} ({shown})"
+    return dataclasses.replace(finding, location=own_line(place, program), message=message)
+
+
+def is_foreign(file: str, program: GinProgram) -> bool:
+    """Whether a file belongs to a library, and is none that the user named."""
+    return file not in (BINDINGS, *program.spec.gin_files) and program.is_installed(file)
+
+
+def _shown(place: Location, program: GinProgram) -> str:
+    """A place in a library as an include names it: ``t5x/configs/runs/finetune.gin:17``."""
+    path = Path(program.spec.cwd).absolute() / place.file
+    parent = program.t5x_parent
+    name = str(path.relative_to(parent)) if parent is not None and path.is_relative_to(parent) else place.file
+    return f"{name}:{place.line}"

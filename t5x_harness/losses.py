@@ -1,0 +1,44 @@
+"""What the losses that a training wrote come to, here or in a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from t5x_harness.spec import Finding, Measure, Severity, Stage
+
+__all__ = ["infinite_losses", "loss_in_words", "loss_measures"]
+
+Scalars = Mapping[str, Mapping[int, float]]
+"""By TensorBoard folder and tag, then step."""
+
+
+def loss_in_words(scalars: Scalars) -> str:
+    """The first and the last loss of training; empty if it wrote none."""
+    losses = scalars.get("train/loss", {})
+    if not losses:
+        return ""
+    return f"{losses[min(losses)]:.4g} at step {min(losses)}, {losses[max(losses)]:.4g} at {max(losses)}"
+
+
+def loss_measures(scalars: Scalars) -> Iterator[Measure]:
+    """The first and the last value of each loss, of its folder."""
+    for tag, losses in _losses(scalars):
+        for step in sorted({min(losses), max(losses)}):
+            yield Measure("loss", losses[step], of=tag.removesuffix("/loss"), step=step)
+
+
+def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
+    """One finding for all losses that are NaN or infinite, each where it first is; none if there is no such loss."""
+    bad = []
+    for tag, losses in _losses(scalars):
+        step = next((step for step in sorted(losses) if not math.isfinite(losses[step])), None)
+        if step is not None:
+            bad.append(f"{tag} is {losses[step]} at step {step}")
+    if bad:
+        fix = "lower the learning rate, or look for a division by zero in the model"
+        yield Finding("RUN04", Severity.ERROR, stage, ", ".join(bad), fix=fix)
+
+
+def _losses(scalars: Scalars) -> Iterator[tuple[str, Mapping[int, float]]]:
+    return ((tag, losses) for tag, losses in scalars.items() if tag.endswith("/loss") and losses)

@@ -1,0 +1,75 @@
+"""MOD01: a Flax module that is not of the model's kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.resolve import examples
+from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.spec import Finding
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
+
+_ENCODER_DECODER = "EncoderDecoderModel"
+_DECODER_ONLY = "DecoderOnlyModel"
+
+_MODEL = """\
+from t5x import models
+MODEL = @models.{model}()
+models.{model}:
+  module = @network.Transformer()
+  {vocabularies}
+  optimizer_def = %OPTIMIZER"""
+_BAD = _MODEL.format(model=_DECODER_ONLY, vocabularies="vocabulary = %VOCABULARY")
+_GOOD = _MODEL.format(
+    model=_ENCODER_DECODER, vocabularies="input_vocabulary = %VOCABULARY\n  output_vocabulary = %VOCABULARY"
+)
+
+
+class ModuleOfAnotherKind(ResolveRule):
+    """An encoder-decoder module under a decoder-only model, or the other way round."""
+
+    code = "MOD01"
+    title = "Flax module that is not of the model's kind"
+    why = (
+        "`DecoderOnlyModel` calls its module with the decoder's tokens only, `EncoderDecoderModel` with the encoder's "
+        "before them. A module of the other kind dies of a missing argument when T5X makes the train state, on the TPU."
+    )
+    bad = Example(examples.trained(_BAD), files=examples.FILES, at="  module = @network.Transformer()")
+    good = Example(examples.trained(_GOOD), files=examples.FILES)
+
+    def check(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding if the module's arguments are those of the other kind."""
+        from t5x import models
+
+        wanted = {models.DecoderOnlyModel: _DECODER_ONLY, models.EncoderDecoderModel: _ENCODER_DECODER}
+        model = next((name for kind, name in wanted.items() if isinstance(run.model, kind)), None)
+        module = getattr(run.model, "module", None)
+        # Who makes the variables of a model in a way of their own may call the module in a way of their own, too.
+        own = getattr(type(run.model), "get_initial_variables", None)
+        if model is None or not getattr(own, "__module__", "").startswith("t5x."):
+            return
+        kind = _kind_of(module)
+        if kind is not None and kind != model:
+            has = "takes" if kind == _ENCODER_DECODER else "does not take"
+            yield self.finding(
+                run.config,
+                f"the model is a {type(run.model).__name__}, and its module {type(module).__name__} "
+                f"{has} encoder_input_tokens: it is made for {kind}",
+                run.config.find("module", type(run.model).__name__),
+                f"use {kind}, or a module that takes what {model} gives it",
+            )
+
+
+def _kind_of(module: Any) -> str | None:
+    """The model that a module's ``__call__`` is made for, by the names of its arguments; None if they tell neither."""
+    try:
+        names = inspect.signature(type(module).__call__).parameters
+    except (TypeError, ValueError):
+        return None
+    if "decoder_input_tokens" not in names:
+        return None
+    return _ENCODER_DECODER if "encoder_input_tokens" in names else _DECODER_ONLY

@@ -1,0 +1,178 @@
+"""Stand-ins that a process makes itself: commands of ``exec`` and jobs of ``serve`` with ``--standins=missing``.
+
+Runs parse the config first and know what is needed. Here nothing is known before T5X asks for it, so each stand-in is
+made when a vocabulary is opened, a source is read or a checkpoint restored, with a line on standard error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import inspect
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from t5x_harness.google.here import Store, store
+from t5x_harness.import_hooks import after_import
+from t5x_harness.standins.policy import Policy
+
+__all__ = ["install"]
+
+_BATCH = 512
+"""Examples of TFDS data are for batches of this size: the config's is not known where a source is read."""
+
+
+def install(project: str) -> None:
+    """Has this process make stand-ins for what is in no bucket, from the moment that SeqIO and T5X are imported.
+
+    Args:
+      project: the folder of the pyproject.toml with rows for Hugging Face's datasets.
+    """
+    here = store()
+    if here is None or here.standins is None:
+        return
+    made = _Process(here, here.standins, project)
+    after_import("seqio.vocabularies", made.take_vocabularies)
+    after_import("seqio.dataset_providers", made.take_sources)
+    after_import("t5x.utils", made.take_checkpoints)
+    after_import("datasets", made.take_rows)
+
+
+class _Process:
+    """The stand-ins of one process. Several may need the same ones: what is in a bucket is written under a lock."""
+
+    def __init__(self, here: Store, folder: Path, project: str) -> None:
+        self._here = here
+        self._folder = folder
+        self._project = project
+        self._threads = threading.RLock()
+
+    @functools.cached_property
+    def _own(self) -> Path:
+        """A folder of this process alone, on the disk of the buckets, so that what is complete is moved at once."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        own = Path(tempfile.mkdtemp(prefix="process-", dir=self._folder))
+        owner = os.getpid()
+        atexit.register(lambda: shutil.rmtree(own, ignore_errors=True) if os.getpid() == owner else None)
+        return own
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps out the other processes of these buckets; one that dies lets the next one in."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._threads, (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def take_vocabularies(self, vocabularies: ModuleType) -> None:
+        """Has SeqIO open generated vocabularies where theirs are in no bucket."""
+        from t5x_harness.standins.vocabulary_files import VocabularyFiles
+
+        process = self
+
+        class Files(VocabularyFiles):
+            def file_for(self, path: str, extra_ids: int) -> str:
+                with process._alone():
+                    return super().file_for(path, extra_ids)
+
+        Files(
+            self._folder / "vocabularies",
+            Policy.MISSING,
+            None,
+            lambda path, what: _say(f"vocabulary {path}: {what.replace('made-up', 'generated')}"),
+        ).install()
+
+    def take_sources(self, providers: ModuleType) -> None:
+        """Has SeqIO's TFDS sources read generated examples where their data is not here."""
+        original = providers.TfdsDataSource.tfds_dataset.fget
+        seen: weakref.WeakSet[Any] = weakref.WeakSet()
+
+        @functools.wraps(original)
+        def tfds_dataset(source: Any) -> Any:
+            with self._threads:
+                if source not in seen:
+                    seen.add(source)
+                    self._make_up(source)
+            return original(source)
+
+        providers.TfdsDataSource.tfds_dataset = property(tfds_dataset)
+
+    def _make_up(self, source: Any) -> None:
+        from t5x_harness.standins.sources import make_up_tfds
+
+        for made in make_up_tfds(source, self._own / "tfds", Policy.MISSING, _BATCH):
+            where = f" in {made.folder}" if made.folder else ""
+            if made.problem:
+                _say(f"none for TFDS data {made.name}{where}: no examples can be generated: {made.problem}")
+            else:
+                _say(f"TFDS data {made.name}{where}: examples generated from its features")
+
+    def take_rows(self, datasets: ModuleType) -> None:
+        """Has ``load_dataset`` give the project's declared rows where the hub is out of reach."""
+        from t5x_harness.project import load_project
+        from t5x_harness.standins import hugging_face
+        from t5x_harness.standins.rows import Samples
+
+        samples = [Samples.from_text(text) for text in load_project(Path(self._project)).samples]
+        hugging_face.install(samples, Policy.MISSING, lambda name, what: _say(f"load_dataset {name}: {what}"))
+
+    def take_checkpoints(self, utils: ModuleType) -> None:
+        """Has T5X's train, eval and infer find a checkpoint where they are to restore one that is in no bucket."""
+        original = utils.create_checkpoint_manager_and_restore
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def restore(*args: Any, **options: Any) -> Any:
+            arguments = signature.bind(*args, **options).arguments
+            path = arguments.get("restore_path")
+            if isinstance(path, str) and self._here.local(path) is not None:
+                self._put_checkpoint(path, arguments)
+            return original(*args, **options)
+
+        utils.create_checkpoint_manager_and_restore = restore  # type: ignore[attr-defined]
+
+    def _put_checkpoint(self, path: str, arguments: Mapping[str, Any]) -> None:
+        with self._alone():
+            if not Policy.MISSING.replaces(path):
+                return
+            folder, _, name = path.rstrip("/").rpartition("/")
+            if not (named := re.fullmatch(r"checkpoint_(\d+)", name)):
+                _say(f"none for checkpoint {path}: its path does not end in checkpoint_ and a step")
+                return
+            self._write(path, folder, int(named[1]), arguments)
+
+    def _write(self, path: str, folder: str, step: int, arguments: Mapping[str, Any]) -> None:
+        import jax
+
+        from t5x_harness.execute.checkpoint_standin import write_standin
+        from t5x_harness.plan.state_shapes import StateShapes
+        from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
+
+        kind = kind_at(path, use_orbax=bool(arguments.get("use_orbax")))
+        if kind is CheckpointKind.ORBAX and jax.process_count() > 1:
+            kind = CheckpointKind.LEGACY  # orbax would wait for the other hosts, which wait for the lock
+        shapes = StateShapes(arguments["train_state_initializer"], ())
+        staging = self._own / "checkpoint"
+        write_standin(folder, step, shapes, arguments["partitioner"], kind=kind, written_in=staging)
+        place = self._here.local(path)
+        assert place is not None
+        self._here.claim(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(staging / f"checkpoint_{step}", place)
+        shutil.rmtree(staging)
+        _say(f"checkpoint {path}: generated in the model's shapes, at step {step}")
+
+
+def _say(what: str) -> None:
+    print(f"t5x-harness: stand-in: {what}", file=sys.stderr, flush=True)

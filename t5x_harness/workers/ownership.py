@@ -1,0 +1,90 @@
+"""Whether a folder or file is safe to run code from: nobody but this user and root may change it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["foreign_file", "foreign_folder"]
+
+_ROOT = 0
+_ALL_IDS = "4294967295"
+
+
+def foreign_folder(folder: Path) -> str:
+    """Why other users could put files into a folder, or another folder in its place; empty if none could.
+
+    As OpenSSH does with its keys, every folder above is looked at too. One above may be open to all if its sticky bit
+    keeps them from renaming what is not theirs, as ``/tmp`` does.
+
+    Args:
+      folder: a folder without symbolic links in its path.
+    """
+    for path in (folder, *folder.parents):
+        state = path.stat()
+        is_above = path != folder
+        if state.st_uid not in _trusted_users(above=is_above):
+            return f"{path} belongs to {_user_name(state.st_uid)}"
+        if reason := _open_to(state, sticky_will_do=is_above):
+            return f"{path} can be written by {reason}"
+    return ""
+
+
+def foreign_file(state: os.stat_result) -> bool:
+    """Whether another user owns a file or may write to it."""
+    return state.st_uid not in _trusted_users(above=False) or bool(_open_to(state, sticky_will_do=False))
+
+
+def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
+    """Who else may write; empty for nobody."""
+    if sticky_will_do and state.st_mode & stat.S_ISVTX:
+        return ""
+    if state.st_mode & stat.S_IWOTH:
+        return "everyone"
+    if state.st_mode & stat.S_IWGRP and not _is_private(state.st_gid):
+        return f"group {_group_name(state.st_gid)}"
+    return ""
+
+
+def _trusted_users(*, above: bool) -> set[int]:
+    """Whose folders and files are trusted.
+
+    In a user namespace, root's folders belong to the overflow user; so the ones above may.
+    """
+    users = {os.geteuid(), _ROOT}
+    with contextlib.suppress(OSError, ValueError):
+        if above and Path("/proc/self/uid_map").read_text().split() != ["0", "0", _ALL_IDS]:
+            users.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    return users
+
+
+def _is_private(group: int) -> bool:
+    """Whether a group is root's, or that of this user alone, as distributions make them with a umask of 002."""
+    if group == _ROOT:
+        return True
+    import grp
+    import pwd
+
+    try:
+        entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return entry.gr_name == user.pw_name and set(entry.gr_mem) <= {user.pw_name}
+
+
+def _user_name(user: int) -> str:
+    import pwd
+
+    with contextlib.suppress(KeyError):
+        return f"another user, {pwd.getpwuid(user).pw_name}"
+    return f"another user, number {user}"
+
+
+def _group_name(group: int) -> str:
+    import grp
+
+    with contextlib.suppress(KeyError):
+        return grp.getgrgid(group).gr_name
+    return str(group)

@@ -1,0 +1,75 @@
+"""The zygotes of ``t5x-harness warm``: one at a time for new sessions, renewed when an imported file has changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from t5x_harness.workers.zygote import Zygote
+
+__all__ = ["KeptZygotes"]
+
+
+class KeptZygotes:
+    """Keeps a zygote for other sessions, and those that it has replaced for as long as sessions use them.
+
+    A context manager; its end is the end of all of them.
+
+    Args:
+      folder: for sockets, of this user's alone.
+      make: builds a zygote that listens at a path.
+
+    Attributes:
+      door: where sessions find the newest one that is ready.
+    """
+
+    def __init__(self, folder: Path, make: Callable[[Path], Zygote]) -> None:
+        self.door = folder / "door"
+        self._make = make
+        self._number = 0
+        self._newest: Zygote | None = None
+        self._retired: list[Zygote] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for zygote in (*self._retired, *([self._newest] if self._newest else [])):
+            zygote.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the zygote for new sessions is gone."""
+        return self._newest is None or self._newest.has_ended
+
+    def renew(self) -> None:
+        """Imports in a new zygote, which takes the door once it is ready; the one before ends with its last session.
+
+        Raises:
+          ZygoteFailed: the imports failed; the one before keeps the door.
+        """
+        self._number += 1
+        path = self.door.with_name(str(self._number))
+        zygote = self._make(path)
+        try:
+            zygote.await_ready()
+            link = self.door.with_name("next")
+            link.symlink_to(path.name)
+            os.replace(link, self.door)
+        except BaseException:
+            zygote.close()
+            raise
+        if self._newest is not None:
+            self._newest.retire()
+            self._retired.append(self._newest)
+        self._newest = zygote
+
+    def take_changed_file(self) -> str:
+        """An imported file that a session found changed since the last call; empty if none did."""
+        for zygote in [zygote for zygote in self._retired if zygote.has_ended]:
+            self._retired.remove(zygote)
+            zygote.close()
+        return "" if self._newest is None else self._newest.take_changed_file()

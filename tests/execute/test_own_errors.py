@@ -1,0 +1,25 @@
+"""What the harness itself lacks to go on with is told as its own, and not as T5X's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from t5x_harness.import_hooks import use_runtime
+
+use_runtime("embedded")
+
+from t5x_harness.execute.session import Session  # noqa: E402
+from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult  # noqa: E402
+from t5x_harness.t5x_runtime import find_runtime  # noqa: E402
+
+
+def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
+    (tmp_path / "run.gin").write_text("", encoding="utf-8")
+    spec = RunSpec(("run.gin",), runtime="embedded", cwd=str(tmp_path))
+    session = Session(spec, tmp_path / "work", find_runtime("embedded"), "", lambda event: None)
+    result = StageResult.from_json(session._stage(Stage.EVAL, lambda report: session._checkpoint()))
+    assert result.outcome is Outcome.FAILED
+    (error,) = result.findings
+    assert error.code == "RUN12"
+    assert error.message == "training wrote no checkpoint, so there is none to evaluate or infer with"
+    assert error.fix == "let the run save: bind a SaveCheckpointConfig whose period is above 0"

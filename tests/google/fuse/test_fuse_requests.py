@@ -1,0 +1,155 @@
+"""Requests of the kernel that come at bad moments, or with odd values."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel import Kernel
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    (tmp_path / "buckets" / "data").mkdir(parents=True)
+    return Kernel(tmp_path)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    return tmp_path / "buckets" / "data"
+
+
+def test_one_who_only_opens_and_closes_takes_nothing_from_the_writer(kernel: Kernel, stored: Path) -> None:
+    writer, data = kernel.open("f", os.O_WRONLY | os.O_CREAT), b""
+    for line in (b"first,", b"second,", b"third"):
+        reader = kernel.open("f", os.O_RDONLY)
+        kernel.flush(reader)
+        kernel.write(writer, len(data), line)
+        data += line
+        kernel.release(reader)  # which the kernel asks for some time after the close
+    kernel.close(writer)
+    assert (stored / "f").read_bytes() == data
+
+
+def test_a_reader_that_stays_reads_on_what_the_writer_stored(kernel: Kernel, stored: Path) -> None:
+    """As one does that maps a file and closes it: the kernel asks for its pages later."""
+    writer = kernel.open("f", os.O_WRONLY | os.O_CREAT)
+    kernel.write(writer, 0, b"first")
+    reader = kernel.open("f", os.O_RDONLY)
+    kernel.close(writer)
+    (stored / "f").unlink()
+    (stored / "f").write_bytes(b"theirs")
+    assert kernel.read(reader) == b"first"
+    kernel.close(reader)
+    late = kernel.open("f", os.O_RDWR)
+    kernel.write(late, 6, b"!")
+    kernel.close(late)
+    assert (stored / "f").read_bytes() == b"theirs!"
+
+
+def test_no_descriptor_stays_open(kernel: Kernel, stored: Path) -> None:
+    (stored / "f").write_bytes(b"x")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        handles = [kernel.open("f", flags) for flags in (os.O_RDONLY, os.O_RDWR, os.O_RDONLY)]
+        kernel.write(handles[1], 0, b"y")
+        for handle in (handles[1], handles[0], handles[2]):
+            kernel.close(handle)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_all_of_a_folder_is_listed_while_it_is_emptied(kernel: Kernel, stored: Path) -> None:
+    names = [f"{number:03}" for number in range(100)]
+    for name in names:
+        (stored / name).touch()
+    folder, offset, seen = kernel.open_folder(), 0, []
+    while entries := kernel.read_folder(folder, offset, 256):
+        for name, offset in entries:  # noqa: B007 (the last one counts)
+            seen.append(name)
+            kernel.find(name)
+            kernel.unlink(name)
+    assert seen == names
+    assert kernel.read_folder(folder, 0) == []  # rewinddir
+    kernel.close_folder(folder)
+
+
+def test_a_source_that_is_cut_while_it_is_copied(kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (stored / "f").write_bytes(b"0123456789")
+    copy = os.copy_file_range
+
+    def copy_and_cut(source: int, target: int, count: int, *offsets: int) -> int:
+        copied = copy(source, target, min(count, 4), *offsets)
+        os.truncate(stored / "f", 4)
+        return copied
+
+    monkeypatch.setattr(os, "copy_file_range", copy_and_cut)
+    handle = kernel.open("f", os.O_RDWR)
+    assert kernel.read(handle) == b"0123"
+    kernel.write(handle, 0, b"mine")
+    with pytest.raises(OSError, match="replaced or deleted"):
+        kernel.close(handle)
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_not_written_over(
+    kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stored / "f").write_bytes(b"before")
+    copy = os.copy_file_range
+
+    def copy_and_replace(*arguments: int) -> int:
+        copied = copy(*arguments)
+        if (stored / "f").read_bytes() == b"before":
+            (stored / "theirs").write_bytes(b"theirs")
+            os.replace(stored / "theirs", stored / "f")
+        return copied
+
+    monkeypatch.setattr(os, "copy_file_range", copy_and_replace)
+    handle = kernel.open("f", os.O_RDWR)
+    kernel.write(handle, 0, b"mine")
+    with pytest.raises(OSError, match="replaced or deleted"):
+        kernel.close(handle)
+    assert (stored / "f").read_bytes() == b"theirs"
+
+
+def test_a_new_file_does_not_take_the_place_of_one_that_is_created_as_it_is_stored(
+    kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = kernel.open("f", os.O_WRONLY | os.O_CREAT)
+    kernel.write(handle, 0, b"mine")
+    link = os.link
+
+    def create_and_link(*arguments: Any, **named: Any) -> None:
+        (stored / "f").write_bytes(b"theirs")
+        link(*arguments, **named)
+
+    monkeypatch.setattr(os, "link", create_and_link)
+    with pytest.raises(OSError, match="created meanwhile") as caught:
+        kernel.close(handle)
+    assert caught.value.errno == errno.ESTALE
+    assert (stored / "f").read_bytes() == b"theirs"
+
+
+def test_what_the_kernel_was_not_told_of_is_forgotten(
+    kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stored / "f").write_bytes(b"x")
+    known = dict(kernel.files.nodes)
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel.files, "attributes", lambda node: os.stat("/nothing"))
+        with pytest.raises(FileNotFoundError):
+            kernel.find("f")
+    assert kernel.files.nodes == known
+    node = kernel.find("f")
+    assert kernel.find("f") == node
+    kernel.forget(node, 2)
+    assert kernel.files.nodes == known
+
+
+def test_times_before_1970(kernel: Kernel, stored: Path) -> None:
+    (stored / "f").write_bytes(b"x")
+    kernel.set_modified("f", -10)
+    assert (stored / "f").stat().st_mtime == -10
+    assert kernel.size("f") == 1

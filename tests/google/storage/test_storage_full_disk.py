@@ -1,0 +1,150 @@
+"""A full disk refuses what is new, and nothing else: objects are read, listed and deleted, and none is lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from full_disk import FullDisk
+
+from t5x_harness.google.storage.disk import is_full
+from t5x_harness.google.storage.errors import CannotOpen, NotFound
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import ObjectFields, StoredObject
+
+
+@pytest.fixture
+def before(store: ObjectStore) -> dict[str, StoredObject]:
+    fields = ObjectFields(content_type="x/y")
+    return {name: store.write("data", name, name.encode(), fields) for name in ("a", "a/b", "c/d", "e//")}
+
+
+def refused(store: ObjectStore, call) -> None:
+    with pytest.raises((OSError, sqlite3.Error)) as caught:
+        call()
+    assert is_full(caught.value)
+    refusal = store.refusal(caught.value)
+    root = store._core.layout.root
+    assert (refusal.status, refusal.reason) == (403, "insufficientStorage")
+    assert refusal.message in (
+        f"no space left in {root}, where this emulated Cloud Storage keeps its buckets: remove files or objects, or "
+        "serve another folder",
+        f"{root}, where this emulated Cloud Storage keeps its buckets: database or disk is full",
+    )
+
+
+def test_what_is_new_is_refused_and_leaves_nothing(
+    store: ObjectStore, root: Path, before, names, leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = store.uploads.start("data", "upload")
+    store.uploads.append(upload.id, 0, b"kept")
+    parts = store.multiparts.start("data", "parts")
+    with monkeypatch.context() as full:
+        FullDisk(store, full)
+        for call in (
+            lambda: store.write("data", "new", b"x"),
+            lambda: store.write("data", "a", b""),
+            lambda: store.patch("data", "a", ObjectFields(content_type="new/type")),
+            lambda: store.uploads.start("data", "new"),
+            lambda: store.uploads.append(upload.id, 4, b"more"),
+            lambda: store.uploads.finish(upload.id),
+            lambda: store.multiparts.start("data", "new"),
+            lambda: store.multiparts.open_part(parts.id, 1).write(b"x"),
+            lambda: store.create_bucket("more"),
+            lambda: store.patch_bucket("data", {"labels": {"a": "b"}}),
+        ):
+            refused(store, call)
+            assert {found.name: found for found in store.list("data").objects} == before
+        assert [bucket.name for bucket in store.buckets()] == ["data"]
+    assert store.uploads.get(upload.id).received == 4
+    store.uploads.append(upload.id, 4, b"more")
+    assert store.uploads.finish(upload.id).size == 8
+
+
+def test_objects_are_read_and_deleted(
+    store: ObjectStore, tree: Path, before, names, leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "outside").write_bytes(b"from outside")
+    (tree / "c" / "d").unlink()
+    with monkeypatch.context() as full:
+        FullDisk(store, full, reserve=8)
+        for _ in range(2):
+            assert names() == ["a", "a/b", "e//", "outside"]
+            with pytest.raises(NotFound):
+                store.stat("data", "c/d")
+        seen = store.stat("data", "outside")
+        with store.open_read("data", "outside", generation=seen.generation) as reader:
+            assert reader.read() == b"from outside"
+        for name in ("a", "e//"):
+            store.delete("data", name)
+        assert names() == ["a/b", "outside"]
+    store.delete("data", "outside")
+    assert store.stat("data", "a/b") == before["a/b"]
+    assert leftovers() == []
+
+
+def test_a_delete_that_is_refused_has_removed_nothing(
+    store: ObjectStore, tree: Path, before, names, leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        FullDisk(store, full, reserve=0)
+        for name in ("a", "e//"):
+            refused(store, lambda name=name: store.delete("data", name))
+        assert {found.name: found for found in store.list("data").objects} == before
+    assert leftovers() == []
+    with store.open_read("data", "a") as reader:
+        assert reader.read() == b"a"
+
+
+def test_a_delete_that_is_recorded_is_not_refused_for_what_comes_after(
+    store: ObjectStore, tree: Path, before, names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``a/b`` waits aside for ``a`` to go; it has to wait on while there is no room to record that it moved."""
+    with monkeypatch.context() as full:
+        FullDisk(store, full, reserve=2)  # the clock and the object
+        store.delete("data", "a")
+        assert names() == ["a/b", "c/d", "e//"]
+        assert not (tree / "a" / "b").is_file()
+    assert names() == ["a/b", "c/d", "e//"]
+    assert (tree / "a" / "b").read_bytes() == b"a/b"
+
+
+def test_a_damaged_database_is_said_in_a_line(root: Path) -> None:
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+    database = root / ".t5x-harness" / "storage.db"
+    database.write_bytes(b"no database at all")
+    for _ in range(2):
+        with pytest.raises(CannotOpen) as caught:
+            ObjectStore(root)
+        assert str(caught.value) == (
+            f"{database} is damaged (file is not a database). Without it the files in {root}/buckets are still "
+            "objects, but what was recorded of them and of unfinished uploads is lost: move it away, or serve another "
+            "folder"
+        )
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotOpen, match=f"{tmp_path}/file/root, where this .* keeps its buckets: Not a directory"):
+        ObjectStore(tmp_path / "file" / "root")
+
+
+def test_a_killed_server_leaves_no_log_for_the_next_but_one(root: Path) -> None:
+    log = root / ".t5x-harness" / "storage.db-wal"
+    store = ObjectStore(root)
+    store.create_bucket("data")
+    copies = []
+    for _ in range(3):
+        for number in range(50):
+            store.write("data", f"{number}", b"x")
+        copies.append(((log.parent / "storage.db").read_bytes(), log.read_bytes()))
+        store.close()  # a kill leaves the files as they were before it
+        (log.parent / "storage.db").write_bytes(copies[-1][0])
+        log.write_bytes(copies[-1][1])
+        store = ObjectStore(root)
+        assert log.stat().st_size == 0
+        assert len(store.list("data").objects) == 50
+    store.close()
+    assert len(copies[-1][1]) < 2 * len(copies[0][1])

@@ -1,0 +1,492 @@
+"""Two actors on the same names, in any order of their steps: what each sees, and what is left, one order explains."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+from interleaving import interleaved
+
+from t5x_harness.google.storage.errors import NotFound, StorageError
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
+
+FILES = ["a", "b", "c/d"]
+NAMES = [*FILES, "c/", "a//b"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Upload:
+    name: str
+    body: bytes
+    mark: str
+    finished: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """A multipart upload of ``b``."""
+
+    mark: str
+    bodies: dict[int, bytes]
+
+
+@dataclasses.dataclass
+class State:
+    """What there is: bodies with the mark that a write through the API leaves, unfinished uploads, parts."""
+
+    objects: dict[str, tuple[bytes, str | None]] = dataclasses.field(default_factory=dict)
+    uploads: dict[str, Upload] = dataclasses.field(default_factory=dict)
+    parts: dict[str, Parts] = dataclasses.field(default_factory=dict)
+    bucket: bool = True
+
+
+Result = str | tuple[Any, ...]
+Step = Callable[[State, dict[str, Any]], Result | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Deed:
+    """What an actor does, and the same on a :class:`State`, in steps that others may come between.
+
+    Attributes:
+      name: for people.
+      run: does it.
+      steps: the last one returns the result; one that returns something before it ends the deed.
+    """
+
+    name: str
+    run: Callable[[], Result]
+    steps: tuple[Step, ...]
+
+
+def result_of(call: Callable[[], Result]) -> Result:
+    try:
+        return call()
+    except StorageError as error:
+        return error.code
+
+
+def or_gone(call: Callable[[], Result]) -> Result:
+    """For uploads, which end in several ways."""
+    try:
+        return call()
+    except NotFound:
+        return "gone"
+
+
+def outcomes(state: State, actors: Sequence[Sequence[Deed]]) -> Iterator[tuple[list[list[Result]], State]]:
+    """What the actors' results and the state can be, over all orders of their steps."""
+
+    def go_on(
+        state: State, places: list[tuple[int, int]], memories: list[dict[str, Any]], results: list[list[Result]]
+    ) -> Iterator[tuple[list[list[Result]], State]]:
+        over = True
+        for index, (deed, step) in enumerate(places):
+            if deed == len(actors[index]):
+                continue
+            over = False
+            now, memory, done = copy.deepcopy((state, memories, results))
+            result = actors[index][deed].steps[step](now, memory[index])
+            place = (deed, step + 1)
+            if result is not None:
+                done[index].append(result)
+                memory[index] = {}
+                place = (deed + 1, 0)
+            yield from go_on(now, [*places[:index], place, *places[index + 1 :]], memory, done)
+        if over:
+            yield results, state
+
+    yield from go_on(state, [(0, 0)] * len(actors), [{} for _ in actors], [[] for _ in actors])
+
+
+class TwoActors(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="two-actors-"))
+        self.tree = self.folder / "buckets" / "data"
+        self.store = ObjectStore(self.folder)
+        self.store._core.database._execute("PRAGMA synchronous = OFF")
+        self.store.create_bucket("data")
+        self.state = State()
+        self.count = 0
+        self.generations: dict[str, int] = {}
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    # What actors do.
+
+    def new(self) -> tuple[bytes, str]:
+        self.count += 1
+        return f"body-{self.count}".encode(), str(self.count)
+
+    def marked(self, mark: str) -> ObjectFields:
+        return ObjectFields(metadata={"mark": mark})
+
+    def wrote(self, written: StoredObject) -> Result:
+        assert written.fields.metadata is not None
+        self.generations[str(written.fields.metadata["mark"])] = written.generation
+        return "OK"
+
+    def write(self, name: str, only_new: bool) -> Deed:
+        body, mark = self.new()
+        body = b"" if name == "c/" else body
+        condition = Preconditions(generation_match=0) if only_new else Preconditions()
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            if only_new and name in state.objects:
+                return "PreconditionFailed"
+            state.objects[name] = (body, mark)
+            return "OK"
+
+        def run() -> Result:
+            return self.wrote(self.store.write("data", name, body, self.marked(mark), condition))
+
+        return Deed(f"write {name} as {mark}{', if it is new' * only_new}", run, (step,))
+
+    def delete(self, name: str) -> Deed:
+        def run() -> Result:
+            self.store.delete("data", name)
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            return "OK" if state.objects.pop(name, None) else "NoSuchKey"
+
+        return Deed(f"delete {name}", run, (step,))
+
+    def read(self, name: str) -> Deed:
+        def run() -> Result:
+            with self.store.open_read("data", name) as reader:
+                return (name, reader.read(), (reader.object.fields.metadata or {}).get("mark"))
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            return (name, *state.objects[name]) if name in state.objects else "NoSuchKey"
+
+        return Deed(f"read {name}", run, (step,))
+
+    def list(self) -> Deed:
+        def run() -> Result:
+            return tuple((it.name, (it.fields.metadata or {}).get("mark")) for it in self.store.list("data").objects)
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            return tuple((name, state.objects[name][1]) for name in sorted(state.objects, key=str.encode))
+
+        return Deed("list", run, (step,))
+
+    def patch(self, name: str) -> Deed:
+        _, mark = self.new()
+
+        def run() -> Result:
+            return self.wrote(self.store.patch("data", name, self.marked(mark)))
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            if name not in state.objects:
+                return "NoSuchKey"
+            state.objects[name] = (state.objects[name][0], mark)
+            return "OK"
+
+        return Deed(f"patch {name} as {mark}", run, (step,))
+
+    def copy(self, name: str, to: str) -> Deed:
+        _, mark = self.new()
+
+        def run() -> Result:
+            return self.wrote(self.store.copy(SourceObject("data", name), "data", to, self.marked(mark)))
+
+        def look(state: State, memory: dict[str, Any]) -> Result | None:
+            if not state.bucket:
+                return "NoSuchBucket"
+            if name not in state.objects:
+                return "NoSuchKey"
+            memory["body"] = state.objects[name][0]
+            return None
+
+        def put(state: State, memory: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            state.objects[to] = (memory["body"], mark)
+            return "OK"
+
+        return Deed(f"copy {name} to {to} as {mark}", run, (look, put))
+
+    def replace_outside(self, name: str) -> Deed:
+        body, _ = self.new()
+
+        def run() -> Result:
+            beside = self.folder / f"outside-{body.decode()}"
+            beside.write_bytes(body)
+            os.utime(beside, ns=(self.count, self.count))
+            while True:
+                # An empty folder may be removed as soon as it is there.
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
+                    os.makedirs(self.tree / os.path.dirname(name), exist_ok=True)
+                    os.replace(beside, self.tree / name)
+                    return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            state.objects[name] = (body, None)
+            return "OK"
+
+        return Deed(f"replace {name} outside by {body.decode()}", run, (step,))
+
+    def remove_outside(self, name: str) -> Deed:
+        def run() -> Result:
+            try:
+                os.unlink(self.tree / name)
+            except (FileNotFoundError, NotADirectoryError):
+                return "nothing there"
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            return "OK" if state.objects.pop(name, None) else "nothing there"
+
+        return Deed(f"remove {name} outside", run, (step,))
+
+    def delete_bucket(self) -> Deed:
+        def run() -> Result:
+            self.store.delete_bucket("data")
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket or state.objects:
+                return "BucketNotEmpty" if state.bucket else "NoSuchBucket"
+            state.bucket = False
+            state.uploads, state.parts = {}, {}
+            return "OK"
+
+        return Deed("delete the bucket", run, (step,))
+
+    def create_bucket(self) -> Deed:
+        def run() -> Result:
+            self.store.create_bucket("data")
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if state.bucket:
+                return "BucketAlreadyOwnedByYou"
+            state.bucket = True
+            return "OK"
+
+        return Deed("create the bucket", run, (step,))
+
+    def finish(self, upload: str) -> Deed:
+        it = self.state.uploads[upload]
+
+        def run() -> Result:
+            return self.wrote(self.store.uploads.finish(upload))
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if upload not in state.uploads:
+                return "gone"
+            if not state.uploads[upload].finished:
+                state.objects[it.name] = (it.body, it.mark)
+                state.uploads[upload] = dataclasses.replace(it, finished=True)
+            return "OK"
+
+        return Deed(f"finish the upload {it.mark} of {it.name}", lambda: or_gone(run), (step,))
+
+    def cancel(self, upload: str) -> Deed:
+        def run() -> Result:
+            self.store.uploads.cancel(upload)
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            return "OK" if state.uploads.pop(upload, None) else "gone"
+
+        return Deed(f"cancel the upload {self.state.uploads[upload].mark}", lambda: or_gone(run), (step,))
+
+    def send_part(self, upload: str) -> Deed:
+        body, mark = self.new()
+
+        def run() -> Result:
+            with self.store.multiparts.open_part(upload, 2) as writer:
+                writer.write(body)
+                writer.commit()
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if upload not in state.parts:
+                return "gone"
+            state.parts[upload].bodies[2] = body
+            return "OK"
+
+        return Deed(f"send part 2 of {self.state.parts[upload].mark}: {mark}", lambda: or_gone(run), (step,))
+
+    def complete(self, upload: str) -> Deed:
+        it = self.state.parts[upload]
+
+        def run() -> Result:
+            etag = hashlib.md5(it.bodies[1], usedforsecurity=False).hexdigest()
+            return self.wrote(self.store.multiparts.complete(upload, [(1, etag)]))
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if state.parts.pop(upload, None) is None:
+                return "gone"
+            state.objects["b"] = (it.bodies[1], it.mark)
+            return "OK"
+
+        return Deed(f"complete {it.mark}", lambda: or_gone(run), (step,))
+
+    def abort(self, upload: str) -> Deed:
+        def run() -> Result:
+            self.store.multiparts.abort(upload)
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            return "OK" if state.parts.pop(upload, None) else "gone"
+
+        return Deed(f"abort {self.state.parts[upload].mark}", lambda: or_gone(run), (step,))
+
+    # What is checked.
+
+    def drawn(self, data: st.DataObject, world: str, name: str) -> Deed:
+        names = st.sampled_from([name, name, name, *NAMES])
+        kinds: list[Callable[[], Deed]] = [
+            lambda: self.write(data.draw(names), data.draw(st.booleans())),
+            lambda: self.delete(data.draw(names)),
+            lambda: self.read(data.draw(names)),
+            self.list,
+            lambda: self.patch(data.draw(names)),
+            lambda: self.copy(data.draw(names), data.draw(names)),
+        ]
+        if world == "outside":
+            files = st.sampled_from([name, name, name, *FILES] if name in FILES else FILES)
+            kinds += [lambda: self.replace_outside(data.draw(files)), lambda: self.remove_outside(data.draw(files))]
+        if world == "bucket":
+            kinds += [self.delete_bucket, self.create_bucket]
+        if self.state.uploads:
+            uploads = st.sampled_from(list(self.state.uploads)[-2:])
+            kinds += [lambda: self.finish(data.draw(uploads)), lambda: self.cancel(data.draw(uploads))]
+        if self.state.parts:
+            parts = st.sampled_from(list(self.state.parts)[-1:])
+            kinds += [
+                lambda: self.complete(data.draw(parts)),
+                lambda: self.send_part(data.draw(parts)),
+                lambda: self.abort(data.draw(parts)),
+            ]
+        return data.draw(st.sampled_from(kinds))()
+
+    def alone(self, deed: Deed) -> None:
+        note(deed.name)
+        found = result_of(deed.run)
+        ((((expected,),), self.state),) = outcomes(self.state, [[deed]])
+        assert found == expected
+
+    def start_upload(self, name: str) -> None:
+        body, mark = self.new()
+        upload = self.store.uploads.start("data", name, self.marked(mark)).id
+        self.store.uploads.append(upload, 0, body)
+        self.state.uploads[upload] = Upload(name, body, mark)
+
+    def start_parts(self) -> None:
+        body, mark = self.new()
+        upload = self.store.multiparts.start("data", "b", self.marked(mark)).id
+        with self.store.multiparts.open_part(upload, 1) as writer:
+            writer.write(body)
+            writer.commit()
+        self.state.parts[upload] = Parts(mark, {1: body})
+
+    @rule(
+        data=st.data(),
+        before=st.sampled_from(["nothing", "a file from outside", "an upload", "parts"]),
+        world=st.sampled_from(["objects", "outside", "bucket"]),
+        name=st.sampled_from(NAMES),
+        lengths=st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 2)]),
+        seed=st.integers(0, 1 << 30),
+    )
+    def together(
+        self, data: st.DataObject, before: str, world: str, name: str, lengths: tuple[int, int], seed: int
+    ) -> None:
+        if before == "a file from outside" and name in FILES:
+            self.alone(self.replace_outside(name))
+        if before == "an upload":
+            self.start_upload(name)
+        if before == "parts":
+            self.start_parts()
+        actors = [[self.drawn(data, world, name) for _ in range(length)] for length in lengths]
+        note(" || ".join(" then ".join(deed.name for deed in actor) for actor in actors))
+
+        def act(actor: list[Deed]) -> Callable[[], list[Result]]:
+            return lambda: [result_of(deed.run) for deed in actor]
+
+        found = interleaved(self.store, Random(seed), *map(act, actors))
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        possible = [(results, state) for results, state in outcomes(self.state, actors) if results == found]
+        assert possible, f"no order gives {found}"
+        shown = self.shown()
+        fitting = [state for _, state in possible if self.expected(state) == shown]
+        assert fitting, f"{shown} is none of {[self.expected(state) for _, state in possible]}"
+        self.state = fitting[0]
+        self.nothing_is_left_over()
+        if not self.state.bucket:
+            self.store.create_bucket("data")
+            self.state.bucket = True
+
+    def expected(self, state: State) -> State:
+        """A state as :meth:`shown` gives it."""
+        parts = {upload: Parts(it.mark, dict.fromkeys(it.bodies, b"")) for upload, it in state.parts.items()}
+        return dataclasses.replace(state, parts=parts)
+
+    def shown(self) -> State:
+        """What the store shows to one who comes after."""
+        seen = State(bucket=any(bucket.name == "data" for bucket in self.store.buckets()))
+        for found in self.store.list("data").objects if seen.bucket else ():
+            mark = (found.fields.metadata or {}).get("mark")
+            with self.store.open_read("data", found.name) as reader:
+                assert reader.object == found
+                seen.objects[found.name] = (reader.read(), mark)
+            assert mark is None or self.generations.get(mark, found.generation) == found.generation
+        for upload, it in self.state.uploads.items():
+            with contextlib.suppress(NotFound):
+                finished = self.store.uploads.get(upload).finished
+                seen.uploads[upload] = dataclasses.replace(it, finished=finished is not None)
+        for upload, parts in self.state.parts.items():
+            with contextlib.suppress(NotFound):
+                numbers = [part.number for part in self.store.multiparts.get(upload).parts]
+                seen.parts[upload] = Parts(parts.mark, dict.fromkeys(numbers, b""))
+        return seen
+
+    def nothing_is_left_over(self) -> None:
+        database, private = self.store._core.database, self.folder / ".t5x-harness"
+        unfinished = {upload for upload, it in self.state.uploads.items() if not it.finished}
+        assert set(os.listdir(private / "incoming")) == unfinished | database.part_bodies()
+        aside = {record.body for record in database.records_from("data", b"") if record.place == "aside"}
+        assert set(os.listdir(private / "aside")) == aside
+        assert set(self.store.uploads._running) <= unfinished
+
+
+TestTwoActors = TwoActors.TestCase
+TestTwoActors.settings = settings(
+    max_examples=int(os.environ.get("TWO_ACTORS_EXAMPLES", "60")),
+    stateful_step_count=12,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # making an example smaller takes minutes
+    derandomize="TWO_ACTORS_EXAMPLES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)

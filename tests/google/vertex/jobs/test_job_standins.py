@@ -1,0 +1,34 @@
+"""Whether a job's processes make stand-ins is chosen with the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+from google.cloud.aiplatform_v1 import types
+from google.protobuf.json_format import ParseDict
+
+from t5x_harness.google.here import ROOT_VARIABLE
+from t5x_harness.google.vertex.jobs.launching import Attempt
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.import_hooks import STANDINS_VARIABLE
+
+
+@pytest.mark.parametrize("project", ["/project", ""])
+def test_a_job_makes_stand_ins_if_the_server_was_started_so(project: str, tmp_path: Path) -> None:
+    chosen = VertexOptions.from_dict(VertexOptions(standins=project).to_dict())
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]},
+    }
+    spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
+    settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
+    attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
+    [unit] = attempt.units
+    environment = attempt.task(unit).environment
+    assert environment[ROOT_VARIABLE] == str(tmp_path / "root")
+    assert environment.get(STANDINS_VARIABLE, "") == project

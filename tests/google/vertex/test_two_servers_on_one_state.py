@@ -1,0 +1,115 @@
+"""What two servers, or two clients, do at once to one state: in whatever order their steps come."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from google.cloud.aiplatform_v1 import types
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stepped_store import SteppedStore, interleave
+
+from t5x_harness.google.vertex.api.clock import Clock
+from t5x_harness.google.vertex.api.errors import ApiError, Code
+from t5x_harness.google.vertex.api.resources import Resources, aspect_key
+from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
+from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.settings import VertexSettings
+
+BOARD = "projects/1/locations/us-central1/tensorboards/1"
+JOB = "projects/1/locations/us-central1/customJobs/1"
+in_any_order = given(order=st.lists(st.booleans(), max_size=16))
+quickly = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+
+
+CustomJob, Tensorboard, Experiment = (
+    getattr(types, name).pb() for name in ("CustomJob", "Tensorboard", "TensorboardExperiment")
+)
+
+
+@in_any_order
+@quickly
+def test_nothing_is_left_below_what_is_deleted(order: list[bool]) -> None:
+    state = SteppedStore()
+    resources = Resources(state, Clock())
+    resources.create(BOARD, Tensorboard())
+    child = f"{BOARD}/experiments/e"
+    made, deleted = interleave(
+        state,
+        lambda: resources.create(child, Experiment(display_name="e")),
+        lambda: resources.delete(BOARD),
+        order,
+    )
+    assert deleted is None
+    assert state.keys(BOARD) == []
+    if isinstance(made, ApiError):
+        assert (made.code, made.message) == (Code.NOT_FOUND, f"The requested resource {BOARD} was not found.")
+    else:
+        assert made.name == child
+
+
+@in_any_order
+@quickly
+def test_a_job_is_not_failed_while_its_server_takes_it(order: list[bool]) -> None:
+    state = SteppedStore()
+    apis = [Api(VertexSettings(Path("root"), Path("jobs")), state=state, parts=()) for _ in range(2)]
+    apis[0].resources.create(JOB, CustomJob(state=1))
+    one, other = map(Ownership, apis)
+    other._me = dataclasses.replace(Owner.this(), host="elsewhere")
+    try:
+        interleave(state, lambda: one.take(JOB), lambda: other.look_after(JOB, CustomJob), order)
+        assert apis[0].resources.get(JOB, CustomJob).state == State.QUEUED
+        assert state.get(aspect_key(JOB, "owner")) is not None
+    finally:
+        one.close()
+
+
+def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SteppedStore()
+    api = Api(VertexSettings(Path("root"), Path("jobs")), state=state, parts=())
+    api.resources.create(JOB, CustomJob(state=1))
+    looking = Ownership(api)
+    looking.look_after(JOB, CustomJob)
+    assert api.resources.get(JOB, CustomJob).state == State.QUEUED
+    now = api.clock.now()
+    monkeypatch.setattr(api.clock, "now", lambda: now + 31_000_000_000)
+    looking.look_after(JOB, CustomJob)
+    job = api.resources.get(JOB, CustomJob)
+    assert (job.state, job.error.message) == (
+        State.FAILED,
+        "t5x-harness: the server that created this job has ended before it could run it.",
+    )
+
+
+@in_any_order
+@quickly
+def test_points_of_a_series_that_is_deleted_meanwhile_are_not_kept(order: list[bool]) -> None:
+    """A series that is made later under the same name would have them."""
+    state = SteppedStore()
+    settings = VertexSettings(Path("root"), Path("jobs"))
+    api = Api(settings, state=state, parts=("t5x_harness.google.vertex.tensorboard",))
+    run = f"{BOARD}/experiments/e/runs/r"
+    series = f"{run}/timeSeries/1"
+    for name, kept in ((BOARD, Tensorboard()), (run, types.TensorboardRun.pb()())):
+        state.create(name, kept.SerializeToString())
+    state.create(series, types.TensorboardTimeSeries.pb()(name=series, value_type=1).SerializeToString())
+    write = types.WriteTensorboardRunDataRequest.pb()(
+        tensorboard_run=run,
+        time_series_data=[
+            {"tensorboard_time_series_id": "1", "value_type": 1, "values": [{"step": 1, "scalar": {"value": 2.0}}]}
+        ],
+    )
+    path = "/google.cloud.aiplatform.v1.TensorboardService/WriteTensorboardRunData"
+    interleave(
+        state,
+        lambda: api.call(path, write.SerializeToString(), api.authority.token),
+        lambda: api.resources.delete(series),
+        order,
+    )
+    assert state.keys(series) == []

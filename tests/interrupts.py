@@ -1,0 +1,110 @@
+"""Sessions whose runs hang in resolve, without the stack's imports: for tests of what interrupts and kills do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["HANGING", "LIGHT", "Hanging", "processes_with"]
+
+HANGING = """
+import os, time
+from pathlib import Path
+
+class Session:
+    def __init__(self, argument, progress):
+        self.name = argument["spec"]["gin_files"][0].split("/")[-1]
+
+    def resolve(self):
+        Path(f"{self.name}.at_work").write_text(str(os.getpid()))
+        time.sleep(600)
+"""
+"""``hanging.py``: resolve of each config writes its process's pid into ``CONFIG.at_work`` in the run's folder."""
+
+LIGHT = """
+from t5x_harness import pipeline, runs
+from t5x_harness.backends import local
+from t5x_harness.workers import Zygote
+pipeline.worker_for = runs.worker_for = lambda runtime, **given: Zygote()
+local.FACTORY = "hanging:Session"
+"""
+"""Makes runs of the sessions of this process such ones."""
+
+
+class Hanging:
+    """A command in a process group of its own, whose runs are at work and will not end by themselves.
+
+    Args:
+      command: of Python, in a folder with ``hanging.py``.
+      folder: that folder.
+      configs: the names of those that are waited for.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path, *configs: str) -> None:
+        self._mark = f"T5X_HARNESS_TEST_{uuid.uuid4().hex}"
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, self._mark: "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            start_new_session=True,
+        )
+        self.runs: dict[str, int] = {}
+        while len(self.runs) < len(configs):
+            assert self._process.poll() is None, self._process.communicate()
+            found = {name: folder / f"{name}.at_work" for name in configs}
+            self.runs = {
+                name: int(text) for name, file in found.items() if file.exists() and (text := file.read_text())
+            }
+            time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        """Of the command."""
+        return self._process.pid
+
+    @property
+    def processes(self) -> list[int]:
+        """All that it has started and that still live."""
+        return processes_with(self._mark)
+
+    def interrupt(self, *, times: int = 1) -> None:
+        """Presses Ctrl-C."""
+        for _ in range(times):
+            os.killpg(self._process.pid, signal.SIGINT)
+            time.sleep(0.1)  # two signals that are pending at once are one
+
+    def wait(self) -> None:
+        """Waits a moment for what it will do."""
+        time.sleep(0.02)
+
+    def end(self) -> tuple[int, str, str]:
+        """The exit status and what it printed; ends the group if it does not end."""
+        try:
+            printed, said = self._process.communicate(timeout=60)
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.communicate()
+        return self._process.returncode, printed, said
+
+
+def processes_with(variable: str) -> list[int]:
+    """The processes that have a variable in their environment, which children inherit."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found

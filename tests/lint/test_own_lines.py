@@ -1,0 +1,45 @@
+"""Findings of every stage stand on a line of the user's, never in the gin file of a library."""
+
+from __future__ import annotations
+
+from linting import PRETRAIN, RUN, T5X, TINY, Folder
+
+from t5x_harness.lint.own_lines import on_own_lines, own_line
+from t5x_harness.lint.reader import read
+from t5x_harness.spec import Finding, Location, RunSpec, Severity, Stage
+
+OPEN = RUN.replace("TRAIN_STEPS = 100\n", "")
+
+
+def test_a_library_line_is_shown_where_the_user_includes_it(folder: Folder) -> None:
+    folder.write({"common/base.gin": f"# ours\ninclude '{PRETRAIN}'\n"})
+    finding = folder.only(OPEN.replace(PRETRAIN, "common/base.gin"), "GIN03")
+    assert finding.location == Location("common/base.gin", 2, (Location("run.gin", 5),))
+    assert finding.message.startswith("TRAIN_STEPS is gin.REQUIRED and nothing gives it a value (t5x/configs/runs/")
+
+
+def test_a_library_file_that_only_the_command_line_names_has_no_line_of_the_users(folder: Folder) -> None:
+    spec = RunSpec((TINY, PRETRAIN), ("MIXTURE_OR_TASK_NAME = 'x'",), cwd=str(folder.path))
+    program = read(spec, t5x_parent=T5X)
+    place = Location(str(T5X / PRETRAIN), 20)
+    finding = Finding("SEQ01", Severity.ERROR, Stage.RESOLVE, "no cache", place)
+    (moved,) = on_own_lines([finding], program)
+    assert (moved.location, moved.message) == (None, f"no cache ({PRETRAIN}:20)")
+
+
+def test_a_library_file_that_is_linted_by_its_own_name_keeps_its_lines() -> None:
+    program = read(RunSpec((PRETRAIN,), cwd=str(T5X)), t5x_parent=T5X)
+    assert own_line(Location(PRETRAIN, 20), program) == Location(PRETRAIN, 20)
+
+
+def test_other_places_stay(folder: Folder) -> None:
+    program = folder.read(RUN)
+    for place in (Location("run.gin", 3), Location("--gin bindings", 1), Location("src/tasks.py", 4), None):
+        finding = Finding("SEQ23", Severity.ERROR, Stage.RESOLVE, "a metric", place)
+        assert on_own_lines([finding], program) == (finding,)
+
+
+def test_a_comment_beside_the_include_silences_what_stands_there(folder: Folder) -> None:
+    result = folder.lint(OPEN.replace(f"include '{PRETRAIN}'", f"include '{PRETRAIN}'  # t5x-harness: ignore[GIN03]"))
+    assert [f.code for f in result.findings] == []
+    assert [f.code for f in result.silenced] == ["GIN03"]

@@ -1,0 +1,87 @@
+"""Values that a later statement undoes: in one file, across includes, across files that are given in turn."""
+
+from __future__ import annotations
+
+import pytest
+from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
+
+from t5x_harness.lint import lint
+from t5x_harness.spec import Finding, Location, RunSpec, Severity
+
+SIZES = "BATCH_SIZE = 64\n"
+
+
+def undone(folder: Folder, *gin_files: str) -> list[Finding]:
+    found = lint(RunSpec(gin_files, cwd=str(folder.path)), t5x_parent=T5X).findings
+    return [f for f in found if f.code in ("GIN04", "GIN34")]
+
+
+def test_the_same_binding_twice_in_one_file(folder: Folder) -> None:
+    folder.write({"run.gin": RUN + "BATCH_SIZE = 64\ntrain/utils.DatasetConfig.seed = 1\nBATCH_SIZE = 128\n"})
+    (finding,) = undone(folder, "run.gin")
+    assert (finding.code, finding.severity, finding.location) == ("GIN34", Severity.WARNING, Location("run.gin", 10))
+    assert finding.message == "BATCH_SIZE = 64 is bound again in line 12, to 128"
+    folder.write({"run.gin": RUN + "BATCH_SIZE = 64\nBATCH_SIZE = 64\n"})
+    (finding,) = undone(folder, "run.gin")
+    assert (finding.severity, finding.message) == (
+        Severity.NOTE,
+        "BATCH_SIZE = 64 is bound again in line 11, to the same",
+    )
+
+
+def test_a_parameter_of_a_block_bound_again_below(folder: Folder) -> None:
+    block = "utils.SaveCheckpointConfig:\n  keep = 2\n  keep = 3\n"
+    folder.write({"run.gin": RUN + block + "train/utils.DatasetConfig.seed = 1\n"})
+    (finding,) = undone(folder, "run.gin")
+    assert (finding.location, finding.message) == (
+        Location("run.gin", 11),
+        "utils.SaveCheckpointConfig.keep = 2 is bound again in line 12, to 3",
+    )
+
+
+def test_the_same_macro_in_two_sibling_includes_is_noted(folder: Folder) -> None:
+    folder.write({"a.gin": SIZES, "b.gin": "BATCH_SIZE = 256\n"})
+    folder.write({"run.gin": RUN + "include 'a.gin'\ninclude 'b.gin'\n"})
+    (finding,) = undone(folder, "run.gin")
+    assert (finding.code, finding.severity) == ("GIN04", Severity.NOTE)
+    assert finding.location == Location("a.gin", 1, (Location("run.gin", 10),))
+    assert finding.message == (
+        "BATCH_SIZE = 64 is lost: b.gin, which run.gin:11 includes after a.gin, sets it to 256 (b.gin:1)"
+    )
+    assert finding.fix == "bind BATCH_SIZE in one of the two, or below line 11 of run.gin"
+
+
+def test_a_default_of_t5x_undoes_the_value_of_an_include_above_it(folder: Folder) -> None:
+    folder.write({"sizes.gin": SIZES, "ours.gin": f"include '{PRETRAIN}'\n"})
+    for include in (PRETRAIN, "ours.gin"):
+        folder.write({"run.gin": RUN.replace(f"include '{PRETRAIN}'", f"include 'sizes.gin'\ninclude '{include}'")})
+        (finding,) = undone(folder, "run.gin")
+        assert finding.severity is Severity.WARNING
+        assert finding.location == Location("sizes.gin", 1, (Location("run.gin", 5),))
+        assert "which run.gin:6 includes after sizes.gin, sets it to 128" in finding.message
+
+
+@pytest.mark.parametrize(
+    "given", [("sizes.gin", "run.gin"), ("sizes.gin", TINY, "ours.gin"), ("sizes.gin", TINY, PRETRAIN)]
+)
+def test_a_value_given_before_the_run_that_sets_it(folder: Folder, given: tuple[str, ...]) -> None:
+    folder.write({"sizes.gin": SIZES, "run.gin": RUN + "BATCH_SIZE = 8\n", "ours.gin": f"include '{FINETUNE}'\n"})
+    (finding,) = undone(folder, *given)
+    assert (finding.severity, finding.location) == (Severity.WARNING, Location("sizes.gin", 1))
+    assert "which is given after sizes.gin, sets it to" in finding.message
+    assert finding.fix is not None
+    assert finding.fix.startswith("give sizes.gin after ")
+
+
+def test_what_overrides_by_its_place_is_left_alone(folder: Folder) -> None:
+    folder.write(
+        {"base.gin": RUN + SIZES, "variant.gin": "BATCH_SIZE = 8\n", "run.gin": "include 'base.gin'\nBATCH_SIZE = 2\n"}
+    )
+    assert undone(folder, "base.gin", "variant.gin") == []
+    assert undone(folder, "run.gin") == []
+    assert undone(folder, TINY, "run.gin", "variant.gin") == []
+    # The parameters of one object in layers, each an include of its own.
+    scoped = "from __gin__ import dynamic_registration\nfrom t5x import utils\nutils.SaveCheckpointConfig.keep = {}\n"
+    folder.write({"one.gin": scoped.format(1), "two.gin": scoped.format(2)})
+    folder.write({"run.gin": RUN + "include 'one.gin'\ninclude 'two.gin'\n"})
+    assert undone(folder, "run.gin") == []

@@ -1,0 +1,81 @@
+"""The three jobs of a notebook on T5X's Vertex AI images, sent and followed by the SDK in a process of its own.
+
+The cells are of the shape of the public notebook for getting started with T5X on Vertex AI, and of its helpers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.sample_tasks import CONFIGS
+
+pytest.importorskip("google.cloud.aiplatform")
+pytest.importorskip("gcsfs", reason="gcsfs is not installed")
+
+# The run's file is that of the clone which the images have in their working folder.
+MODEL = """
+from __gin__ import dynamic_registration
+import __main__ as {script}
+import seqio
+from t5x import utils
+from t5x.examples.t5 import network
+import t5x_harness.sample_tasks.tasks
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/t5x/configs/runs/{run}.gin'
+VOCABULARY = @seqio.ByteVocabulary()
+network.T5Config:
+  vocab_size = 384
+  num_encoder_layers = 1
+  num_decoder_layers = 1
+MIXTURE_OR_TASK_NAME = 'sample_sums'
+TASK_FEATURE_LENGTHS = {{'inputs': 20, 'targets': 8}}
+DROPOUT_RATE = 0.0
+"""
+TRAIN = """
+TRAIN_STEPS = 2
+BATCH_SIZE = 8
+train_script.train.eval_steps = 1
+train_script.train.eval_period = 2
+utils.SaveCheckpointConfig.period = 2
+"""
+READ = """
+utils.DatasetConfig.batch_size = 40
+utils.DatasetConfig.split = 'validation'
+"""
+
+
+def test_a_notebook_trains_evaluates_and_infers(tmp_path: Path) -> None:
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    (configs / "finetune.gin").write_text(MODEL.format(script="train_script", run="pretrain") + TRAIN)
+    (configs / "eval.gin").write_text(MODEL.format(script="eval_script", run="eval") + READ)
+    (configs / "infer.gin").write_text(MODEL.format(script="infer_script", run="infer") + READ)
+    shutil.copy(Path(__file__).with_name("notebook_cells.py"), tmp_path)
+    bucket = tmp_path / "cloud" / "buckets" / "my-team-bucket"
+    shutil.copytree(CONFIGS.parent / "data" / "tfds", bucket / "datasets")
+    exec_ = [sys.executable, "-m", "t5x_harness", "exec", "--slice=none", "--t5x-runtime=embedded"]
+    done = subprocess.run(
+        [*exec_, "--google-root=cloud", "--", sys.executable, "notebook_cells.py"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["states"] == dict.fromkeys(("train", "eval", "infer"), "JOB_STATE_SUCCEEDED"), done.stderr[-4000:]
+    assert found["runs"] == ["eval-1", "infer-1", "train-1"]
+    assert found["metrics"] == {"examples": 40.0}
+    runs = bucket / "experiments" / "translation" / "runs"
+    assert "TRAIN_STEPS = 2" in (runs / "train-1" / "config.gin").read_text()
+    assert list((runs / "eval-1" / "inference_eval").iterdir())
+    predictions = (runs / "infer-1" / "sample_sums-predict.jsonl-00000-of-00001").read_text().splitlines()
+    assert len(predictions) == 40
+    assert "prediction" in json.loads(predictions[0])
