@@ -23,11 +23,11 @@ from typing import Any
 
 from reporting import report
 
-from t5x_harness.backends.local import LocalBackend
-from t5x_harness.pipeline import worker_for
 from t5x_harness.resolve.examples import FILES
+from t5x_harness.runs.local import LocalBackend
+from t5x_harness.runs.pipeline import worker_for
+from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import Outcome, RunSpec, Stage
-from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers import Run, Zygote
 
 SLICES: Mapping[str, str] = {"xl": "v3-32", "xxl": "v3-128"}

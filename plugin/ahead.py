@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.ahead import Ahead, OnProgress, RunAhead, runs_at_once
+from t5x_harness.runs.ahead import Ahead, OnProgress, RunAhead, runs_at_once
 from t5x_harness.spec import RunSpec, Stage
 
 from . import marks
@@ -19,7 +19,7 @@ from .options import Options
 from .promotion import PROMOTION
 
 if TYPE_CHECKING:
-    from t5x_harness.pipeline import Pipeline
+    from t5x_harness.runs.pipeline import Pipeline
 
 __all__ = ["Lookahead", "Upcoming"]
 
@@ -71,13 +71,13 @@ class Lookahead:
     def begin(
         self, run: Upcoming, make: Callable[[OnProgress], Pipeline], on_progress: Callable[[RunSpec], OnProgress]
     ) -> RunAhead:
-        """Lets a run work as soon as the others leave a core to it; see :meth:`t5x_harness.ahead.Ahead.begin`."""
+        """Lets a run work as soon as the others leave a core to it; see :meth:`t5x_harness.runs.ahead.Ahead.begin`."""
         if self._ahead is None:
             self._ahead = Ahead(self._at_once)
         return self._ahead.begin(run.spec, run.stages, make, on_progress)
 
     def join(self, *, patient: bool) -> None:
-        """Waits for the threads of runs that have been closed; see :meth:`t5x_harness.ahead.Ahead.join`."""
+        """Waits for the threads of runs that have been closed; see :meth:`t5x_harness.runs.ahead.Ahead.join`."""
         if self._ahead is not None:
             self._ahead.cancel()
             self._ahead.join(patient=patient)

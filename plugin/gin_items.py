@@ -97,7 +97,7 @@ class DeclaredRun(pytest.Collector):
 
 def stage_items(parent: pytest.Collector, spec: RunSpec, start: Location | None) -> Iterable[StageItem]:
     """An item for each stage that a run of this mode has."""
-    from t5x_harness.pipeline import stages_of
+    from t5x_harness.runs.pipeline import stages_of
 
     for stage in stages_of(spec.mode, spec.until):
         item: StageItem = StageItem.from_parent(parent, name=stage.value)

@@ -123,7 +123,7 @@ def network_guarded(item: pytest.Item) -> Iterator[None]:
     if item.get_closest_marker(SMOKE) is None or network_allowed(item):
         yield
         return
-    from t5x_harness.network import forbidden
+    from t5x_harness.system.network import forbidden
 
     with forbidden():
         yield
@@ -138,7 +138,7 @@ def check_slice(item: pytest.Item) -> None:
 
 def slice_problem(name: str) -> str | None:
     """What is wrong with the name of a slice; None for one that exists."""
-    from t5x_harness.slices import SliceError, get_slice
+    from t5x_harness.slices.slice import SliceError, get_slice
 
     try:
         get_slice(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from t5x_harness.positive_number import positive_number
+from t5x_harness.settings.numbers import positive_number
 from t5x_harness.spec import GCS, READ_SECONDS, Stage
 
 _WHEN = ("auto", "always", "never")
@@ -250,7 +250,7 @@ def take_gin_flags(arguments: list[str]) -> None:
       pytest.UsageError: one has not this form.
     """
     if any(argument.startswith("--gin.") for argument in arguments):
-        from t5x_harness.arguments import UsageError, rewrite_gin
+        from t5x_harness.commands.arguments import UsageError, rewrite_gin
 
         try:
             arguments[:] = rewrite_gin(arguments)

@@ -27,10 +27,10 @@ from .session import HarnessSession, Promote
 from .targets import TargetsOfConftests
 
 if TYPE_CHECKING:
-    from t5x_harness.backends.local import LocalBackend
-    from t5x_harness.backends.vertex import VertexBackend
     from t5x_harness.promotion.jobs import Jobs
     from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.runs.local import LocalBackend
+    from t5x_harness.runs.vertex import VertexBackend
 
 __all__ = ["BEFORE", "NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
 
@@ -209,7 +209,7 @@ class Promotion:
         def make(
             workspace: Path, on_progress: Callable[[Mapping[str, Any]], None]
         ) -> Callable[[RunSpec, LocalBackend], VertexBackend]:
-            from t5x_harness.backends.vertex import VertexBackend
+            from t5x_harness.runs.vertex import VertexBackend
 
             def backend(known: RunSpec, local: LocalBackend) -> VertexBackend:
                 return VertexBackend(known, local, order, self.jobs, workspace=workspace, on_progress=on_progress)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.positive_number import positive_number
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL, SERVICES, PromotionSettings, target_of
+from t5x_harness.settings.numbers import positive_number
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 from t5x_harness.vertex.target import ENVIRONMENT, VertexTarget, VertexTargetError
 

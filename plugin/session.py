@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.ending import Ending
-from t5x_harness.google.here import SOURCE_VARIABLE
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.system.buckets import SOURCE_VARIABLE
+from t5x_harness.system.ending import Ending
 
 from .progress import TerminalProgress
 from .session_settings import SessionSettings
 
 if TYPE_CHECKING:
-    from t5x_harness.ahead import OnProgress, RunAhead
-    from t5x_harness.backends.local import LocalBackend
-    from t5x_harness.backends.vertex import VertexBackend
     from t5x_harness.google.of_runs import GoogleOfRuns
-    from t5x_harness.pipeline import Pipeline
     from t5x_harness.report import Report
+    from t5x_harness.runs.ahead import OnProgress, RunAhead
+    from t5x_harness.runs.local import LocalBackend
+    from t5x_harness.runs.pipeline import Pipeline
+    from t5x_harness.runs.vertex import VertexBackend
     from t5x_harness.workers import InProcess, Zygote
 
     from .ahead import Lookahead
@@ -75,8 +75,8 @@ class HarnessSession(SessionSettings):
         self, spec: RunSpec, *, network: bool, promote: Promote | None = None
     ) -> Callable[[OnProgress], Pipeline]:
         """Makes what makes a run's pipeline, out of who is told of its progress, in any thread."""
-        from t5x_harness.network import run_environment
-        from t5x_harness.pipeline import NO_STORE, Pipeline
+        from t5x_harness.runs.pipeline import NO_STORE, Pipeline
+        from t5x_harness.system.network import run_environment
 
         self._workspaces[spec] = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder()))
         made = functools.partial(
@@ -161,7 +161,7 @@ class HarnessSession(SessionSettings):
 
         Of those that worked ahead, and of which no stage came at all, nothing is told.
         """
-        from t5x_harness.ahead import RunAhead
+        from t5x_harness.runs.ahead import RunAhead
 
         for spec, run in list(self._pipelines.items()):
             if isinstance(run, RunAhead) and not run.is_asked:
@@ -175,7 +175,7 @@ class HarnessSession(SessionSettings):
         Called in the main thread before any run begins: the kernel forgets it with the thread that asks for it.
         """
         if hasattr(self.config, "workerinput"):
-            from t5x_harness.workers import processes
+            from t5x_harness.system import processes
 
             processes.interrupt_with_parent()
 
@@ -201,7 +201,7 @@ class HarnessSession(SessionSettings):
         if self._is_interrupted:
             return
         self._is_interrupted = True
-        from t5x_harness.ahead import RunAhead
+        from t5x_harness.runs.ahead import RunAhead
 
         for spec, run in self._pipelines.items():
             known = run.known(asked=True) if isinstance(run, RunAhead) else run.known()
@@ -216,14 +216,14 @@ class HarnessSession(SessionSettings):
         """The worker that forks runs; made at the first use."""
         if self._workers is None:
             from t5x_harness import workers
-            from t5x_harness.pipeline import worker_for
+            from t5x_harness.runs.pipeline import worker_for
 
             self._workers = workers.InProcess() if self.options.in_process else worker_for(self.runtime)
         return self._workers
 
     def _google(self, spec: RunSpec) -> GoogleOfRuns | None:
         """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
-        from t5x_harness.pipeline import google_for
+        from t5x_harness.runs.pipeline import google_for
 
         return None if self.fake_buckets else google_for(spec, self._googles)
 
@@ -339,7 +339,7 @@ class HarnessSession(SessionSettings):
 
     def send_ahead(self, spec: RunSpec) -> None:
         """Sends the job of a promoted run whose items that wait for it come later, after those of other runs."""
-        from t5x_harness.pipeline import Pipeline
+        from t5x_harness.runs.pipeline import Pipeline
 
         run = self._pipelines.get(spec)
         if isinstance(run, Pipeline):

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.google.here import store
 from t5x_harness.spec import GCS, READ_SECONDS, RunSpec
+from t5x_harness.system.buckets import store
 
 from . import marks
 from .options import Options, network_policy
 
 if TYPE_CHECKING:
-    from t5x_harness.project import ProjectConfig
-    from t5x_harness.t5x_runtime import Runtime
+    from t5x_harness.runtime.choice import Runtime
+    from t5x_harness.settings.project import ProjectConfig
 
 __all__ = ["SessionSettings"]
 
@@ -53,8 +53,8 @@ class SessionSettings:
             _ = self.slice_name
         if self.options.runtime == "installed":
             _ = self.runtime
-        from t5x_harness.rule import all_codes
-        from t5x_harness.silencing import not_codes
+        from t5x_harness.findings.rule import all_codes
+        from t5x_harness.findings.silencing import not_codes
 
         for option, codes in (("--t5x-ignore", self.options.ignore), ("--t5x-select", self.options.select)):
             if problem := not_codes(codes, all_codes):
@@ -72,7 +72,7 @@ class SessionSettings:
           pytest.UsageError: the table has a mistake in it.
         """
         if self._project is None:
-            from t5x_harness.project import ProjectError, load_project
+            from t5x_harness.settings.project import ProjectError, load_project
 
             try:
                 self._project = load_project(self.config.rootpath)
@@ -88,7 +88,7 @@ class SessionSettings:
           pytest.UsageError: ``--t5x-runtime=installed`` and none is installed.
         """
         if self._runtime is None:
-            from t5x_harness.t5x_runtime import RuntimeChoiceError, find_runtime
+            from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 
             try:
                 self._runtime = find_runtime(self.options.runtime)
@@ -133,8 +133,8 @@ class SessionSettings:
 
     @functools.cached_property
     def _silenced(self) -> tuple[str, ...]:
-        from t5x_harness.rule import all_codes
-        from t5x_harness.silencing import codes_to_silence
+        from t5x_harness.findings.rule import all_codes
+        from t5x_harness.findings.silencing import codes_to_silence
 
         ignore, select = (*self.project.ignore, *self.options.ignore), self.options.select or self.project.select
         return codes_to_silence(ignore, select, all_codes)

@@ -192,8 +192,8 @@ class ShippedItem(pytest.Item):
         from t5x_harness.promotion.shipped import ShippedOutcomeError
         from t5x_harness.promotion.shipping import read_outcome
         from t5x_harness.promotion.stages import ending
+        from t5x_harness.system.diagnosis import read_tail
         from t5x_harness.vertex.storage import Folder, StorageError
-        from t5x_harness.workers.diagnosis import read_tail
 
         session, job = self.config.stash[SESSION], launched.submitted
         log = session.folder() / f"{job.id}.log"

@@ -22,7 +22,7 @@ def header(session: HarnessSession) -> list[str]:
     left_out = [line] if (line := collection.left_out(session.config, session)) else []
     if not session.expects_runs:
         return left_out
-    from t5x_harness.slices import get_slice
+    from t5x_harness.slices.slice import get_slice
 
     tpu = get_slice(session.slice_name)
     runtime = session.runtime

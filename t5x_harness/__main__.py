@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 
 sys.exit(main())

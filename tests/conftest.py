@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from t5x_harness.pipeline import worker_for
-from t5x_harness.t5x_runtime import find_runtime
+from t5x_harness.runs.pipeline import worker_for
+from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.workers import KEPT_VARIABLE, Zygote
 
 if TYPE_CHECKING:

@@ -28,8 +28,9 @@ class Session:
 """``hanging.py``: resolve of each config writes its process's pid into ``CONFIG.at_work`` in the run's folder."""
 
 LIGHT = """
-from t5x_harness import pipeline, runs
-from t5x_harness.backends import local
+from t5x_harness.runs import pipeline
+from t5x_harness.runs import several as runs
+from t5x_harness.runs import local
 from t5x_harness.workers import Zygote
 pipeline.worker_for = runs.worker_for = lambda runtime, **given: Zygote()
 local.FACTORY = "hanging:Session"

@@ -30,10 +30,10 @@ def set_up_harness():
         sys.stderr.write(message % (sys.executable, version))
         return
     try:
-        from t5x_harness import import_hooks
+        from t5x_harness.runtime import import_hooks
     except ModuleNotFoundError:
         load_own_package()
-        from t5x_harness import import_hooks
+        from t5x_harness.runtime import import_hooks
 
     import_hooks.install_from_environment()
     if root := os.environ.get("T5X_HARNESS_GCS_PATCH"):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from t5x_harness.t5x_runtime import Runtime, brings_t5x, find_runtime
+from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime
 
 __all__ = ["Environment", "Installed", "required"]
 

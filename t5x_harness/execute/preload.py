@@ -41,10 +41,10 @@ import t5x_harness.execute.train
 import t5x_harness.plan.stage
 import t5x_harness.resolve.stage
 import t5x_harness.standins.run
-from t5x_harness.execute.conversions import T5X_FUNCTIONS, convert
 from t5x_harness.execute.preload_inputs import CONVERSIONS
-from t5x_harness.rule import all_rules
+from t5x_harness.findings.rule import all_rules
 from t5x_harness.spec import Stage
+from t5x_harness.upstream.autograph import T5X_FUNCTIONS, convert
 
 __all__ = ["CONVERTED", "LATER", "MODULES", "RULES"]
 

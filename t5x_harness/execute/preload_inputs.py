@@ -5,8 +5,8 @@ from __future__ import annotations
 import seqio
 import tensorflow
 
-from t5x_harness.execute.conversions import SEQIO_FUNCTIONS
-from t5x_harness.execute.conversions_beside import ConversionsBeside
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
+from t5x_harness.upstream.autograph_beside import ConversionsBeside
 
 __all__ = ["CONVERSIONS", "MODULES"]
 

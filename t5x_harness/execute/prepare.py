@@ -13,8 +13,6 @@ import seqio
 from t5x_harness.execute import sizes
 from t5x_harness.execute.checkpoint_standin import write_standin
 from t5x_harness.execute.shrink import Shrinker, as_gin
-from t5x_harness.google.here import store
-from t5x_harness.mesh import install_mesh, mesh_text
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial, uses_orbax
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
@@ -23,9 +21,11 @@ from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vo
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.slices.mesh import install_mesh, mesh_text
 from t5x_harness.spec import Change, Mode, RunSpec
 from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
 from t5x_harness.standins.policy import Policy, is_remote
+from t5x_harness.system.buckets import store
 
 __all__ = ["Prepared", "prepare"]
 

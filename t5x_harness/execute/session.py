@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.devices import force_cpu_devices
-from t5x_harness.execute.brevity import prepare_for_few_steps
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
-from t5x_harness.mesh import install_mesh
-from t5x_harness.slices import get_slice
+from t5x_harness.runtime.choice import Runtime, activate, find_runtime
+from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.slices.devices import force_cpu_devices
+from t5x_harness.slices.mesh import install_mesh
+from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
-from t5x_harness.t5x_runtime import Runtime, activate, find_runtime
-from t5x_harness.workers.compile_options import compile_cheaply
+from t5x_harness.upstream.few_steps import prepare_for_few_steps
 
 __all__ = ["Session", "open_session"]
 
@@ -217,10 +217,10 @@ class Session:
 
     def _resolve(self, report: Any) -> None:
         from t5x_harness.resolve import gin_config
-        from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
         from t5x_harness.standins.policy import Policy
         from t5x_harness.standins.run import StandIns, embedding_rows
+        from t5x_harness.upstream.seqio_registrations import Registrations
 
         if self._resolved is not None:
             return

@@ -18,7 +18,7 @@ from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.sandbox import OutputFolder
-from t5x_harness.losses import infinite_losses, loss_in_words, loss_measures
+from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Severity

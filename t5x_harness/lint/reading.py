@@ -35,7 +35,7 @@ def program_of(
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
     """The folder that holds the package ``t5x``."""
     if t5x_parent is None:
-        from t5x_harness.t5x_runtime import Preference, find_runtime
+        from t5x_harness.runtime.choice import Preference, find_runtime
 
         t5x_parent = find_runtime(cast(Preference, spec.runtime)).location
     folder = Path(t5x_parent)

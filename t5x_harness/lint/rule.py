@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from t5x_harness import rule
+from t5x_harness.findings import rule
+from t5x_harness.findings.rule import Example
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.rule import Example
-from t5x_harness.slices import Slice
+from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Edit, Finding, Location, Severity, Stage
 
 __all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "where"]

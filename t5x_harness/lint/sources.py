@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.lint.parse_module import parse_module
 from t5x_harness.lint.python_source import Parameters, Source
-from t5x_harness.python_source import parse_module
 
 __all__ = ["SourceFinder", "definer_of_constants"]
 

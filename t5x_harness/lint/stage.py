@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.fragments import RunIf, why_fragment
 from t5x_harness.lint.own_lines import on_own_lines
@@ -14,8 +15,7 @@ from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroB
 from t5x_harness.lint.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context, Rule, all_rules
 from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.silencing import split_silenced
-from t5x_harness.slices import get_slice
+from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
 __all__ = ["lint", "lint_program"]

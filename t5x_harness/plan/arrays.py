@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from t5x_harness.tables import Bytes, Count, Table, columns
+from t5x_harness.findings.tables import Bytes, Count, Table, columns
 
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf

@@ -16,9 +16,9 @@ from typing import Any
 
 from etils import epath
 
-from t5x_harness.google.here import store
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
+from t5x_harness.system.buckets import store
 
 __all__ = [
     "UNSET_CHECKPOINT",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from t5x_harness.findings.tables import Bytes
 from t5x_harness.plan.checkpoint_source import model_dir_of, uses_orbax
 from t5x_harness.spec import Mode
-from t5x_harness.tables import Bytes
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned

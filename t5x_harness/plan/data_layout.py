@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_harness.slices import Slice
+from t5x_harness.slices.slice import Slice
 
 __all__ = ["DataLayout", "data_layout"]
 

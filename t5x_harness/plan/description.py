@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from t5x_harness.mesh import mesh_text
+from t5x_harness.findings.tables import Bytes, columns
 from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.batches import describe_batches, describe_evaluation
 from t5x_harness.plan.checkpoint_description import describe_restored
 from t5x_harness.plan.checkpoints_written import describe_written
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.tables import Bytes, columns
+from t5x_harness.slices.mesh import mesh_text
 
 __all__ = ["describe"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness import __version__
+from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
-from t5x_harness.silencing import split_silenced
 from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 __all__ = ["CODE", "FACT", "NOTHING_TO_UPDATE", "check_golden", "golden_file", "shared_golden"]

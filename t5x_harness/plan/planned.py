@@ -14,7 +14,7 @@ from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.steps import PlannedSteps
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved
-from t5x_harness.slices import Slice
+from t5x_harness.slices.slice import Slice
 
 __all__ = ["Planned"]
 

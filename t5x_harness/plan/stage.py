@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from t5x_harness.mesh import HostsNotTiled, MeshRefused
+from t5x_harness.findings.rule import all_rules
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
 from t5x_harness.plan.data_layout import data_layout
@@ -21,8 +21,8 @@ from t5x_harness.resolve.errors import log_traceback
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.rule import all_rules
-from t5x_harness.slices import Slice
+from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
+from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode, Severity, Stage
 
 __all__ = ["plan", "shapes_for"]

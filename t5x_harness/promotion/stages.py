@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.losses import infinite_losses, loss_in_words, loss_measures
+from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.promotion.jobs import Ended
 from t5x_harness.promotion.results import JobResults
 from t5x_harness.spec import Finding, Measure, Outcome, Severity, Stage, StageResult
+from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.ran_on import RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
-from t5x_harness.workers.diagnosis import read_tail
 
 __all__ = ["ending", "stages_of_job"]
 

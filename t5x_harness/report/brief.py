@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from t5x_harness.findings.style import Style
+from t5x_harness.findings.wrapping import wrap
 from t5x_harness.report.report import Report
-from t5x_harness.report.style import Style
 from t5x_harness.report.table import table
 from t5x_harness.report.terminal import (
     GIVEN,
@@ -16,7 +17,6 @@ from t5x_harness.report.terminal import (
     hidden_notes,
     slow_imports,
 )
-from t5x_harness.report.wrapping import wrap
 from t5x_harness.spec import Outcome, Severity
 
 __all__ = ["render_brief"]

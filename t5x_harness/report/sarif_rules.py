@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t5x_harness.rule import Rule
-from t5x_harness.rule_pages import OTHER_CODES, page, rules_by_code
+from t5x_harness.findings.pages import OTHER_CODES, page, rules_by_code
+from t5x_harness.findings.rule import Rule
 
 __all__ = ["rule_descriptors"]
 

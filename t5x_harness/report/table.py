@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from t5x_harness.findings.style import Style
+from t5x_harness.findings.wrapping import wrap
 from t5x_harness.report.report import Report, RunRow
-from t5x_harness.report.style import Style
-from t5x_harness.report.wrapping import wrap
 from t5x_harness.spec import Outcome, Severity, Stage
 
 __all__ = ["counted", "duration", "stage_mark", "table"]

@@ -12,8 +12,8 @@ import tensorflow as tf
 from t5x import utils
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
+from t5x_harness.upstream.seqio_vocabularies import vocabulary_size
 
 __all__ = [
     "DataRole",

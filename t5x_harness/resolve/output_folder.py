@@ -6,10 +6,10 @@ import dataclasses
 import os
 from pathlib import Path
 
-from t5x_harness.google.here import store
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 from t5x_harness.standins.policy import is_remote
+from t5x_harness.system.buckets import store
 
 __all__ = ["InferenceOutput", "OutputFolder", "earlier_config", "inference_output", "output_folder", "unseen"]
 

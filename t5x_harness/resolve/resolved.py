@@ -12,12 +12,12 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.endings import Ending
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.metric_faults import MetricFault
-from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
-from t5x_harness.resolve.vocabularies import vocabulary_file
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.vocabularies import is_published
+from t5x_harness.upstream.seqio_registrations import Registrations
+from t5x_harness.upstream.seqio_vocabularies import vocabulary_file
 
 __all__ = ["Resolved", "embedding_rows", "lengths_of"]
 

@@ -6,8 +6,8 @@ import abc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness import rule
-from t5x_harness.rule import Example
+from t5x_harness.findings import rule
+from t5x_harness.findings.rule import Example
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable
 
-from t5x_harness.silencing import split_silenced
+from t5x_harness.findings.silencing import split_silenced
+from t5x_harness.findings.tables import Table
 from t5x_harness.spec import Change, FactTable, Finding, Location, Measure, Outcome, Severity, Stage, StageResult
-from t5x_harness.tables import Table
 
 __all__ = ["StageReport"]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from t5x_harness.import_hooks import after_import
+from t5x_harness.runtime.import_hooks import after_import
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
 

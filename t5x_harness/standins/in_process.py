@@ -23,9 +23,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.google.here import Store, store
-from t5x_harness.import_hooks import after_import
+from t5x_harness.runtime.import_hooks import after_import
 from t5x_harness.standins.policy import Policy
+from t5x_harness.system.buckets import Store, store
 
 __all__ = ["install"]
 
@@ -120,7 +120,7 @@ class _Process:
 
     def take_rows(self, datasets: ModuleType) -> None:
         """Has ``load_dataset`` give the project's declared rows where the hub is out of reach."""
-        from t5x_harness.project import load_project
+        from t5x_harness.settings.project import load_project
         from t5x_harness.standins import hugging_face
         from t5x_harness.standins.rows import Samples
 

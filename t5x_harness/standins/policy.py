@@ -6,7 +6,7 @@ import enum
 import functools
 import os
 
-from t5x_harness.google.here import store
+from t5x_harness.system.buckets import store
 
 __all__ = ["Policy", "is_remote", "is_unreachable"]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.google.here import store
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.vocabularies import model_of, size_of
+from t5x_harness.system.buckets import store
 
 __all__ = ["VocabularyFiles"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from t5x_harness.slices import Slice, SliceError, get_slice
+from t5x_harness.slices.slice import Slice, SliceError, get_slice
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
@@ -55,7 +55,7 @@ class Machine:
         """The machine that makes up a TPU slice.
 
         Args:
-          name: as :func:`t5x_harness.slices.get_slice` takes it: ``v3-32``, ``v5e:4x4``.
+          name: as :func:`t5x_harness.slices.slice.get_slice` takes it: ``v3-32``, ``v5e:4x4``.
 
         Raises:
           MachineError: there is no such slice, or Vertex AI has no documented machine for it.

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.lint.modules import FoundModule, ModuleFinder, module_path
+from t5x_harness.lint.parse_module import parse_module
 from t5x_harness.lint.program import MAIN, GinProgram
-from t5x_harness.python_source import parse_module
 from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile, read_file
 
 __all__ = ["Modules", "modules_of"]

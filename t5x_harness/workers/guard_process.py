@@ -18,8 +18,9 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5x_harness.workers import framing, processes, run_process
-from t5x_harness.workers.diagnosis import signal_name
+from t5x_harness.system import processes
+from t5x_harness.system.diagnosis import signal_name
+from t5x_harness.workers import framing, run_process
 
 __all__ = ["guard"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import t5x_harness
-from t5x_harness.workers.diagnosis import describe_status, read_tail
+from t5x_harness.system.diagnosis import describe_status, read_tail
 from t5x_harness.workers.door import peer_of
 
 __all__ = ["END_SECONDS", "Host", "KeptHost", "OwnHost"]

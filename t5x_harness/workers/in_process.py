@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from t5x_harness import network
+from t5x_harness.system import network
 from t5x_harness.workers.errors import WorkerError
 from t5x_harness.workers.jax_options import apply_jax_environment
 from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised

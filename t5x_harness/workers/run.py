@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from t5x_harness.system.diagnosis import describe_status, innermost_frame, low_limit, read_tail, without_frames
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection, Event
-from t5x_harness.workers.diagnosis import describe_status, innermost_frame, low_limit, read_tail, without_frames
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 
 __all__ = ["ForkedRun", "Needed", "Run", "check_arguments", "raised"]

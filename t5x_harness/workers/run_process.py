@@ -18,9 +18,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.import_hooks import after_import
-from t5x_harness.workers import framing, processes
-from t5x_harness.workers.compile_cache_entries import write_entries_whole
+from t5x_harness.runtime.import_hooks import after_import
+from t5x_harness.system import processes
+from t5x_harness.upstream.jax_cache import write_entries_whole
+from t5x_harness.workers import framing
 from t5x_harness.workers.jax_options import apply_jax_environment
 
 __all__ = ["STACK_SIGNAL", "load_factory", "run", "type_name", "user_traceback"]
@@ -155,8 +156,8 @@ def _confine() -> None:
     It has to happen now, while this fork has a single thread: the kernel moves no other into a namespace, and filters
     no others.
     """
-    from t5x_harness import network
     from t5x_harness.google.fuse.mount import enter_from_environment
+    from t5x_harness.system import network
 
     enter_from_environment(os.environ)
     if network.is_told_to_forbid(os.environ):

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from t5x_harness.system.diagnosis import low_limit, signal_name
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection
-from t5x_harness.workers.diagnosis import low_limit, signal_name
 from t5x_harness.workers.errors import ZygoteFailed
 from t5x_harness.workers.hosts import Host, KeptHost, OwnHost
 from t5x_harness.workers.likeness import facts

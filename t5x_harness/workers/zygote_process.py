@@ -18,7 +18,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from t5x_harness.workers import framing, guard_process, processes, run_process
+from t5x_harness.system import processes
+from t5x_harness.workers import framing, guard_process, run_process
 from t5x_harness.workers.door import Client, Door
 from t5x_harness.workers.roomy_stack import call_with_room
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.backends.local import LocalBackend, stages_of
+from t5x_harness.runs.local import LocalBackend, stages_of
 from t5x_harness.spec import Finding, Mode, Outcome, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, ZygoteFailed
 

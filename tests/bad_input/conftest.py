@@ -56,7 +56,7 @@ def run_pytest(pytester: pytest.Pytester, folder: Path, imported: None) -> Calla
 @pytest.fixture
 def run_command(pytester: pytest.Pytester, folder: Path, imported: None) -> Callable[..., pytest.RunResult]:
     """Runs ``t5x-harness`` in the folder, with the same checks."""
-    program = "import sys; from t5x_harness.cli import main; sys.exit(main())"
+    program = "import sys; from t5x_harness.commands.main import main; sys.exit(main())"
 
     def run(*arguments: str) -> pytest.RunResult:
         return _checked(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.model_dirs import claim_model_dir
+from t5x_harness.runs.model_dirs import claim_model_dir
 from t5x_harness.spec import RunSpec
 
 Run = Callable[..., pytest.RunResult]

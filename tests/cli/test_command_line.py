@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness import runs
-from t5x_harness.arguments import specs_of
-from t5x_harness.cli import main, parser_of
+from t5x_harness.commands.arguments import specs_of
+from t5x_harness.commands.main import main, parser_of
+from t5x_harness.runs import several as runs
 from t5x_harness.spec import Stage
 from t5x_harness.workers import NOT_KEPT
 
@@ -191,7 +191,7 @@ def test_wrong_usage_is_one_line_and_2(
 def test_a_folder_that_cannot_be_written_is_refused_first(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("t5x_harness.model_dirs.os.access", lambda path, mode: False)  # root may write anywhere
+    monkeypatch.setattr("t5x_harness.runs.model_dirs.os.access", lambda path, mode: False)  # root may write anywhere
     assert main(["run", "run.gin", "--model_dir=out", EMBEDDED]) == 2
     assert f"--model_dir out: no permission to write into {folder}" in capsys.readouterr().err
     assert not (folder / "out").exists()
@@ -395,7 +395,7 @@ def test_without_a_command_the_help_is_shown_and_2(capsys: pytest.CaptureFixture
 
 def test_a_command_of_another_module_gets_its_arguments_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    monkeypatch.setattr("t5x_harness.exec_command.run", lambda parsed: taken.append(parsed.command) or 7)
+    monkeypatch.setattr("t5x_harness.commands.exec.run", lambda parsed: taken.append(parsed.command) or 7)
     assert main(["exec", "--", "python", "-c", "pass", "--gin.X=1"]) == 7
     assert taken[0][-1] == "--gin.X=1"
 
@@ -404,7 +404,7 @@ def test_lint_imports_nothing_heavy_and_starts_no_process(folder: Path) -> None:
     program = (
         "import sys, subprocess\n"
         "subprocess.Popen = None\n"
-        "from t5x_harness.cli import main\n"
+        "from t5x_harness.commands.main import main\n"
         "status = main(['lint', 'run.gin', '--t5x-runtime=embedded'])\n"
         "heavy = {'jax', 'tensorflow', 'numpy', 'seqio', 't5x', 'flax', 'absl', 'optax', 'pytest'} & set(sys.modules)\n"
         "sys.exit(f'status {status}, imported {heavy}' if status or heavy else 0)\n"
@@ -425,7 +425,7 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("t5x_harness.runs.worker_for", lambda runtime: Worker())
+    monkeypatch.setattr("t5x_harness.runs.several.worker_for", lambda runtime: Worker())
     monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (folder / "temporary").mkdir()

@@ -12,7 +12,7 @@ from interrupts import HANGING, LIGHT, Hanging
 from t5x_harness.sample_tasks import CONFIGS
 
 NAMES = ("one.gin", "two.gin")
-MAIN = f"{LIGHT}\nimport sys\nfrom t5x_harness import cli\nsys.exit(cli.main())\n"
+MAIN = f"{LIGHT}\nimport sys\nfrom t5x_harness.commands import main\nsys.exit(main.main())\n"
 
 
 @pytest.fixture

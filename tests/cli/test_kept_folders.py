@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.cli import main
-from t5x_harness.runs import RunOptions
+from t5x_harness.commands.main import main
+from t5x_harness.runs.several import RunOptions
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
@@ -25,7 +25,7 @@ def test_the_last_three_folders_of_failed_runs_are_kept(
         (options.workspace / "01-run" / "run.log").touch()
         yield RunResult(specs[0], (StageResult(Stage.RESOLVE, outcome),))
 
-    monkeypatch.setattr("t5x_harness.runs.run_specs", run_specs)
+    monkeypatch.setattr("t5x_harness.runs.several.run_specs", run_specs)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     config = str(CONFIGS / "infer_answer.gin")
     for _ in range(5):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 
 GOOD = """\
 from __gin__ import dynamic_registration
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_said(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("t5x_harness.lint_command.write_atomically", refuse)
+    monkeypatch.setattr("t5x_harness.commands.lint.write_atomically", refuse)
     assert main(["lint", "run.gin", EMBEDDED, "--fix"]) == 2
     assert capsys.readouterr().err == "t5x-harness: cannot write run.gin: Permission denied\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.model_dirs import ModelDirError, claim_model_dir, ensure_model_dirs
+from t5x_harness.runs.model_dirs import ModelDirError, claim_model_dir, ensure_model_dirs
 from t5x_harness.spec import RunSpec
 
 

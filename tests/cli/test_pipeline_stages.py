@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from t5x_harness import runs
-from t5x_harness.pipeline import Pipeline, stages_of
-from t5x_harness.runs import RunOptions, run_specs
+import t5x_harness
+from t5x_harness.runs import several as runs
+from t5x_harness.runs.pipeline import Pipeline, stages_of
+from t5x_harness.runs.several import RunOptions, run_specs
 from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers.errors import RunDied
 
-EMBEDDED = Path(runs.__file__).parent / "embedded"
+EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
 RUN = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
 include 't5x/configs/runs/pretrain.gin'
@@ -79,7 +80,7 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         settings["made"].append(Backend(spec, failing=settings["failing"], dying=settings["dying"], **options))
         return settings["made"][-1]
 
-    monkeypatch.setitem(sys.modules, "t5x_harness.backends.local", types.SimpleNamespace(LocalBackend=make))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "t5x_harness.runs.local", types.SimpleNamespace(LocalBackend=make))  # type: ignore[arg-type]
     return settings
 
 

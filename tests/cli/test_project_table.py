@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.project import ProjectConfig, ProjectError, find_project, load_project
+from t5x_harness.settings.project import ProjectConfig, ProjectError, find_project, load_project
 from t5x_harness.spec import Mode
 
 TABLE = """\

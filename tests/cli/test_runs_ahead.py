@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from t5x_harness.ahead import Ahead, OnProgress, RunAhead, runs_at_once
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.runs.ahead import Ahead, OnProgress, RunAhead, runs_at_once
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 STAGES = (Stage.LINT, Stage.RESOLVE, Stage.TRAIN)

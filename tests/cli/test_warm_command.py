@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 from t5x_harness.workers import Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
 LIGHT = """
 import os, sys
-from t5x_harness import cli, pipeline
+from t5x_harness.commands import main as cli
+from t5x_harness.runs import pipeline
 from t5x_harness.workers import Zygote
 pipeline.worker_for = lambda runtime, *, door: Zygote(preload={preload!r}, python_path=[os.getcwd()], door=door)
 sys.exit(cli.main(["warm", *sys.argv[1:]]))

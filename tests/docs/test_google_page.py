@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import parser_of
+from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.endpoints import Endpoints
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 
 
 def _blocks(text: str, language: str) -> list[str]:

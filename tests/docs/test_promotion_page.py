@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.plugin import marks
-from t5x_harness.project import load_project
 from t5x_harness.promotion.resources import FIELDS
 from t5x_harness.sample_tasks import CONFIGS
+from t5x_harness.settings.project import load_project
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.arguments import rewrite_gin, specs_of
-from t5x_harness.cli import parser_of
+from t5x_harness.commands.arguments import rewrite_gin, specs_of
+from t5x_harness.commands.main import parser_of
 from t5x_harness.lint import lint
-from t5x_harness.project import load_project
+from t5x_harness.settings.project import load_project
 from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.arguments import rewrite_gin
-from t5x_harness.cli import main, parser_of
-from t5x_harness.t5x_runtime import find_runtime
+from t5x_harness.commands.arguments import rewrite_gin
+from t5x_harness.commands.main import main, parser_of
+from t5x_harness.runtime.choice import find_runtime
 
 EMBEDDED = "--t5x-runtime=embedded"
 SUBJECT = "finetune.gin"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
+from t5x_harness.findings.job_pages import job_codes, job_page
+from t5x_harness.findings.pages import OTHER_CODES, pages
+from t5x_harness.findings.rule import all_codes
 from t5x_harness.google.vertex.validation import Violation, judge, misspelt_accelerators
-from t5x_harness.job_pages import job_codes, job_page
-from t5x_harness.rule import all_codes
-from t5x_harness.rule_pages import OTHER_CODES, pages
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = REPOSITORY / "docs" / "rules"
@@ -30,9 +30,9 @@ def not_caught() -> dict[str, str]:
 def test_the_pages_are_what_the_rules_say() -> None:
     made = pages()
     there = {path.name: path.read_text() for path in PAGES.glob("*.md") if path.name != "not-caught.md"}
-    assert sorted(there) == sorted(made), "run: python -m t5x_harness.rule_pages docs/rules"
+    assert sorted(there) == sorted(made), "run: python -m t5x_harness.findings.pages docs/rules"
     for name, text in made.items():
-        assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.rule_pages docs/rules"
+        assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.findings.pages docs/rules"
 
 
 @pytest.mark.parametrize("code", [c for c, stages in STAGES.items() if {"S0", "S1", "S2", "S5"} & set(stages)])
@@ -114,7 +114,7 @@ def test_explain_knows_what_was_meant(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_explaining_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from t5x_harness.cli import main; main(['explain']);"
+        "import sys; from t5x_harness.commands.main import main; main(['explain']);"
         "print([m for m in ('jax', 'numpy', 'tensorflow', 'seqio', 't5x', 'flax') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

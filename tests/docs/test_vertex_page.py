@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import parser_of
+from t5x_harness.commands.main import parser_of
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import parser_of
+from t5x_harness.commands.main import parser_of
 from t5x_harness.google.session import GoogleSession
 
 PACKAGE = "sample_tasks/trainer_package"

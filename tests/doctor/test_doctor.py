@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from t5x_harness.commands.doctor import as_json, as_table
 from t5x_harness.doctor import Check, Environment, Finding, Installed, diagnose
 from t5x_harness.doctor.clashes import RIVALS
-from t5x_harness.doctor.command import as_json, as_table
 from t5x_harness.doctor.environment import required
+from t5x_harness.runtime.choice import Runtime
 from t5x_harness.spec import Severity
-from t5x_harness.t5x_runtime import Runtime
 
 EMBEDDED = Runtime("embedded", "0.1.0", "/lib/t5x_harness/embedded/t5x", "no T5X is installed")
 INSTALLED = Runtime("installed", "0.0.0, commit cc342d419ec3", "/src/t5x/t5x", "editable install")
@@ -266,7 +266,7 @@ def test_two_checks_cannot_share_a_code() -> None:
 
 
 MAIN = (
-    "import argparse, sys; from t5x_harness import doctor;"
+    "import argparse, sys; from t5x_harness.commands import doctor;"
     "parser = argparse.ArgumentParser(); doctor.add_arguments(parser);"
     "status = doctor.run(parser.parse_args());"
     "assert not [m for m in ('jax', 'numpy', 'tensorflow', 't5x') if m in sys.modules];"

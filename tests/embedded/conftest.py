@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.import_hooks import use_runtime
+from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.import_hooks import use_runtime
 from t5x_harness.workers import Run, RunDied, Zygote
-from t5x_harness.workers.compile_options import compile_cheaply
 
 # Not a fixture: test modules import t5x and the recorded tasks at their top.
 use_runtime("embedded")

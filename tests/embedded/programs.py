@@ -11,7 +11,7 @@ from typing import Any
 
 import recorded
 
-from t5x_harness.execute.brevity import prepare_for_few_steps
+from t5x_harness.upstream.few_steps import prepare_for_few_steps
 
 
 class Program:

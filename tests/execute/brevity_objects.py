@@ -17,7 +17,7 @@ class Options:
     """What the libraries of a process that the harness has set up are told."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
-        from t5x_harness.import_hooks import install_from_environment
+        from t5x_harness.runtime.import_hooks import install_from_environment
 
         install_from_environment()
 

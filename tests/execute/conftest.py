@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.backends.local import LocalBackend
+from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
 

@@ -15,8 +15,8 @@ import seqio
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
-from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert
-from t5x_harness.execute.conversions_beside import ConversionsBeside
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert
+from t5x_harness.upstream.autograph_beside import ConversionsBeside
 
 
 class Converting:

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from t5x import partitioning, train_state, utils
 
-from t5x_harness.devices import force_cpu_devices
 from t5x_harness.execute.sharing import share_steps
+from t5x_harness.slices.devices import force_cpu_devices
 
 
 class Model:

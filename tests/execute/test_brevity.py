@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.execute.checkpoint_writing import SMALLEST_SLICE
-from t5x_harness.google.here import ROOT_VARIABLE
-from t5x_harness.import_hooks import BRIEF_VARIABLE
+from t5x_harness.runtime.import_hooks import BRIEF_VARIABLE
+from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.upstream.orbax_arrays import SMALLEST_SLICE
 from t5x_harness.workers import Zygote
 
 HERE = str(Path(__file__).parent)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from t5x_harness.import_hooks import use_runtime
+from t5x_harness.runtime.import_hooks import use_runtime
 
 use_runtime("embedded")
 
 from t5x_harness.execute.session import Session  # noqa: E402
+from t5x_harness.runtime.choice import find_runtime  # noqa: E402
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult  # noqa: E402
-from t5x_harness.t5x_runtime import find_runtime  # noqa: E402
 
 
 def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:

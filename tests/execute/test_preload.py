@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import pytest
 
-from t5x_harness.execute import conversions_kept
-from t5x_harness.execute.conversions import SEQIO_FUNCTIONS, convert, functions_of
-from t5x_harness.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
+from t5x_harness.runtime.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.spec import RunSpec
+from t5x_harness.upstream import autograph_kept as conversions_kept
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, functions_of
 from t5x_harness.workers import Zygote
 from t5x_harness.workers.run_process import COLLECTED_AFTER
 
@@ -94,7 +94,7 @@ def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
 
 
 JOB = """
-from t5x_harness.import_hooks import install_from_environment
+from t5x_harness.runtime.import_hooks import install_from_environment
 install_from_environment()
 import t5x.partitioning
 import seqio

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.backends.local import LocalBackend
 from t5x_harness.plan.stored_tree import Layout, read_tree
+from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
 
 Backend = Callable[..., LocalBackend]

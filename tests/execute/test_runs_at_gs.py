@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from flax import serialization
 
-from t5x_harness.backends.local import LocalBackend
-from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.google.of_runs import GoogleOfRuns
 from t5x_harness.plan.stored_tree import Layout, layout_of
+from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
+from t5x_harness.system.buckets import ROOT_VARIABLE
 
 PUBLISHED = "gs://t5-data/pretrained_models/t5x/t5_1_1_small/checkpoint_1000000"
 IN_A_BUCKET = f"""

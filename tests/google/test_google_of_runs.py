@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.here import ROOT_VARIABLE, Store, bucket_and_name, store
 from t5x_harness.google.of_runs import GoogleOfRuns
 from t5x_harness.google.serving.settings import ServerError
+from t5x_harness.system.buckets import ROOT_VARIABLE, Store, bucket_and_name, store
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_a_server_that_refuses_to_begin_anew_is_replaced(google: GoogleOfRuns, m
 def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GoogleOfRuns, source: Path) -> None:
     environment = google.enter()
     code = (
-        "from t5x_harness.google.here import store; s = store(); "
+        "from t5x_harness.system.buckets import store; s = store(); "
         "print(s.local('gs://my-bucket/data/rows.tsv').read_text().split()[0], "
         "s.is_declared('/gcs/my-bucket/x'), s.is_declared('gs://other-bucket/x'))"
     )

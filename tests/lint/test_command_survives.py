@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linting import RUN, T5X, Folder
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 from t5x_harness.lint import files, lint, parsing
 from t5x_harness.lint.reader import read
 from t5x_harness.spec import Outcome, RunSpec

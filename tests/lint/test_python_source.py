@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from t5x_harness.python_source import parse_module
+from t5x_harness.lint.parse_module import parse_module
 
 FUNCTION = "def function_{n}(a, b=(1, [2, {{'c': {n}}}])):\n    return a + b[{n}] * (a - {n})\n"
 SOURCE = "".join(FUNCTION.format(n=n) for n in range(300))

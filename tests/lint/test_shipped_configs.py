@@ -13,8 +13,8 @@ import pytest
 from linting import T5X
 
 from t5x_harness.lint import Kind, classify, lint
+from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.spec import Mode, RunSpec
-from t5x_harness.t5x_runtime import RuntimeChoiceError, find_runtime
 
 SHIPPED = sorted(str(path.relative_to(T5X)) for path in T5X.glob("t5x/**/*.gin"))
 EXAMPLES = "t5x/examples/t5/t5_1_1/examples"

@@ -35,7 +35,7 @@ def test_the_entry_points_are_those_that_pytest_and_the_shell_look_for() -> None
     entry_points = importlib.metadata.distribution("t5x-harness").entry_points
     assert {(e.group, e.name, e.value) for e in entry_points} == {
         ("pytest11", "t5x_harness", "t5x_harness.plugin"),
-        ("console_scripts", "t5x-harness", "t5x_harness.cli:main"),
+        ("console_scripts", "t5x-harness", "t5x_harness.commands.main:main"),
     }
 
 

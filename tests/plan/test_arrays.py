@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from t5x_harness.findings.tables import Bytes
 from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.leaf import Leaf
-from t5x_harness.tables import Bytes
 
 MESH = {"data": 4, "model": 2}
 

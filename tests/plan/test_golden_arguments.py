@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.arguments import UsageError, specs_of
-from t5x_harness.cli import parser_of
+from t5x_harness.commands.arguments import UsageError, specs_of
+from t5x_harness.commands.main import parser_of
 from t5x_harness.spec import RunSpec
 
 

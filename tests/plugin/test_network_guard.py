@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from network_objects import Client
 
-from t5x_harness.network import NETWORK_VARIABLE, NetworkForbidden, forbidden, is_here, run_environment
-from t5x_harness.workers import InProcess, Run, RunRaised, Zygote, processes
+from t5x_harness.system import processes
+from t5x_harness.system.network import NETWORK_VARIABLE, NetworkForbidden, forbidden, is_here, run_environment
+from t5x_harness.workers import InProcess, Run, RunRaised, Zygote
 
 # TEST-NET-1 and the documentation's prefix: addresses that no machine has.
 OUTSIDE = "192.0.2.1"
@@ -128,7 +129,7 @@ def start(runs: Zygote | InProcess, folder: Path, policy: str) -> Run:
 def test_a_run_is_refused_by_python_with_the_advice(runs: Zygote, tmp_path: Path) -> None:
     with start(runs, tmp_path, "forbid") as run, pytest.raises(RunRaised) as refused:
         run.call("connect", host="storage.googleapis.com", port=443)
-    assert refused.value.type_name == "t5x_harness.network.NetworkForbidden"
+    assert refused.value.type_name == "t5x_harness.system.network.NetworkForbidden"
     assert f"loopback only, not storage.googleapis.com, port 443; {ADVICE}" in str(refused.value)
 
 
@@ -137,7 +138,7 @@ def needs_filter() -> None:
     """Skips a test where the kernel does not ask before it connects."""
     code = f"""
 import ctypes, socket, sys
-from t5x_harness.network_filter import install
+from t5x_harness.system.network_filter import install
 if not install():
     sys.exit("the kernel takes no filter")
 try:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.arguments import add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.commands.arguments import add_run_arguments, rewrite_gin, specs_of
 from t5x_harness.google.of_runs import GoogleOfRuns
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runtime.choice import Runtime, find_runtime
+from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
-from t5x_harness.t5x_runtime import Runtime, find_runtime
 from t5x_harness.workers import Zygote
-from t5x_harness.workers.compile_options import compile_cheaply
 
 pytestmark = pytest.mark.skipif(not GoogleOfRuns.is_installed(), reason="the extra google is not installed")
 

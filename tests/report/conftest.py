@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.pipeline import Pipeline
 from t5x_harness.report import Report
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import RunSpec, Stage
 
 HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from t5x_harness.findings.tables import columns
 from t5x_harness.spec import (
     Assignment,
     BoundValue,
@@ -20,7 +21,6 @@ from t5x_harness.spec import (
     Stage,
     StageResult,
 )
-from t5x_harness.tables import columns
 
 LOCATION = Location("t5x/configs/runs/pretrain.gin", 12, (Location("run.gin", 3), Location("base.gin", 7)))
 ERROR = Finding(

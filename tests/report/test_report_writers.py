@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 from sample_reports import BAD, GOOD, NOTE, TABLE, WARNING
 
+from t5x_harness.findings.tables import columns
 from t5x_harness.report import Report
 from t5x_harness.report.brief import render_brief
 from t5x_harness.report.terminal import render, render_quietly, stage_failure
 from t5x_harness.spec import Change, Finding, Measure, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
-from t5x_harness.tables import columns
 
 WHOLE = """\
 run                    mode   slice  lint    resolve  plan  train  eval  infer  time        findings

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sample_reports import BAD, GOOD
 
 from t5x_harness import __version__
+from t5x_harness.findings.pages import OTHER_CODES, page, rules_by_code
 from t5x_harness.report import Report
 from t5x_harness.report.sarif import FINGERPRINT, document, render
 from t5x_harness.report.sarif_rules import rule_descriptors
-from t5x_harness.rule_pages import OTHER_CODES, page, rules_by_code
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 Lint = Callable[..., Report]

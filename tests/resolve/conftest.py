@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.backends.local import LocalBackend
+from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec, Stage, StageResult
 from t5x_harness.workers import Zygote
 

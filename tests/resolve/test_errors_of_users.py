@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.import_hooks import use_runtime
+from t5x_harness.runtime.import_hooks import use_runtime
 
 use_runtime("embedded")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.import_hooks import use_runtime
+from t5x_harness.runtime.import_hooks import use_runtime
 
 use_runtime("embedded")
 
@@ -21,11 +21,11 @@ import tensorflow as tf  # noqa: E402
 from t5x import eval as eval_module  # noqa: E402
 from t5x import infer, trainer, utils  # noqa: E402
 
+from t5x_harness.findings.pages import OTHER_CODES  # noqa: E402
+from t5x_harness.findings.rule import all_codes  # noqa: E402
 from t5x_harness.resolve.frames import causes, one_line  # noqa: E402
 from t5x_harness.resolve.frames import told as told_of  # noqa: E402
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
-from t5x_harness.rule import all_codes  # noqa: E402
-from t5x_harness.rule_pages import OTHER_CODES  # noqa: E402
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
 PAIR = {"inputs": BYTES, "targets": BYTES}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.import_hooks import use_runtime
+from t5x_harness.runtime.import_hooks import use_runtime
 
 use_runtime("embedded")
 
@@ -19,8 +19,8 @@ from t5x import utils  # noqa: E402
 from t5x_harness.resolve.datasets import DataRole, registered_name, task_features  # noqa: E402
 from t5x_harness.resolve.endings import Ending, find_end, period_of  # noqa: E402
 from t5x_harness.resolve.failing_example import failing_example  # noqa: E402
-from t5x_harness.resolve.registrations import Registrations  # noqa: E402
 from t5x_harness.resolve.samples import SOURCE_EXAMPLES, Sample, packed_rows, sample_of  # noqa: E402
+from t5x_harness.upstream.seqio_registrations import Registrations  # noqa: E402
 
 FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
 TEXT = tf.TensorSpec([None], tf.int32)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.backends.local import LocalBackend
-from t5x_harness.google.here import ROOT_VARIABLE, SOURCE_VARIABLE
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.findings.rule import Example
 from t5x_harness.resolve.examples import FOLDER
-from t5x_harness.rule import Example
+from t5x_harness.runs.local import LocalBackend
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
+from t5x_harness.system.buckets import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.workers import Zygote
 
 Examined = Callable[[Example, Stage], StageResult]

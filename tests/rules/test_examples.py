@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.rule import Example, Rule, all_rules
+from t5x_harness.findings.rule import Example, Rule, all_rules
 from t5x_harness.spec import Finding, Outcome, Severity, Stage
 
 if TYPE_CHECKING:

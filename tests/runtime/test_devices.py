@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.devices import device_environment
-from t5x_harness.slices import get_slice
+from t5x_harness.slices.devices import device_environment
+from t5x_harness.slices.slice import get_slice
 
 
 @pytest.mark.parametrize("first", ["", "import jax"])
@@ -13,7 +13,7 @@ def test_devices_are_forced_before_and_after_jax_is_imported(machine, first: str
     program = f"""
     {first}
     import subprocess, sys
-    from t5x_harness.devices import force_cpu_devices
+    from t5x_harness.slices.devices import force_cpu_devices
     force_cpu_devices(4)
     force_cpu_devices(6)
     import jax
@@ -29,7 +29,7 @@ def test_too_late_says_who_and_what_to_do(machine) -> None:
     program = """
     import os
     import my_model
-    from t5x_harness.devices import DevicesTooLate, force_cpu_devices
+    from t5x_harness.slices.devices import DevicesTooLate, force_cpu_devices
     force_cpu_devices(1)
     before = dict(os.environ)
     try:

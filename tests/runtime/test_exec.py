@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.exec_command import exec_environment
-from t5x_harness.slices import get_slice
-from t5x_harness.t5x_runtime import find_runtime
+from t5x_harness.commands.exec import exec_environment
+from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.slices.slice import get_slice
 
 MAIN = (
-    "import argparse, sys; from t5x_harness import exec_command;"
+    "import argparse, sys; from t5x_harness.commands import exec as exec_command;"
     "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
     "sys.exit(exec_command.run(parser.parse_args()))"
 )
@@ -120,7 +120,11 @@ def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:
     )
     plain = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     under = run_exec("--", sys.executable, "-c", program)
-    assert set(under.stdout.split()) - set(plain) == {"t5x_harness", "t5x_harness.import_hooks"}
+    assert set(under.stdout.split()) - set(plain) == {
+        "t5x_harness",
+        "t5x_harness.runtime",
+        "t5x_harness.runtime.import_hooks",
+    }
 
 
 def test_the_command_replaces_exec_and_its_status_is_passed_on() -> None:

@@ -11,7 +11,7 @@ from t5x_harness import __version__
 
 CHOOSE = """
 import sys
-from t5x_harness.t5x_runtime import RuntimeChoiceError, activate, find_runtime
+from t5x_harness.runtime.choice import RuntimeChoiceError, activate, find_runtime
 preference = {preference!r}
 try:
     runtime = find_runtime(preference)
@@ -134,7 +134,7 @@ def test_a_t5x_imported_already_stays_and_is_named(machine) -> None:
     package = machine.package("checkout", label="checkout")
     program = """
     import sys, t5x
-    from t5x_harness.t5x_runtime import RuntimeChoiceError, activate, find_runtime
+    from t5x_harness.runtime.choice import RuntimeChoiceError, activate, find_runtime
     print(find_runtime().note)
     activate(find_runtime())
     try:
@@ -158,7 +158,7 @@ def test_an_embedded_folder_on_the_import_path_is_not_taken_for_an_installed_t5x
 def test_finding_costs_no_heavy_import(machine) -> None:
     program = """
     import sys
-    from t5x_harness.t5x_runtime import activate, find_runtime
+    from t5x_harness.runtime.choice import activate, find_runtime
     activate(find_runtime())
     print([m for m in ("jax", "numpy", "tensorflow", "t5x", "packaging") if m in sys.modules])
     """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import RunSpec
-from t5x_harness.t5x_runtime import find_runtime
 from t5x_harness.workers import Zygote
 
 MakePipeline = Callable[[RunSpec], Pipeline]

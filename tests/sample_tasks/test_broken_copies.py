@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Outcome, RunSpec, Stage
 

@@ -9,7 +9,7 @@ import pytest
 
 from t5x_harness.lint import lint
 from t5x_harness.lint.classify import classify
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Mode, Outcome, RunSpec, Stage
 

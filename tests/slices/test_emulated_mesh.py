@@ -14,10 +14,10 @@ from pathlib import Path
 RECORDED = json.loads((Path(__file__).parent.parent / "reference" / "tpu_meshes.json").read_text())
 PRELUDE = """
 import json, sys
-from t5x_harness import t5x_runtime
-from t5x_harness.devices import force_cpu_devices
-from t5x_harness.mesh import install_mesh
-from t5x_harness.slices import get_slice
+from t5x_harness.runtime import choice as t5x_runtime
+from t5x_harness.slices.devices import force_cpu_devices
+from t5x_harness.slices.mesh import install_mesh
+from t5x_harness.slices.slice import get_slice
 t5x_runtime.activate(t5x_runtime.find_runtime("embedded"))
 
 def ids(mesh):
@@ -118,8 +118,8 @@ def test_t5x_refuses_on_cpu_what_it_refuses_on_the_slice_and_keeps_its_constrain
     assert out[3] == "True"
     assert out[4] == (
         "DeviceCountMismatch slice v3-32 has 32 devices, but this process has 8 cpu devices: start it as"
-        " t5x-harness exec --slice v3-32 -- COMMAND, or call t5x_harness.devices.force_cpu_devices(32) before anything"
-        " uses JAX"
+        " t5x-harness exec --slice v3-32 -- COMMAND, or call t5x_harness.slices.devices.force_cpu_devices(32) before"
+        " anything uses JAX"
     )
 
 
@@ -149,9 +149,9 @@ def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> N
     (tmp_path / "t5x" / "partitioning.py").write_text(FORK)
     program = """
     import logging, sys
-    from t5x_harness.devices import force_cpu_devices
-    from t5x_harness.mesh import install_mesh
-    from t5x_harness.slices import get_slice
+    from t5x_harness.slices.devices import force_cpu_devices
+    from t5x_harness.slices.mesh import install_mesh
+    from t5x_harness.slices.slice import get_slice
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     force_cpu_devices(16)
     install_mesh(get_slice("v5e-16"))

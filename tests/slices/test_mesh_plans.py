@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.mesh import MeshRefused, fitting_submeshes, plan_mesh
-from t5x_harness.slices import get_slice
+from t5x_harness.slices.mesh import MeshRefused, fitting_submeshes, plan_mesh
+from t5x_harness.slices.slice import get_slice
 
 RECORDED = json.loads((Path(__file__).parent.parent / "reference" / "tpu_meshes.json").read_text())
 CASES = [(name, int(number)) for name, slice_ in RECORDED.items() for number in slice_["meshes"]]

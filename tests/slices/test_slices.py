@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.slices import SliceError, get_slice, slice_names
+from t5x_harness.slices.slice import SliceError, get_slice, slice_names
 
 REFERENCE = Path(__file__).parent.parent / "reference"
 RECORDED = json.loads((REFERENCE / "tpu_meshes.json").read_text())
@@ -123,7 +123,7 @@ def test_what_is_no_slice_is_refused_with_the_nearest(name: str, message: str) -
 
 def test_slices_and_meshes_need_neither_jax_nor_numpy() -> None:
     program = (
-        "import sys; from t5x_harness import mesh, slices;"
+        "import sys; from t5x_harness.slices import mesh, slice as slices;"
         "mesh.install_mesh(slices.get_slice('v3-8')); mesh.plan_mesh(slices.get_slice('v3-8'), 2);"
         "print([m for m in ('jax', 'numpy', 't5x') if m in sys.modules])"
     )

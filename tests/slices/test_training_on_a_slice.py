@@ -10,12 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from t5x_harness.workers.compile_options import compile_cheaply
+from t5x_harness.runtime.compile_options import compile_cheaply
 
 REFERENCE = Path(__file__).parent.parent / "reference"
 RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())
 EXEC = (
-    "import argparse, sys; from t5x_harness import exec_command;"
+    "import argparse, sys; from t5x_harness.commands import exec as exec_command;"
     "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
     "sys.exit(exec_command.run(parser.parse_args()))"
 )

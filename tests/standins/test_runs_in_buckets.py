@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.of_runs import GoogleOfRuns
-from t5x_harness.pipeline import Pipeline
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunSpec
 from t5x_harness.workers import Zygote
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.commands.submit.flight import Flight
+from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import Jobs
 from t5x_harness.promotion.settings import PromotionSettings
-from t5x_harness.submit_flight import Flight
-from t5x_harness.submit_output import SubmitOutput
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.storage import Folder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 
 pytest.importorskip("google.cloud.aiplatform_v1")
 

@@ -97,7 +97,7 @@ def test_a_job_is_sent_followed_and_read_back(submit: Submit) -> None:
 
 SENT = """
 import json, sys
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 assert main(["submit", "--no-check", "--run_mode=train", "run.gin"]) == 0
 print(json.dumps(sorted({"google.cloud.aiplatform", "google.cloud.aiplatform_v1"} & sys.modules.keys())))
 """
@@ -168,7 +168,7 @@ def test_ctrl_c_cancels_the_job_that_is_followed(
 
 INTERRUPTED = """
 import signal, sys
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 from t5x_harness.vertex import launching
 from t5x_harness.vertex.submitted import SubmittedJob
 

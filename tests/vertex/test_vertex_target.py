@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.project import ProjectError, load_project
+from t5x_harness.settings.project import ProjectError, load_project
 from t5x_harness.vertex.target import EMULATED, VertexTarget, VertexTargetError, find_target
 
 WHOLE = {"project": "p", "location": "us-central1", "bucket": "my-bucket", "image": "i"}

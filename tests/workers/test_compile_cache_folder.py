@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.runtime.compile_cache import trim_cache
+from t5x_harness.system.ownership import foreign_folder
 from t5x_harness.workers import compile_cache_environment, default_cache_folder
-from t5x_harness.workers.compile_cache import trim_cache
-from t5x_harness.workers.ownership import foreign_folder
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_who_may_write_counts_as_who_owns(
     cache.mkdir()
     cache.chmod(mode)
     real = os.stat(cache).st_gid
-    monkeypatch.setattr("t5x_harness.workers.ownership._is_private", lambda group: group != real)
-    monkeypatch.setattr("t5x_harness.workers.ownership._group_name", lambda group: "54321")
+    monkeypatch.setattr("t5x_harness.system.ownership._is_private", lambda group: group != real)
+    monkeypatch.setattr("t5x_harness.system.ownership._group_name", lambda group: "54321")
     reason = foreign_folder(cache)
     assert reason == (f"{cache} {said}" if said else "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers.diagnosis import describe_status, innermost_frame, read_tail, without_frames
+from t5x_harness.system.diagnosis import describe_status, innermost_frame, read_tail, without_frames
 
 DUMP = """\
 Thread 0x01 (most recent call first):

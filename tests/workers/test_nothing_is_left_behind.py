@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import Run, RunDied, RunTimedOut, Zygote, ZygoteFailed, processes
+from t5x_harness.system import processes
+from t5x_harness.workers import Run, RunDied, RunTimedOut, Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
 Start = Callable[..., Run]

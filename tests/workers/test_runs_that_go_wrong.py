@@ -314,7 +314,7 @@ def test_the_limit_of_processes_is_named_where_it_may_be_what_a_run_died_of(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = [("this user (ulimit -u)", 25)]
-    monkeypatch.setattr("t5x_harness.workers.diagnosis._process_limits", lambda: iter(limits))
+    monkeypatch.setattr("t5x_harness.system.diagnosis._process_limits", lambda: iter(limits))
     with pytest.raises(RunDied, match=r"it may have wanted more processes and threads than the 25 of this user"):
         start().call("abort")
     with pytest.raises(RunDied) as caught:

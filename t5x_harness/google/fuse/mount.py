@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused, enter_namespace
 from t5x_harness.google.fuse.rewriting import buckets_folder
-from t5x_harness.google.here import ROOT_VARIABLE
+from t5x_harness.system.buckets import ROOT_VARIABLE
 
 __all__ = [
     "MODE_VARIABLE",

@@ -13,7 +13,7 @@ from t5x_harness.google.fuse.filesystem import FileSystem, Handle
 from t5x_harness.google.fuse.namespace import NamespaceRefused, mount
 from t5x_harness.google.fuse.protocol import Operation, Request
 from t5x_harness.google.fuse.rewriting import buckets_folder
-from t5x_harness.side_process import side_process
+from t5x_harness.system.side_process import side_process
 
 __all__ = ["FuseServer", "start_server"]
 
@@ -48,7 +48,7 @@ class FuseServer:
 def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
     """Starts the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
 
-    For a process of one thread; see :func:`~t5x_harness.side_process.side_process`.
+    For a process of one thread; see :func:`~t5x_harness.system.side_process.side_process`.
 
     Raises:
       NamespaceRefused: files that have no name yet cannot be made in the store's folder.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.settings import ServerError, Settings
-from t5x_harness.workers.processes import name_process
+from t5x_harness.system.processes import name_process
 
 __all__ = ["main"]
 

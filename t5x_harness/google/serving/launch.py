@@ -16,8 +16,8 @@ from typing import IO
 import t5x_harness
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.settings import ServerError, Settings
-from t5x_harness.workers.diagnosis import read_tail
-from t5x_harness.workers.processes import kill_quietly
+from t5x_harness.system.diagnosis import read_tail
+from t5x_harness.system.processes import kill_quietly
 
 __all__ = ["Launched", "launch", "missing_packages", "require_extra"]
 

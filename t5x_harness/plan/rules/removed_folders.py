@@ -65,7 +65,7 @@ def _managed(plan: Planned) -> tuple[BindingKey | None, str | None]:
 
 def _local(folder: str) -> Path | None:
     """Where a folder at gs:// is read; None for another one, and for one that is not seen here."""
-    from t5x_harness.google.here import store
+    from t5x_harness.system.buckets import store
 
     here = store()
     if here is None or not folder.startswith("gs://") or not here.is_declared(folder):

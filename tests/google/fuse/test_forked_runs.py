@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode
-from t5x_harness.workers import InProcess, Run, RunRaised, WorkerError, Zygote, processes
+from t5x_harness.system import processes
+from t5x_harness.workers import InProcess, Run, RunRaised, WorkerError, Zygote
 
 HERE = str(Path(__file__).parent)
 HELLO = "/gcs/my-bucket/data/hello.txt"

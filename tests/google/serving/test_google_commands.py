@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 from t5x_harness.google.fuse import Mode, refusal
 
-COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.cli import main; sys.exit(main())")
+COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.commands.main import main; sys.exit(main())")
 ASK = """
 import http.client, json, os, ssl, sys, urllib.request
 with urllib.request.urlopen("https://www.googleapis.com/oauth2/v4/token", data=b"grant_type=refresh_token") as answer:
@@ -139,7 +139,7 @@ from t5x_harness.google.fuse import probing
 probing.refusal = lambda mode: "mounting /: Operation not permitted"
 import t5x_harness.google.fuse as fuse
 fuse.refusal = probing.refusal
-from t5x_harness.cli import main
+from t5x_harness.commands.main import main
 sys.exit(main())
 """
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from t5x_harness.commands.env_file import export_lines
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.serving.endpoints import Endpoints
 from t5x_harness.google.serving.hosts import would_bypass
-from t5x_harness.shell_lines import export_lines
 
 FOLDER = Path("/session folder")
 ENDPOINTS = Endpoints(http=1001, tls=1002, proxy=1003, grpc=1004, folder=FOLDER, root=FOLDER / "root", pid=7)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from t5x_harness.workers import processes
+from t5x_harness.system import processes
 
 __all__ = ["NOT_EXECUTABLE", "NOT_FOUND", "STOP", "main"]
 

@@ -13,9 +13,8 @@ from typing import Any
 from google.cloud.aiplatform_v1 import types
 from google.protobuf.json_format import ParseDict
 
-from t5x_harness.exec_command import exec_environment
+from t5x_harness.commands.exec import exec_environment
 from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode, NamespaceRefused, launched
-from t5x_harness.google.here import Store
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image, runs_t5x
@@ -35,12 +34,13 @@ from t5x_harness.google.vertex.jobs.variables import (
 )
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.validation.slices import slice_of
-from t5x_harness.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
-from t5x_harness.pod import Pod
-from t5x_harness.slices import Slice, get_slice
-from t5x_harness.t5x_runtime import find_runtime
-from t5x_harness.workers.compile_cache import compile_cache_environment, default_cache_folder
-from t5x_harness.workers.compile_options import compile_cheaply
+from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
+from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.slice import Slice, get_slice
+from t5x_harness.system.buckets import Store
 
 __all__ = ["Attempt", "CannotLaunch", "announced", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from t5x_harness.google.here import Store
+from t5x_harness.system.buckets import Store
 
 __all__ = ["PackageError", "fetch_packages", "import_path", "unpack"]
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from t5x_harness.slices import Slice
+from t5x_harness.slices.slice import Slice
 
 __all__ = ["Pool", "Unit", "pools_of", "replica_of"]
 

@@ -14,8 +14,8 @@ import socket
 import sys
 import tempfile
 
-from t5x_harness.execute.conversions import SEQIO_FUNCTIONS
-from t5x_harness.execute.conversions_beside import ConversionsBeside
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
+from t5x_harness.upstream.autograph_beside import ConversionsBeside
 
 __all__ = ["LIBRARIES", "MODULE", "PROGRAM", "await_task"]
 

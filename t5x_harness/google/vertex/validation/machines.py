@@ -18,7 +18,7 @@ from t5x_harness.google.vertex.validation.machine_types import (
 )
 from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.subject import Pool, Subject
-from t5x_harness.slices import Slice, SliceError, get_slice, slice_names
+from t5x_harness.slices.slice import Slice, SliceError, get_slice, slice_names
 
 __all__ = ["is_slice", "machine_for_slice"]
 

@@ -12,13 +12,13 @@ from t5x_harness.google.vertex.validation.machine_types import (
     cloud_tpus,
     machine_types,
 )
-from t5x_harness.slices import SliceError, get_slice
+from t5x_harness.slices.slice import SliceError, get_slice
 
 __all__ = ["chips_of", "generation_of", "hosts_of", "slice_of"]
 
 
 def slice_of(machine_spec: Any) -> str | None:
-    """The slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.get_slice` takes it.
+    """The slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.slice.get_slice` takes it.
 
     Args:
       machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes

@@ -11,10 +11,10 @@ pytest.importorskip("google.cloud.aiplatform_v1")
 from google.cloud.aiplatform_v1 import types
 from google.protobuf.json_format import ParseDict
 
-from t5x_harness.google.here import ROOT_VARIABLE
 from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
-from t5x_harness.import_hooks import STANDINS_VARIABLE
+from t5x_harness.runtime.import_hooks import STANDINS_VARIABLE
+from t5x_harness.system.buckets import ROOT_VARIABLE
 
 
 @pytest.mark.parametrize("project", ["/project", ""])

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from hypothesis import strategies as st
 
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
-from t5x_harness.slices import slice_names
+from t5x_harness.slices.slice import slice_names
 
 Document: TypeAlias = dict[str, Any]
 

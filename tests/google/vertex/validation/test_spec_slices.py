@@ -10,7 +10,7 @@ import pytest
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
 from t5x_harness.google.vertex.validation.machines import machine_for_slice
 from t5x_harness.google.vertex.validation.slices import chips_of, generation_of, hosts_of, slice_of
-from t5x_harness.slices import get_slice, slice_names
+from t5x_harness.slices.slice import get_slice, slice_names
 
 
 def spec(machine: str, accelerator: Any = "", count: int = 0, topology: str = "") -> Any:

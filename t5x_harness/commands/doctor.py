@@ -1,0 +1,65 @@
+"""``t5x-harness doctor``: what in this environment does not work together, and how to fix it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+import sys
+from collections.abc import Sequence
+
+from t5x_harness import __version__
+from t5x_harness.doctor.check import Diagnosis
+from t5x_harness.doctor.diagnose import diagnose
+from t5x_harness.doctor.environment import Environment
+
+__all__ = ["add_arguments", "as_json", "as_table", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``doctor`` to a parser."""
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="how to print (default: table)")
+    parser.add_argument(
+        "--image",
+        action="store_true",
+        help="inside a container image for TPU jobs: whether T5X, its entry point, the TPU library and every version "
+        "are as its Dockerfile says",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examines the environment of this process and prints what was found.
+
+    Returns:
+      1 if anything is wrong with it, else 0; warnings do not count.
+    """
+    diagnoses = diagnose(Environment.read(), of_image=args.image)
+    print(as_json(diagnoses) if args.format == "json" else as_table(diagnoses))
+    return int(any(d.status == "error" for d in diagnoses))
+
+
+def as_table(diagnoses: Sequence[Diagnosis]) -> str:
+    """One line per check, and under it each finding with its mend."""
+    width = max(len(d.title) for d in diagnoses)
+    lines = [f"t5x-harness {__version__}, Python {platform.python_version()} ({sys.executable})"]
+    for diagnosis in diagnoses:
+        lines.append(f"{diagnosis.status:8}{diagnosis.code}  {diagnosis.title:{width}}  {diagnosis.summary}")
+        for finding in diagnosis.findings:
+            lines.append(f"        {finding.severity}: {finding.message}")
+            lines.append(f"        fix: {finding.fix}")
+    errors = sum(f.severity == "error" for d in diagnoses for f in d.findings)
+    warnings = sum(f.severity == "warning" for d in diagnoses for f in d.findings)
+    lines.append(f"{errors} error{'' if errors == 1 else 's'}, {warnings} warning{'' if warnings == 1 else 's'}")
+    return "\n".join(lines)
+
+
+def as_json(diagnoses: Sequence[Diagnosis]) -> str:
+    """The same as JSON: ``ok`` and the checks with their findings."""
+    value = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "ok": all(d.status != "error" for d in diagnoses),
+        "checks": [{"status": d.status, **dataclasses.asdict(d)} for d in diagnoses],
+    }
+    return json.dumps(value, indent=2)

@@ -1,0 +1,249 @@
+"""``t5x-harness exec``: any command, in the harness's environment.
+
+The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
+the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
+``sitecustomize`` sets each interpreter up as it starts, and one in front of PATH whose ``python`` and ``python3`` put
+that folder back where a script has set PYTHONPATH to its own.
+With ``--google``, Google's clients find a private Google with Cloud Storage and Vertex AI, and paths below ``/gcs`` the
+same buckets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.commands.google_arguments import (
+    add_standins_argument,
+    add_vertex_arguments,
+    options_of,
+    project_of,
+    uses_vertex,
+)
+from t5x_harness.runtime.choice import Runtime, RuntimeChoiceError, find_runtime
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.settings.project import ProjectError
+from t5x_harness.slices.devices import device_environment
+from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.slice import Slice, SliceError, get_slice
+from t5x_harness.system.buckets import ROOT_VARIABLE
+
+__all__ = ["add_arguments", "exec_environment", "run"]
+
+_PROGRAMS = os.path.join(BOOTSTRAP_PATH, "programs")
+_USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``exec`` to a parser."""
+    parser.add_argument(
+        "--slice",
+        default="v3-8",
+        metavar="NAME",
+        help="TPU slice to emulate, by name or topology; none leaves the devices as they are (default: v3-8)",
+    )
+    parser.add_argument(
+        "--t5x-runtime",
+        choices=("auto", "installed", "embedded"),
+        default="auto",
+        help="which T5X the command imports: auto takes an installed one, else the embedded one (default: auto)",
+    )
+    parser.add_argument(
+        "--google",
+        action="store_true",
+        help="lead the command's Google clients to a private Google: gs:// is a temporary folder, Vertex AI's jobs run "
+        "here, and no other host is reached; it ends with the command",
+    )
+    parser.add_argument(
+        "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
+    )
+    parser.add_argument(
+        "--create-buckets",
+        action="store_true",
+        help="--google, with buckets that are not there made when they are first used; without it they are 404, as in "
+        "Google's cloud",
+    )
+    add_vertex_arguments(parser)
+    add_standins_argument(parser, "the command's processes, and with --google its jobs,")
+    parser.add_argument(
+        "--gcs-paths",
+        choices=("folder", "fuse", "off"),
+        help="what the command sees at /gcs: the buckets as a plain folder (folder), as Cloud Storage FUSE shows them "
+        "(fuse), or nothing (off) (default: folder with --google, and in a shell of t5x-harness serve; else off)",
+    )
+    parser.add_argument(
+        "--network",
+        choices=("allow", "forbid"),
+        default="allow",
+        help="whether the command may reach beyond this machine; forbid has the kernel refuse it, with a line on "
+        "standard error (default: allow)",
+    )
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments, after --"
+    )
+
+
+def exec_environment(
+    slice: Slice | None,
+    runtime: Runtime,
+    preference: str = "auto",
+    environment: Mapping[str, str] | None = None,
+    pod: Pod | None = None,
+) -> dict[str, str]:
+    """The whole environment that a command runs in.
+
+    Args:
+      slice: the slice to emulate; None leaves devices and meshes as they are.
+      runtime: the T5X that was found here.
+      preference: ``auto`` lets each process look again, as its import path may be another one.
+      environment: what to start from; the process's own by default.
+      pod: the process's place, if it is one of the slice's hosts and not all of them.
+    """
+    base = dict(os.environ if environment is None else environment)
+    processes = pod.processes if pod else 1
+    return {
+        **base,
+        **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
+        **(pod.variables() if pod else {}),
+        RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
+        "PYTHONPATH": _in_front(BOOTSTRAP_PATH, base.get("PYTHONPATH", "")),
+        "PATH": _in_front(_PROGRAMS, base.get("PATH", os.defpath)),
+    }
+
+
+def _in_front(folder: str, path: str) -> str:
+    """A list of folders that begins with this one, whatever was in it."""
+    return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder
+
+
+class _Refused(Exception):
+    """The command is not started; the arguments are the message and the exit status."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replaces this process by the command; returns only where that fails.
+
+    Returns:
+      2 for a wrong option, 125 where what surrounds the command could not be had, and as a shell 126 where the command
+      is there but cannot be run, 127 where it is not found.
+    """
+    command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        return _failed("no command: give one after --, such as t5x-harness exec -- python -m t5x.main …", _USAGE_ERROR)
+    try:
+        environment = _environment(args)
+        words, environment = _with_gcs(command, environment, args.gcs_paths)
+        if args.network == "forbid":
+            environment = _confined(environment)
+    except _Refused as refused:
+        return _failed(*refused.args)
+    # What is still in Python's buffers would be lost with the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvpe(words[0], words, environment)
+    except (FileNotFoundError, NotADirectoryError):
+        return _failed(f"{command[0]}: command not found", _NOT_FOUND)
+    except OSError as error:
+        return _failed(f"{command[0]}: cannot be run: {error.strerror or error}", _NOT_EXECUTABLE)
+
+
+def _environment(args: argparse.Namespace) -> dict[str, str]:
+    try:
+        slice_ = get_slice(args.slice) if args.slice != "none" else None
+        runtime = find_runtime(args.t5x_runtime)
+        project = project_of(args)
+    except (SliceError, RuntimeChoiceError, ProjectError) as error:
+        raise _Refused(str(error), _USAGE_ERROR) from None
+    environment = exec_environment(slice_, runtime, args.t5x_runtime)
+    if args.google or args.google_root or args.create_buckets or uses_vertex(args):
+        environment |= _start_google(args, project)
+    if project and not environment.get(ROOT_VARIABLE):
+        raise _Refused(
+            "--standins=missing: there are no buckets to put stand-ins in; add --google or --google-root DIR, or read "
+            "the lines of t5x-harness serve into this shell",
+            _USAGE_ERROR,
+        )
+    return {**environment, STANDINS_VARIABLE: project}
+
+
+def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
+    """Starts a private Google that ends with this process, and so with the command that this process becomes.
+
+    Returns:
+      The variables that lead clients there.
+    """
+    from t5x_harness.google.environment import google_environment
+    from t5x_harness.google.serving.launch import launch
+    from t5x_harness.google.serving.settings import ServerError, Settings
+
+    root = Path(args.google_root).absolute() if args.google_root else None
+    try:
+        launched = launch(
+            Settings(root, owner=os.getpid(), create_buckets=args.create_buckets, vertex=options_of(args, project))
+        )
+    except ServerError as error:
+        raise _Refused(str(error), _NOT_HAD) from None
+    launched.detach()
+    return google_environment(launched.endpoints)
+
+
+def _with_gcs(
+    command: Sequence[str], environment: dict[str, str], paths: str | None
+) -> tuple[list[str], dict[str, str]]:
+    """The words and variables with which the command sees the buckets that the environment names at ``/gcs``."""
+    from t5x_harness.google.fuse import (
+        MODE_VARIABLE,
+        PATCH_VARIABLE,
+        ROOT_VARIABLE,
+        Mode,
+        NamespaceRefused,
+        launched,
+        refusal,
+    )
+
+    root = environment.get(ROOT_VARIABLE)
+    if paths == "off" or not root:
+        if paths not in (None, "off"):
+            raise _Refused(
+                f"--gcs-paths={paths}: there are no buckets to show; add --google or --google-root DIR, or read the "
+                "lines of t5x-harness serve into this shell",
+                _USAGE_ERROR,
+            )
+        return list(command), {**environment, ROOT_VARIABLE: ""} if root else environment
+    mode = Mode(paths or environment.get(MODE_VARIABLE) or Mode.FOLDER)
+    try:
+        words, seen = launched(command, {**environment, MODE_VARIABLE: mode.value}, root, mode)
+    except NamespaceRefused as refused:
+        raise _Refused(
+            f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see t5x-harness doctor", _NOT_HAD
+        ) from None
+    if PATCH_VARIABLE in seen:
+        print(
+            f"t5x-harness exec: /gcs cannot be mounted here ({refusal(Mode.FOLDER)}): it is rewritten in the command's "
+            "words and variables, and patched in Python; see t5x-harness doctor",
+            file=sys.stderr,
+        )
+    return words, seen
+
+
+def _confined(environment: Mapping[str, str]) -> dict[str, str]:
+    """Has the kernel refuse this process, which becomes the command, whatever is beyond this machine.
+
+    Returns:
+      The environment without proxies on other machines.
+    """
+    from t5x_harness.system import network, network_filter
+
+    if not network_filter.install():
+        raise _Refused("--network=forbid: this kernel lets no process ask before it connects (seccomp)", _NOT_HAD)
+    changes = network.run_environment(allowed=False, environment=environment)
+    return {name: value for name, value in {**environment, **changes}.items() if value is not None}
+
+
+def _failed(message: str, status: int) -> int:
+    print(f"t5x-harness exec: {message}", file=sys.stderr)
+    return status

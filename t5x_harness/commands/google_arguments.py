@@ -1,0 +1,116 @@
+"""The options of commands that start a private Google, as far as they are for its Vertex AI."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.settings.project import find_project
+from t5x_harness.standins.policy import Policy
+
+__all__ = ["add_standins_argument", "add_vertex_arguments", "options_of", "project_of", "uses_vertex"]
+
+
+def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the emulated Vertex AI to a parser."""
+    parser.add_argument(
+        "--vertex-state",
+        metavar="URL",
+        help="where the emulated Vertex AI keeps its resources: memory:, fakeredis: for a Redis of its own that other "
+        "processes reach, or redis://HOST:PORT/DB (default: memory:)",
+    )
+    parser.add_argument(
+        "--vertex-image",
+        metavar="GLOB=COMMAND",
+        type=_image,
+        action="append",
+        default=[],
+        help="the command that stands for the container images that a glob fits, in the emulated Vertex AI's jobs: "
+        "'*/trainer*=python -m trainer.task'; nothing behind the = for one whose jobs have a command (may be repeated; "
+        "T5X's images and Google's own for training are known)",
+    )
+    for state, default in (("queued", VertexOptions.queued_seconds), ("pending", VertexOptions.pending_seconds)):
+        parser.add_argument(
+            f"--vertex-{state}",
+            metavar="SECONDS",
+            type=_seconds,
+            default=default,
+            help=f"how long jobs of the emulated Vertex AI are JOB_STATE_{state.upper()}, which on the service is "
+            f"minutes (default: {default:g})",
+        )
+    parser.add_argument(
+        "--vertex-fault",
+        metavar="FAULT",
+        type=_fault,
+        action="append",
+        default=[],
+        help="what goes wrong in the emulated Vertex AI: KIND[:GLOB][,NAME=VALUE]…, such as 'stockout', "
+        "'preempt:train*,output=step 100', 'oom:*,seconds=5' or 'fail:JobService.Create*,code=UNAVAILABLE,times=2'; "
+        "preempt, stockout, oom, internal and expire are for jobs by display name, fail and stall for methods (may be "
+        "repeated; times is 1 by default, all for always)",
+    )
+
+
+def add_standins_argument(parser: argparse.ArgumentParser, whose: str) -> None:
+    """Adds ``--standins`` to a parser of ``exec`` or ``serve``."""
+    parser.add_argument(
+        "--standins",
+        choices=(Policy.MISSING.value, Policy.OFF.value),
+        default=Policy.OFF.value,
+        help=f"whether {whose} that read a vocabulary, TFDS data or a checkpoint in a bucket that is not there, or a "
+        "Hugging Face dataset out of reach with rows in [tool.t5x_harness.samples], get a stand-in, with a line on "
+        "standard error for each (default: off)",
+    )
+
+
+def project_of(args: argparse.Namespace) -> str:
+    """The folder of the project whose processes get stand-ins; empty if none do.
+
+    Raises:
+      ProjectError: its pyproject.toml has a mistake in it.
+    """
+    return str(find_project(Path.cwd()).root) if args.standins == Policy.MISSING else ""
+
+
+def uses_vertex(args: argparse.Namespace) -> bool:
+    """Whether an option asks for the emulated Vertex AI."""
+    return options_of(args) != VertexOptions()
+
+
+def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
+    """What was chosen, with the project whose jobs get stand-ins."""
+    return VertexOptions(
+        state=args.vertex_state or VertexOptions.state,
+        images=dict(args.vertex_image),
+        queued_seconds=args.vertex_queued,
+        pending_seconds=args.vertex_pending,
+        faults=tuple(args.vertex_fault),
+        standins=project,
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"a number of seconds of at least 0, not {text!r}")
+    return seconds
+
+
+def _fault(text: str) -> VertexFault:
+    try:
+        return VertexFault.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def _image(text: str) -> tuple[str, str]:
+    glob, separator, command = text.partition("=")
+    if not glob or not separator:
+        raise argparse.ArgumentTypeError(f"a glob and a command with = between them, not {text!r}")
+    return glob, command

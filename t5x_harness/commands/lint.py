@@ -1,0 +1,158 @@
+"""The command ``t5x-harness lint``: reports what is wrong with configs, and mends what is safe to mend."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TextIO, cast
+
+from t5x_harness.commands.arguments import UsageError
+from t5x_harness.lint.applying import write_atomically
+from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
+from t5x_harness.lint.fragments import RunIf
+from t5x_harness.report.report import Report
+from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runtime.choice import Preference, find_runtime
+from t5x_harness.settings.project import find_project
+from t5x_harness.slices.slice import SliceError, get_slice
+from t5x_harness.spec import RunResult, RunSpec, Stage
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that only this command has."""
+    group = parser.add_argument_group("fixing and fragments")
+    group.add_argument(
+        "--fix", action="store_true", help="print what is safe to fix as a diff, write it, and report what is left"
+    )
+    group.add_argument(
+        "--diff", action="store_true", help="print what --fix would change, and nothing else; no file is written"
+    )
+    group.add_argument(
+        "--fragments",
+        action="store_true",
+        help="a FILE that leaves something open (a required value, a macro, the model) is meant to be included by "
+        "another file, too, and not a run that forgot it",
+    )
+
+
+def run(
+    arguments: argparse.Namespace,
+    specs: Sequence[RunSpec],
+    write: Callable[[Report, argparse.Namespace], int],
+) -> int:
+    """Runs the command.
+
+    Args:
+      arguments: parsed; see :func:`add_arguments`.
+      specs: what to lint.
+      write: writes the report, and returns the exit status.
+
+    Returns:
+      The exit status: that of the report, or with ``--diff`` whether there is something to mend.
+
+    Raises:
+      UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
+    """
+    run_if = _run_if(arguments)
+    parents = {runtime: find_runtime(cast(Preference, runtime)).location for runtime in {s.runtime for s in specs}}
+    configs = [Config(spec, run_if, parents[spec.runtime], _names_slice(arguments, spec)) for spec in specs]
+    if arguments.diff:
+        return _show(fix(configs, _may_change(arguments, specs)), arguments)
+    if arguments.fix:
+        _mend(fix(configs, _may_change(arguments, specs)), arguments)
+    return write(Report(tuple(_linted(config) for config in configs)), arguments)
+
+
+def _run_if(arguments: argparse.Namespace) -> RunIf:
+    """How the user wants files to be taken: whoever gives a run's arguments means a run."""
+    means_run = bool(arguments.gin_file or arguments.gin_bindings or arguments.run_mode or not arguments.files)
+    if arguments.fragments and means_run:
+        raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
+    if arguments.fragments:
+        return RunIf.COMPLETE
+    return RunIf.ALWAYS if means_run else RunIf.STARTED
+
+
+def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
+    """Whether the slice of a run is one that the user named, and not the usual one."""
+    if arguments.slice is None and find_project(Path(spec.cwd)).slice is None:
+        return False
+    try:
+        get_slice(spec.slice)
+    except SliceError as error:
+        raise UsageError(str(error)) from None
+    return True
+
+
+def _linted(config: Config) -> RunResult:
+    pipeline = Pipeline(
+        config.spec,
+        zygote=None,
+        workspace=None,
+        t5x_parent=config.t5x_parent,
+        run_if=config.run_if,
+        lint_on_slice=config.on_slice,
+    )
+    pipeline.stage(Stage.LINT)
+    return pipeline.result()
+
+
+def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:
+    """Whether a file, by its real path, is one that the user named or lies below a folder that the user named."""
+    named = {_real(s, folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files}
+    folders = [Path(os.path.realpath(name)) for name in arguments.files if os.path.isdir(name)]
+    return lambda path: path in named or any(path.is_relative_to(folder) for folder in folders)
+
+
+def _real(spec: RunSpec, folder: str, file: str) -> Path:
+    return Path(os.path.realpath(Path(spec.cwd) / folder / file))
+
+
+def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
+    """Prints what ``--fix`` would do."""
+    if arguments.format != "text" or arguments.output is not None:
+        raise UsageError("--diff prints a diff and no report; --format json lists the edits of each finding")
+    for file in fixes.files:
+        sys.stdout.write(file.diff)
+    sys.stdout.flush()
+    print(_summary(fixes, "would be fixed"), file=sys.stderr)
+    _explain_left(fixes)
+    return 1 if fixes.files else 0
+
+
+def _mend(fixes: Fixes, arguments: argparse.Namespace) -> None:
+    """Prints the diff, then writes the files; a report for programs is left alone on standard output."""
+    beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
+    for file in fixes.files:
+        beside.write(file.diff)
+    beside.flush()
+    for file in fixes.files:
+        _write(file)
+    print(f"{_summary(fixes, 'fixed')}\n", file=beside)
+    _explain_left(fixes)
+
+
+def _write(file: FixedFile) -> None:
+    try:
+        write_atomically(file.path, file.after)
+    except OSError as error:
+        raise UsageError(f"cannot write {file.shown}: {error.strerror}") from None
+
+
+def _summary(fixes: Fixes, done: str) -> str:
+    if not fixes.files:
+        return "nothing to fix"
+    findings, files = len(fixes.mended), len(fixes.files)
+    return f"{findings} finding{'s' * (findings != 1)} in {files} file{'s' * (files != 1)} {done}"
+
+
+def _explain_left(fixes: Fixes) -> None:
+    for finding in fixes.refused:
+        print(f"{finding.location}: {finding.code} is left: fixing it would bring new errors", file=sys.stderr)
+    for file in fixes.elsewhere:
+        print(f"{file} could be fixed, too: name it", file=sys.stderr)

@@ -1,0 +1,417 @@
+"""The command ``t5x-harness``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from t5x_harness import __version__
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.report.report import Report
+from t5x_harness.runs.model_dirs import ModelDirError
+from t5x_harness.settings.numbers import positive_number
+from t5x_harness.settings.project import ProjectError
+from t5x_harness.spec import RunResult, RunSpec, Stage
+
+__all__ = ["main", "parser_of"]
+
+FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+_LAST = 3
+"""Folders of failed runs that stay in TMPDIR, as pytest keeps its own."""
+
+_RUN_COMMANDS = ("lint", "plan", "run", "submit")
+_MODULES: Mapping[str, str] = {
+    "submit": "t5x_harness.commands.submit.command",
+    "exec": "t5x_harness.commands.exec",
+    "serve": "t5x_harness.commands.serve",
+    "warm": "t5x_harness.commands.warm",
+    "doctor": "t5x_harness.commands.doctor",
+    "explain": "t5x_harness.commands.explain",
+}
+_SUMMARIES: Mapping[str, str] = {
+    "lint": "read configs without running them, within a second",
+    "plan": "resolve configs and print shapes, mesh, memory and steps",
+    "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
+    "submit": "run configs as Vertex AI jobs, once they were checked, and follow them",
+    "exec": "run any command with t5x importable and a slice's devices",
+    "serve": "serve an emulated Google Cloud (gs://, tokens, a proxy) to this machine's shells until ended",
+    "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
+    "doctor": "check this Python environment for clashes, each with its fix",
+    "explain": "say what the code of a finding means, with a bad and a good example",
+}
+_EPILOGS: Mapping[str, str] = {
+    "lint": """\
+examples:
+  t5x-harness lint configs/finetune.gin
+  t5x-harness lint configs/                       every run config below a folder
+  t5x-harness lint --gin_file=model.gin --gin_file=t5x/configs/runs/pretrain.gin --gin.TRAIN_STEPS=100
+  t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" -v
+  t5x-harness lint finetune.gin --diff            what --fix would change
+  t5x-harness lint finetune.gin --fix             fixes what is safe to fix and reports the rest
+  t5x-harness lint --fragments $(git diff --name-only '*.gin')
+                                                  changed files, whatever each is for, as pre-commit does
+  t5x-harness lint finetune.gin --format json     findings, and where each binding's value comes from
+  t5x-harness lint configs/ --format github       annotations, as a step of a GitHub workflow
+  t5x-harness lint configs/ --format sarif --output lint.sarif
+                                                  text here, and a file for GitHub's code scanning
+
+A FILE that binds none of train, evaluate and infer is a fragment: it is judged without the rules that need a
+whole run, and the report says which. Where you name a --gin_file, a binding or a --run_mode, it is a run.
+
+--fix changes only files that you name, or that lie below a folder that you name, and never those of installed
+packages. It fixes what can only be meant in one way: quotes, %, a name with one letter wrong, a number written
+as a string or a float, a binding above the include that overrides it, imports, and () of references.
+
+Where $GITHUB_STEP_SUMMARY names a file, a summary in Markdown is added to it, whatever the format.
+
+exit status: 0 no error (with --diff: nothing to fix), 1 errors were found, 2 wrong usage
+""",
+    "plan": """\
+examples:
+  t5x-harness plan configs/finetune.gin --slice=v3-32
+  t5x-harness plan configs/finetune.gin --slice=v4:2x2x2 --gin.BATCH_SIZE=256
+  t5x-harness plan configs/finetune.gin --format json --output plan.json
+  t5x-harness plan configs/ --plan-golden=golden  fail if a plan differs from the one kept in golden/
+
+exit status: 0 the config resolves and shards, 1 it does not, 2 wrong usage
+""",
+    "run": """\
+examples:
+  t5x-harness run configs/finetune.gin
+  t5x-harness run configs/finetune.gin --gin.BATCH_SIZE=16 --slice=v3-32
+  t5x-harness run --gin_file=t5x/examples/t5/t5_1_1/tiny.gin --gin_file=my_run.gin --run_mode=train
+  t5x-harness run                                 the runs that pyproject.toml declares
+  t5x-harness run configs/finetune.gin --format github
+                                                  annotations, as a step of a GitHub workflow
+
+A config is shrunk to a few small steps (see --full-size); the report lists every change.
+exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
+""",
+    "submit": "",  # its own
+    "exec": """\
+examples:
+  t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin
+  t5x-harness exec --slice=v3-32 -- python my_script.py
+  t5x-harness exec --google -- python -m t5x.main --run_mode=train --gin_file=/gcs/bucket/finetune.gin
+  t5x-harness exec --slice=none --google-root=cloud -- gcloud storage ls gs://bucket
+                                                  any Google client, and no slice; buckets lie in cloud/buckets
+  t5x-harness exec --google-root=cloud --gcs-paths=fuse -- python train.py --model_dir=/gcs/bucket/run
+                                                  the same buckets at /gcs, as Cloud Storage FUSE shows them
+  t5x-harness exec --network=forbid -- python train.py
+                                                  does it need anything beyond this machine?
+
+The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no private
+Google, no FUSE or no way to forbid the network here, 126 the command cannot be run, 127 it is not found.
+""",
+    "serve": """\
+examples:
+  t5x-harness serve --root=cloud --env-file=google.env &
+  . ./google.env                                  once the file is there: this shell's clients use it
+  t5x-harness exec --slice=none -- ls /gcs/bucket in that shell: a command that sees the buckets at /gcs, too
+  t5x-harness serve                               prints the lines to paste into another shell
+  t5x-harness serve --port=9000 --proxy-port=9001 the same addresses every time
+
+Clients need no change: TensorFlow, tensorstore, orbax, gcsfs, google-cloud-storage, gcloud and gsutil follow the
+variables. The proxy answers for Google's hosts itself and refuses every other one; what it refuses is printed here.
+
+exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, 2 wrong usage
+""",
+    "warm": """\
+examples:
+  t5x-harness warm --env-file=warm.env &
+  . ./warm.env                                    once the file is there
+  pytest -m smoke configs/finetune.gin            does not wait for imports any more; nor does t5x-harness run
+
+Runs are forked from it only where its imports are what theirs would have been: the same Python, T5X and
+t5x-harness, the same variables that libraries read, and no imported file changed. Else they import by themselves,
+and say why; when a file has changed, it imports again for the sessions that come then. Your own tasks and modules
+are never kept: each run imports them anew.
+
+exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, or died, 2 wrong usage
+""",
+    "doctor": "",
+    "explain": """\
+examples:
+  t5x-harness explain GIN02
+  t5x-harness explain                  every code in a line
+""",
+}
+_DESCRIPTION = "Tests T5X configs on an emulated TPU slice, without a TPU."
+_FIRST_STEPS = """\
+first steps:
+  t5x-harness lint my_config.gin       seconds: what is wrong with the text
+  t5x-harness run my_config.gin        a minute: trains, checkpoints, evaluates and infers it in small
+  t5x-harness COMMAND --help           everything about one command
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+      arguments: without the program's name; those of this process by default.
+
+    Returns:
+      The exit status: 0 fine, 1 something was found or failed, 2 wrong usage, 130 interrupted.
+    """
+    started = time.perf_counter()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((a for a in given if not a.startswith("-")), None)
+    try:
+        parser, module = parser_of(command if command in _SUMMARIES else None)
+        parsed = parser.parse_args(rewrite_gin(given) if command in _RUN_COMMANDS else given)
+        if parsed.command is None:
+            parser.print_help()
+            return USAGE
+        if module is not None:
+            run: Callable[[argparse.Namespace], int] = module.run
+            return run(parsed)
+        return _lint(parsed, started) if parsed.command == "lint" else _run(parsed, started)
+    except (UsageError, ProjectError, ModelDirError) as error:
+        return _usage(str(error))
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else USAGE
+    except KeyboardInterrupt:
+        print("t5x-harness: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FOUND
+
+
+def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
+    """The parser, with the arguments of ``command`` only: modules of the others are not imported."""
+    parser = argparse.ArgumentParser(
+        prog="t5x-harness",
+        description=_DESCRIPTION,
+        epilog=_FIRST_STEPS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"t5x-harness {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    module: ModuleType | None = None
+    for name, summary in _SUMMARIES.items():
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=_EPILOGS[name],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if name != command:
+            continue
+        if name in _MODULES:
+            module = importlib.import_module(_MODULES[name])
+            module.add_arguments(sub)
+        else:
+            add_run_arguments(sub, runs=name != "lint", executes=name == "run")
+            if name == "lint":
+                importlib.import_module("t5x_harness.commands.lint").add_arguments(sub)
+            else:
+                _add_golden_arguments(sub)
+                _add_until_argument(sub, name)
+                _add_worker_arguments(sub, name)
+    return parser, module
+
+
+def _add_until_argument(parser: argparse.ArgumentParser, command: str) -> None:
+    if command == "plan":
+        parser.set_defaults(until=Stage.PLAN)
+        return
+    parser.add_argument_group("what to leave out").add_argument(
+        "--until",
+        type=Stage,
+        choices=tuple(Stage),
+        metavar="STAGE",
+        help=f"the last stage to run, of {', '.join(Stage)} (default: all)",
+    )
+
+
+def _add_worker_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    worker = parser.add_argument_group("the process that runs it")
+    worker.add_argument(
+        "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
+    )
+    worker.add_argument(
+        "--ahead",
+        type=_number,
+        metavar="N",
+        help="how many runs may work beside the one whose result comes next; 0 for one after the other (default: as "
+        f"many as there are cores, at most 3{'; 0 with --full-size' if command == 'run' else ''})",
+    )
+    worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
+    worker.add_argument(
+        "--network",
+        choices=("forbid", "allow"),
+        default="forbid",
+        help="whether it may reach beyond this machine; with allow, gs:// is the real Cloud Storage (default: forbid)",
+    )
+
+
+def _add_golden_arguments(parser: argparse.ArgumentParser) -> None:
+    golden = parser.add_argument_group("golden plan")
+    golden.add_argument(
+        "--plan-golden",
+        metavar="PATH",
+        help="compare bindings and plan with those kept in PATH, and fail if they differ; written if it is not there. "
+        "A file for one run (x.plan), or a folder with a file for each run (default: plan_golden of the project)",
+    )
+    golden.add_argument(
+        "--plan-golden-update", action="store_true", help="write the golden plans anew, to accept what changed"
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = positive_number(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"a time limit is a positive number of seconds, not {text}")
+    return seconds
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a number of runs is 0 or more, not {text}")
+    return int(text)
+
+
+def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
+    """The runs, with everything checked that makes no sense to start with.
+
+    Raises:
+      UsageError: nothing to run, a file that is not there, no such slice, no such runtime.
+      ModelDirError: a run cannot have the folder that it asks for.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    from t5x_harness.runs.model_dirs import ensure_model_dirs
+    from t5x_harness.runtime.choice import RuntimeChoiceError
+    from t5x_harness.slices.slice import SliceError, get_slice
+
+    try:
+        specs = specs_of(arguments, Path.cwd())
+        for name in dict.fromkeys(spec.slice for spec in specs):
+            get_slice(name)
+        _require_files(specs)
+        ensure_model_dirs(specs)
+    except (SliceError, RuntimeChoiceError) as error:
+        raise UsageError(str(error)) from None
+    return specs
+
+
+def _require_files(specs: Sequence[RunSpec]) -> None:
+    """Refuses files that nobody can find before anything else is read."""
+    from t5x_harness.lint.reading import missing_gin_files
+
+    for spec in specs:
+        for missing in missing_gin_files(spec):
+            raise UsageError(missing)
+
+
+def _lint(arguments: argparse.Namespace, started: float) -> int:
+    from t5x_harness.commands import lint as lint_command
+
+    def write(report: Report, arguments: argparse.Namespace) -> int:
+        return _write(dataclasses.replace(report, seconds=time.perf_counter() - started), arguments)
+
+    return lint_command.run(arguments, _checked_specs(arguments), write)
+
+
+def _run(arguments: argparse.Namespace, started: float) -> int:
+    from t5x_harness.google.serving.own_folders import own_folder
+
+    specs = _checked_specs(arguments)
+    with own_folder("t5x-harness-run-", last=_LAST) as folder:
+        report = _report_of(specs, arguments, started, folder.path)
+        if report is None:
+            return INTERRUPTED
+        try:
+            return _write(report, arguments)
+        finally:
+            if not report.passed and any(path.is_file() for path in folder.path.glob("*/**/*")):
+                folder.is_kept = True
+                print(f"logs and outputs are kept in {folder.path}", file=sys.stderr)
+
+
+def _report_of(
+    specs: Sequence[RunSpec], arguments: argparse.Namespace, started: float, workspace: Path
+) -> Report | None:
+    """What comes of runs; None if they were interrupted, and what is known of them is printed."""
+    from t5x_harness.runs.several import RunOptions, run_specs
+    from t5x_harness.system.ending import Ending
+    from t5x_harness.workers import ProgressPrinter
+
+    ahead = 0 if arguments.ahead is None and arguments.full_size else arguments.ahead
+    network = arguments.network == "allow"
+    options = RunOptions(workspace, arguments.timeout, arguments.in_process, network=network, ahead=ahead)
+    results: list[RunResult] = []
+    printers: list[ProgressPrinter] = []
+    imports: list[float] = []
+
+    def progress(spec: RunSpec) -> ProgressPrinter:
+        printers.append(ProgressPrinter(sys.stderr, label=spec.name))
+        return printers[-1]
+
+    ending = Ending(INTERRUPTED)
+    runs = run_specs(
+        specs,
+        options,
+        on_progress=None if arguments.quiet else progress,
+        on_note=_note,
+        on_imports=imports.append,
+        on_interrupt=results.append,
+    )
+    try:
+        with ending.watching():
+            for result in runs:
+                if printers:
+                    printers[-1].close()
+                results.append(result)
+        return Report(tuple(results), seconds=time.perf_counter() - started, import_seconds=sum(imports))
+    except KeyboardInterrupt:
+        ending.begin()
+        runs.close()
+        for printer in printers:
+            printer.close()
+        _write_interrupted(Report(tuple(results), seconds=time.perf_counter() - started), arguments)
+        return None
+    finally:
+        ending.restore()
+        for printer in printers:
+            printer.close()
+
+
+def _write(report: Report, arguments: argparse.Namespace) -> int:
+    from t5x_harness.commands.report_output import write_report
+
+    write_report(report, arguments, facts=arguments.command == "plan")
+    return FINE if report.passed else FOUND
+
+
+def _write_interrupted(report: Report, arguments: argparse.Namespace) -> None:
+    """Prints what is known of runs that were interrupted, as text: programs get whole reports only."""
+    from t5x_harness.commands.report_output import write_for_the_terminal
+
+    if report.results:
+        to_programs = arguments.format != "text" and arguments.output is None
+        facts = arguments.command == "plan"
+        write_for_the_terminal(report, arguments, sys.stderr if to_programs else sys.stdout, facts=facts)
+    not_written = arguments.output or (f"--format {arguments.format}" if arguments.format != "text" else "")
+    _note("interrupted" + (f"; {not_written} was not written" if not_written else ""))
+
+
+def _note(message: str) -> None:
+    print(f"t5x-harness: {message}", file=sys.stderr)
+
+
+def _usage(message: str) -> int:
+    print(f"t5x-harness: {message}", file=sys.stderr)
+    return USAGE

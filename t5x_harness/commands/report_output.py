@@ -1,0 +1,88 @@
+"""Writes a report to where the command's arguments want it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from t5x_harness.commands.arguments import UsageError
+from t5x_harness.report.report import Report
+
+__all__ = ["write_for_the_terminal", "write_report"]
+
+_PLAIN_WIDTH = 120
+
+
+def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool = False) -> None:
+    """Writes to standard output, to the file of ``--output`` and to the step summary of a GitHub workflow.
+
+    Args:
+      report: the runs.
+      arguments: with ``format``, ``output``, ``verbose``, ``quiet`` and ``color``.
+      facts: whether the text shows what each stage established, too.
+
+    Raises:
+      UsageError: the file cannot be written; all else is.
+    """
+    from t5x_harness.report.step_summary import append_step_summary
+
+    file: Path | None = arguments.output
+    if file is None and arguments.format != "text":
+        sys.stdout.write(_for_programs(report, arguments.format))
+    else:
+        write_for_the_terminal(report, arguments, sys.stdout, facts=facts)
+    sys.stdout.flush()
+    append_step_summary(report, os.environ)
+    if file is not None:
+        _write_file(file, _for_a_file(report, arguments, facts))
+
+
+def write_for_the_terminal(
+    report: Report, arguments: argparse.Namespace, stream: TextIO, *, facts: bool = False
+) -> None:
+    """Writes the text for people to a stream, as wide as it is if it is a terminal; see :func:`write_report`."""
+    stream.write(_for_the_terminal(report, arguments, stream, facts))
+    stream.flush()
+
+
+def _for_programs(report: Report, form: str) -> str:
+    if form == "json":
+        from t5x_harness.report.json import render
+    elif form == "sarif":
+        from t5x_harness.report.sarif import render
+    else:
+        from t5x_harness.report.github import render
+    return render(report)
+
+
+def _for_the_terminal(report: Report, arguments: argparse.Namespace, stream: TextIO, facts: bool) -> str:
+    color = arguments.color == "always" or (
+        arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
+    )
+    width = shutil.get_terminal_size().columns if stream.isatty() else _PLAIN_WIDTH
+    return _as_text(report, arguments, facts, width=width, color=color)
+
+
+def _for_a_file(report: Report, arguments: argparse.Namespace, facts: bool) -> str:
+    if arguments.format != "text":
+        return _for_programs(report, arguments.format)
+    return _as_text(report, arguments, facts, width=_PLAIN_WIDTH)
+
+
+def _as_text(report: Report, arguments: argparse.Namespace, facts: bool, *, width: int, color: bool = False) -> str:
+    from t5x_harness.report.terminal import render, render_quietly
+
+    if arguments.quiet:
+        return render_quietly(report, width=width, color=color)
+    return render(report, width=width, color=color, facts=facts, notes=arguments.verbose)
+
+
+def _write_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}") from None

@@ -1,0 +1,103 @@
+"""``t5x-harness serve``: a private Google for a shell, until it is ended."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
+from t5x_harness.commands.google_arguments import add_standins_argument, add_vertex_arguments, options_of, project_of
+from t5x_harness.google.environment import google_environment
+from t5x_harness.google.serving.endpoints import Endpoints
+from t5x_harness.google.serving.launch import require_extra
+from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.settings.project import ProjectError
+
+__all__ = ["add_arguments", "run"]
+
+_FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``serve`` to a parser."""
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="folder that keeps the buckets, made if it is not there: gs://bucket/name is DIR/buckets/bucket/name "
+        "(default: a temporary one, removed at the end)",
+    )
+    add_env_file_argument(parser)
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="PORT", help="port of Cloud Storage over HTTP (default: any free one)"
+    )
+    parser.add_argument(
+        "--proxy-port", type=_port, default=0, metavar="PORT", help="port of the proxy (default: any free one)"
+    )
+    parser.add_argument(
+        "--create-buckets",
+        action="store_true",
+        help="make buckets that are not there when they are first used; without it they are 404, as in Google's cloud",
+    )
+    add_vertex_arguments(parser)
+    add_standins_argument(parser, "jobs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until SIGINT, SIGTERM or SIGHUP.
+
+    Returns:
+      0 when it was ended, 1 when it could not start.
+
+    Raises:
+      UsageError: the folder or the file cannot be written, or the pyproject.toml has a mistake in it.
+    """
+    root = Path(args.root).absolute() if args.root else None
+    if root is not None and root.exists() and not root.is_dir():
+        raise UsageError(f"--root {args.root} is no folder")
+    try:
+        project = project_of(args)
+    except ProjectError as error:
+        raise UsageError(str(error)) from None
+    env_file = env_file_of(args)
+    try:
+        require_extra()
+        from t5x_harness.google.serving.server import serve
+
+        with contextlib.ExitStack() as stack:
+            asyncio.run(
+                serve(
+                    Settings(
+                        root,
+                        args.port,
+                        args.proxy_port,
+                        create_buckets=args.create_buckets,
+                        vertex=options_of(args, project),
+                    ),
+                    lambda endpoints: _announce(endpoints, root, env_file, stack),
+                )
+            )
+    except ServerError as error:
+        print(f"t5x-harness serve: {error}", file=sys.stderr)
+        return _FAILED
+    return 0
+
+
+def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, stack: contextlib.ExitStack) -> None:
+    lines = export_lines(google_environment(endpoints))
+    where = root or f"{endpoints.root}, which is removed at the end (keep it with --root DIR)"
+    print(f"serving gs:// from {where}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    stack.enter_context(announce(lines, env_file))
+    if endpoints.state != "memory:":
+        print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
+    # A shell that runs cannot be given a mount, a command that begins can.
+    print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"a port is a number from 1 to 65535, not {text!r}")
+    return int(text)

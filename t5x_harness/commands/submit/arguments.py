@@ -1,0 +1,294 @@
+"""The arguments of ``t5x-harness submit``, and the jobs that they mean."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.runtime.choice import RuntimeChoiceError
+from t5x_harness.settings.numbers import positive_number
+from t5x_harness.settings.project import find_project
+from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
+from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.job import FOUR_HOURS, JobError, T5XJob
+from t5x_harness.vertex.job_options import STRATEGIES, JobOptions, JobOptionsError
+from t5x_harness.vertex.machine import Machine, MachineError
+from t5x_harness.vertex.output_folder import output_macro_of
+from t5x_harness.vertex.overrides import OverrideError
+from t5x_harness.vertex.run_mode import RunMode, RunModeError
+from t5x_harness.vertex.target import (
+    EMULATED,
+    ENVIRONMENT,
+    FIELDS,
+    PLACEHOLDERS,
+    VertexTarget,
+    VertexTargetError,
+    find_target,
+)
+
+__all__ = ["add_arguments", "goes_to_private_google", "jobs_of", "target_of"]
+
+_SERVICES = ("real", "emulated")
+_SERVICE_VARIABLE = ENVIRONMENT.removesuffix("_")
+_TARGET_HELP: Mapping[str, str] = {
+    "project": "project that pays",
+    "location": "region, such as us-central1",
+    "bucket": "bucket, in that region, for staged files and results",
+    "image": "URI of a container image whose entry point is T5X's main.py",
+    "service_account": "account that the job acts as; TPU jobs have none of their own",
+    "experiment": "Vertex AI experiment that the run is tracked in: parameters, metrics, lineage",
+    "tensorboard": "Vertex AI TensorBoard that event files are uploaded to while waiting",
+    "image_python_path": "what the image's own PYTHONPATH holds, which staged modules would replace",
+}
+_EPILOG = """\
+examples:
+  t5x-harness submit finetune.gin --run_mode=train --accelerator=v3-8 --dry-run
+                                                  what would be sent, and staged, and what it may cost
+  t5x-harness submit finetune.gin --accelerator=v3-32 --timeout=6h --tpu-max-chip-hours=96
+                                                  checks it, sends it, and shows its log until it ends
+  t5x-harness submit finetune.gin --accelerator=v3-8 --no-wait --gin.TRAIN_STEPS=1_001_000
+  t5x-harness submit --attach=1234567890          follows a job that was sent before
+  t5x-harness submit finetune.gin --accelerator=v3-8 --vertex=emulated --gcs-root=buckets
+                                                  the whole way, on this machine and at no cost
+
+Project, region, bucket and image come from options, from T5X_HARNESS_VERTEX_PROJECT and so on, or from
+[tool.t5x_harness.vertex] of pyproject.toml. Gin files, all that they include, and the modules of yours that they import
+are staged in the bucket; what belongs to T5X is left to the image.
+
+Before anything is sent: lint, the plan on the slice, the rules of Vertex AI, the chip-hours until --timeout, and
+whether the same job runs already. Ctrl-C while waiting cancels the job.
+
+exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: could be), 1 it did not, or was not sent,
+2 wrong usage
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of ``submit`` to a parser."""
+    parser.epilog = _EPILOG
+    add_run_arguments(parser, job=True)
+    job = parser.add_argument_group("the job")
+    job.add_argument(
+        "--accelerator",
+        metavar="NAME",
+        help="the slice to run and to check on, as v3-32; or TPU_V3:32 in cores; or a machine by gcloud's keys, as "
+        "machine-type=ct5lp-hightpu-4t,tpu-topology=4x4 (default: the run's --slice)",
+    )
+    job.add_argument(
+        "--timeout",
+        type=_duration,
+        default=FOUR_HOURS,
+        metavar="TIME",
+        help="when Vertex AI ends it, as 90m, 6h or 2d (default: 4h)",
+    )
+    job.add_argument(
+        "--tpu-max-chip-hours",
+        type=_number,
+        default=DEFAULT_MAX_CHIP_HOURS,
+        metavar="N",
+        help=f"refuse a job that could use up more, chips x timeout (default: {DEFAULT_MAX_CHIP_HOURS:g})",
+    )
+    job.add_argument("--name", help="name of the run (default: that of the gin file)")
+    job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
+    job.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the job")
+    _add_job_options(parser.add_argument_group("how Vertex AI runs it"))
+    where = parser.add_argument_group("where it goes")
+    for name in FIELDS:
+        where.add_argument(f"--{name.replace('_', '-')}", help=_TARGET_HELP[name], dest=name)
+    where.add_argument(
+        "--vertex",
+        choices=_SERVICES,
+        help=f"Google's Vertex AI, or an emulated one on this machine (default: {_SERVICE_VARIABLE}; else emulated in "
+        "a shell of t5x-harness serve; else real)",
+    )
+    where.add_argument(
+        "--google-root", metavar="DIR", help="with --vertex=emulated: folder that keeps the buckets (default: none)"
+    )
+    what = parser.add_argument_group("what to do")
+    what.add_argument("--dry-run", action="store_true", help="check it and show what would be sent; send nothing")
+    what.add_argument("--no-check", action="store_true", help="send it without lint and plan")
+    what.add_argument("--duplicate", action="store_true", help="send it although the same job runs")
+    what.add_argument(
+        "--wait", action=argparse.BooleanOptionalAction, default=True, help="wait until it has ended (default: wait)"
+    )
+    what.add_argument("--attach", metavar="JOB", help="follow this job, by its name or number, and send none")
+
+
+def _add_job_options(group: argparse._ArgumentGroup) -> None:
+    """Adds an option for each field of :class:`JobOptions`, by its name."""
+    group.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help=f"how it finds machines: {', '.join(STRATEGIES)} (default: {STRATEGIES[0]}); SPOT ones may be taken away, "
+        "FLEX_START waits for some",
+    )
+    group.add_argument(
+        "--max-wait-duration", type=_duration, metavar="TIME", help="how long FLEX_START waits, as 6h (default: a day)"
+    )
+    group.add_argument(
+        "--reservation",
+        metavar="NAME",
+        help="the reservation whose machines it takes: any, none, or projects/PROJECT/zones/ZONE/reservations/NAME",
+    )
+    group.add_argument("--network", metavar="NAME", help="projects/NUMBER/global/networks/NAME that it is peered with")
+    group.add_argument("--boot-disk-type", metavar="TYPE", help="disk of its machine, as pd-ssd")
+    group.add_argument("--boot-disk-size-gb", type=_whole, metavar="N", help="size of that (default: 100)")
+    group.add_argument(
+        "--restart-job-on-worker-restart", action="store_true", help="restart all of it where one worker is lost"
+    )
+    group.add_argument("--disable-retries", action="store_true", help="try nothing again")
+
+
+def goes_to_private_google(args: argparse.Namespace) -> bool:
+    """Whether jobs go to a private Google on this machine, and not to Google's.
+
+    Raises:
+      UsageError: the arguments contradict each other, or the place that the command runs in.
+    """
+    here = is_led_to_private_google(os.environ)
+    service = args.vertex or os.environ.get(_SERVICE_VARIABLE) or ("emulated" if here else "real")
+    if service not in _SERVICES:
+        raise UsageError(f"{_SERVICE_VARIABLE} is {service!r}: it is real or emulated")
+    if service == "real" and here:
+        raise UsageError(
+            "--vertex=real, but this shell's Google clients are led to a private Google: use a shell without the "
+            "variables of t5x-harness serve"
+        )
+    if args.attach and (args.files or args.gin_file or args.dry_run):
+        raise UsageError("--attach follows a job that was sent: leave out FILE, --gin_file and --dry-run")
+    own = service == "emulated" and not here
+    if own and args.attach:
+        raise UsageError("--attach finds no job in a private Google of its own: start one with t5x-harness serve")
+    if own and not args.wait:
+        raise UsageError(
+            "--no-wait: the private Google of --vertex=emulated ends with this command, and its jobs with it; start "
+            "one with t5x-harness serve"
+        )
+    if args.google_root and not own:
+        raise UsageError("--google-root is for the private Google that --vertex=emulated starts, and here is none")
+    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
+        raise UsageError("jobs need google-cloud-aiplatform, not installed here: pip install 't5x-harness[vertex]'")
+    return service == "emulated"
+
+
+def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
+    """Where jobs go.
+
+    Args:
+      args: parsed.
+      emulated: of :func:`goes_to_private_google`; nothing needs to be named there.
+
+    Raises:
+      UsageError: values are missing, all of which the message names, or one is wrong.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    project = find_project(Path.cwd())
+    given = {name: getattr(args, name) for name in FIELDS}
+    try:
+        otherwise = EMULATED if emulated else PLACEHOLDERS if args.dry_run else {}
+        return find_target(given, os.environ, project.vertex, otherwise)
+    except VertexTargetError as error:
+        options = ", ".join(f"--{name}" for name in error.missing)
+        hint = "; without a cloud: --vertex=emulated, or --dry-run, which shows the job with placeholders"
+        raise UsageError(f"{error}; or give {options}{hint}" if options else str(error)) from None
+
+
+def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
+    """A job for each run, with everything read that it needs of this machine.
+
+    Raises:
+      UsageError: there is no run, or one cannot be a job.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    try:
+        mode = RunMode.parse(args.run_mode) if args.run_mode else None
+        specs = specs_of(_as_shared(args), Path.cwd())
+        jobs = [_job(args, spec, mode, target) for spec in specs]
+        for job in jobs:
+            job.to_pb()
+        _require_own_folders(jobs)
+    except (
+        ClosureError, JobError, JobOptionsError, MachineError, OverrideError, RunModeError, RuntimeChoiceError,
+    ) as error:  # fmt: skip
+        raise UsageError(str(error)) from None
+    return jobs
+
+
+def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
+    """Refuses two runs in one folder: the second would go on from the first one's checkpoints."""
+    taken: dict[str, T5XJob] = {}
+    for job in jobs:
+        other = taken.setdefault(job.model_dir, job)
+        if other is not job:
+            raise UsageError(
+                f"{other.name} and {job.name} would both write into {job.model_dir}: give each run its own folder, "
+                "or leave it out"
+            )
+
+
+def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments as commands that run here take them: the folder for results is the job's, any mode may be meant."""
+    return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
+
+
+def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:
+    if args.accelerator and args.slice:
+        raise UsageError("--accelerator and --slice at once: --accelerator says what to run and to check on")
+    machine = Machine.parse(args.accelerator or spec.slice)
+    if machine.slice is not None:
+        spec = dataclasses.replace(spec, slice=machine.slice.name)
+    job = T5XJob(
+        run=spec,
+        target=target,
+        machine=machine,
+        run_mode=mode or RunMode.TRAIN,
+        timeout=args.timeout,
+        name=args.name or "",
+        env=dict(_pair(text, "--env") for text in args.env),
+        labels=dict(_pair(text, "--label") for text in args.label),
+        options=JobOptions.of(vars(args)),
+    )
+    if mode is None:
+        seen = job.closure.program.mode
+        if seen is None:
+            raise UsageError(f"{spec.name}: it binds none of train, evaluate and infer: say what to do by --run_mode")
+        job = dataclasses.replace(job, run_mode=RunMode(seen.value))
+    if args.model_dir:
+        named = f'{output_macro_of(job.run_mode)} = "{args.model_dir}"'
+        job = dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=(*job.run.bindings, named)))
+    return job
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text}: give NAME=VALUE")
+    return name, value
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"give a whole number above zero, not {text!r}")
+    return int(text)
+
+
+def _duration(text: str) -> int:
+    try:
+        return max(1, int(seconds_of(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _number(text: str) -> float:
+    number = positive_number(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"give a number of chip-hours above zero, not {text!r}")
+    return number

@@ -1,0 +1,133 @@
+"""``t5x-harness submit``: runs as Vertex AI jobs, after everything that can be known of them here was checked."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from t5x_harness.commands.submit.arguments import add_arguments, goes_to_private_google, jobs_of, target_of
+from t5x_harness.commands.submit.flight import Flight
+from t5x_harness.commands.submit.output import SubmitOutput
+from t5x_harness.spec import Mode, RunResult, RunSpec, Stage
+from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.vertex.describing import refusals, verdict_of
+from t5x_harness.vertex.emulated import private_google
+from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.job import T5XJob
+from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.storage import Folder, StorageError
+from t5x_harness.vertex.target import VertexTarget
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Checks, sends and follows jobs.
+
+    Returns:
+      0 where all is well, 1 where a job was refused or failed.
+
+    Raises:
+      UsageError: the arguments make no sense; nothing was sent.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    from t5x_harness.google.serving.settings import ServerError
+
+    emulated = goes_to_private_google(args)
+    target = target_of(args, emulated)
+    jobs = [] if args.attach else jobs_of(args, target)
+    output = SubmitOutput(args, sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
+            if args.attach:
+                return _attached(args, target, emulated, output)
+            return _Submission(args, jobs, emulated, output).run()
+    except (ChipHoursError, ServerError, StorageError, VertexError) as error:
+        output.note(str(error))
+        return 1
+    finally:
+        output.close()
+
+
+def _attached(args: argparse.Namespace, target: VertexTarget, emulated: bool, output: SubmitOutput) -> int:
+    with _google(args, emulated), Flight(output, waits=args.wait) as flight:
+        flight.attach(args.attach, target)
+        return flight.finish()
+
+
+class _Submission:
+    """The way of some jobs from checks to their ends."""
+
+    def __init__(self, args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool, output: SubmitOutput) -> None:
+        self._args = args
+        self._jobs = jobs
+        self._emulated = emulated
+        self._output = output
+
+    def run(self) -> int:
+        verdicts = [verdict_of(job) for job in self._jobs]
+        refused = [text for job, verdict in zip(self._jobs, verdicts, strict=True) if (text := refusals(job, verdict))]
+        if refused:
+            raise VertexError("\n".join(refused))
+        for job in self._jobs:
+            job.chip_hours.require(self._args.tpu_max_chip_hours)
+        for job, verdict in zip(self._jobs, verdicts, strict=True):
+            self._output.job(job, verdict)
+        if not self._passes_checks():
+            self._output.note("nothing was sent: mend what was found, or send it as it is with --no-check")
+            return 1
+        if self._args.dry_run:
+            self._output.note("nothing was sent: --dry-run")
+            return 0
+        with _google(self._args, self._emulated):
+            if self._emulated:
+                _make_bucket(self._jobs[0].target)
+            with Flight(self._output, waits=self._args.wait) as flight:
+                for job in self._jobs:
+                    flight.launch(job, duplicate=self._args.duplicate)
+                return flight.finish()
+
+    def _passes_checks(self) -> bool:
+        """Lint and plan; whether they found no error."""
+        if self._args.no_check:
+            self._output.note("not checked: lint and plan (--no-check)")
+            return True
+        plannable = [job for job in self._jobs if job.run_mode is not RunMode.PRECOMPILE and job.machine.slice]
+        for job in self._jobs:
+            if job not in plannable:
+                why = "precompile" if job.run_mode is RunMode.PRECOMPILE else f"{job.machine} is no TPU slice"
+                self._output.note(f"not checked: lint and plan of {job.name} ({why})")
+        specs = [
+            dataclasses.replace(job.run, mode=Mode(job.run_mode.value), golden=None, until=Stage.PLAN)
+            for job in plannable
+        ]
+        return self._output.checks(_checked(specs)) if specs else True
+
+
+def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
+    from t5x_harness.runs.several import RunOptions, run_specs
+
+    workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
+    try:
+        return list(run_specs(specs, RunOptions(workspace, timeout=600.0)))
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        if emulated:
+            stack.enter_context(private_google(args.google_root, args.gcs_root))
+        yield
+
+
+def _make_bucket(target: VertexTarget) -> None:
+    """Nobody has made buckets in a private Google."""
+    Folder(f"gs://{target.bucket}", target.project).create_bucket(target.location)

@@ -1,0 +1,74 @@
+"""``t5x-harness warm``: keeps the stack imported for the sessions of this machine's shells, until it is ended."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from t5x_harness.commands.arguments import UsageError, add_runtime_argument
+from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
+
+__all__ = ["add_arguments", "run"]
+
+_FAILED = 1
+_LOOK_SECONDS = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``warm`` to a parser."""
+    add_runtime_argument(parser)
+    add_env_file_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Keeps a worker until SIGINT, SIGTERM or SIGHUP.
+
+    Returns:
+      0 when it was ended, 1 when the imports failed, or the worker died.
+
+    Raises:
+      UsageError: there is no such T5X, or no folder for the file.
+    """
+    from t5x_harness.runs.pipeline import worker_for
+    from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+    from t5x_harness.workers import KEPT_VARIABLE, KeptZygotes, ZygoteFailed
+
+    env_file = env_file_of(args)
+    try:
+        runtime = find_runtime(args.t5x_runtime)
+    except RuntimeChoiceError as error:
+        raise UsageError(str(error)) from None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a script's shell has SIGINT ignored with &
+        signal.signal(number, signal.default_int_handler)
+    # A folder of the user's alone: who reaches the socket can run anything as this user.
+    with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="t5x-harness-warm-") as folder:
+        _say(f"importing {runtime}")
+        with KeptZygotes(Path(folder), lambda path: worker_for(runtime, door=path)) as kept:
+            try:
+                kept.renew()
+            except ZygoteFailed as error:
+                _say(f"t5x-harness warm: {error}\n{error.log_tail or ''}".rstrip())
+                return _FAILED
+            _say(f"process {os.getpid()} keeps it; Ctrl-C or kill {os.getpid()} ends it")
+            with announce(export_lines({KEPT_VARIABLE: str(kept.door)}), env_file):
+                while not kept.has_ended:
+                    if changed := kept.take_changed_file():
+                        _say(f"{changed} changed: importing again")
+                        try:
+                            kept.renew()
+                        except ZygoteFailed as error:  # a file half written, perhaps
+                            _say(f"t5x-harness warm: {error}\nThe next session has it tried again")
+                    time.sleep(_LOOK_SECONDS)
+        _say("t5x-harness warm: the process with the imports was killed; start it again")
+        return _FAILED
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,112 @@
+"""The pages of what goes wrong between a config and its job on Vertex AI, which no rule of a config can find.
+
+They stand in ``docs/rules/`` beside those of the rules; :mod:`t5x_harness.findings.pages` writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
+
+__all__ = ["JobCode", "job_codes", "job_page"]
+
+_LEVELS: Mapping[bool, str] = {
+    True: "error: the service refuses the job",
+    False: "warning: the service takes the job, or may take it",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class JobCode:
+    """A mistake with a job.
+
+    Attributes:
+      code: of the failure catalogue.
+      title: the mistake in a few words.
+      why: what happens, and why.
+      example: the language of both examples.
+      bad: a job's config, or code, with the mistake.
+      good: the same without it.
+      avoided: what ``t5x-harness submit`` does instead; empty where the spec alone matters.
+      location: the region that the bad example is for, where that is the mistake.
+      good_location: and the good one.
+    """
+
+    code: str
+    title: str
+    why: str
+    example: Literal["yaml", "python"]
+    bad: str
+    good: str
+    avoided: str = ""
+    location: str = ""
+    good_location: str = ""
+
+    @property
+    def rules(self) -> tuple[RuleText, ...]:
+        """The rules of specs that find it."""
+        return tuple(rule for rule in read_rules() if rule.code == self.code)
+
+    @property
+    def found_by(self) -> str:
+        """Where it is found, in a word or two."""
+        return "job spec" if self.example == "yaml" else "avoided by submit"
+
+    @property
+    def level(self) -> str:
+        """``error``, ``warning``, or nothing for what is not found but avoided."""
+        if self.example != "yaml":
+            return ""
+        return "error" if any(rule.refuses for rule in self.rules) else "warning"
+
+
+@functools.cache
+def job_codes() -> Mapping[str, JobCode]:
+    """Every mistake with a job by its code, sorted."""
+    return {code: JobCode(code, **about) for code, about in sorted(read_table("codes.toml").items())}
+
+
+def job_page(code: str) -> str:
+    """The page of one code as Markdown."""
+    mistake = job_codes()[code]
+    lines = [f"# {code}: {mistake.title}", ""]
+    if mistake.example == "yaml":
+        found = f"Found in the spec of a job for Vertex AI. {_LEVELS[mistake.level == 'error'].capitalize()}."
+        lines += [found, ""]
+    lines += [*_wrapped(mistake.why), "", *_examples(mistake)]
+    if mistake.avoided:
+        lines += ["## What avoids it", "", *_wrapped(mistake.avoided), ""]
+    if mistake.rules:
+        lines += ["## Where the rules are from", "", *_sources(mistake), ""]
+    if mistake.example == "yaml":
+        silence = (
+            "It cannot be silenced: a refusal is the service's. Only what has a source of Google's is refused; the "
+            "rest is a warning, and stops nothing."
+        )
+        lines += ["## How to silence it", "", *_wrapped(silence), ""]
+    return "\n".join(lines)
+
+
+def _examples(mistake: JobCode) -> Iterator[str]:
+    yield from ("## Bad example", "", f"```{mistake.example}", *mistake.bad.strip("\n").splitlines(), "```", "")
+    yield from ("## Good example", "", "The same with this change:", "", "```diff")
+    bad, good = mistake.bad.strip("\n").splitlines(), mistake.good.strip("\n").splitlines()
+    changes = list(difflib.unified_diff(bad, good, n=1, lineterm=""))[2:]
+    yield from (line for line in changes if not line.startswith("@@"))
+    yield from ("```", "")
+
+
+def _sources(mistake: JobCode) -> Iterator[str]:
+    for rule in mistake.rules:
+        verb = "refused" if rule.refuses else "warned about"
+        yield f"- `{rule.name}` ({verb}, {rule.confidence}): {rule.source.title}, <{rule.source.url}>"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 115, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,57 @@
+"""Breaks text into lines that fit, where a reader expects a break."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+__all__ = ["wrap", "wrap_table"]
+
+_CELL = re.compile(r"( *)(\S+(?: \S+)*)")
+"""The spaces in front of a cell, and the cell: words with one space between them."""
+
+
+def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
+    """Wraps between words only: a path that is cut cannot be clicked.
+
+    Args:
+      text: one or more lines.
+      width: columns to fill.
+      first: what the first line begins with.
+      rest: what every other line begins with.
+    """
+    wrapped: list[str] = []
+    for line in text.splitlines() or [""]:
+        wrapped += textwrap.wrap(
+            line,
+            width,
+            initial_indent=rest if wrapped else first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return wrapped
+
+
+def wrap_table(text: str, width: int, indent: str) -> list[str]:
+    """Keeps the lines of a table as they are; one that is too long goes on below, between two of its cells.
+
+    Args:
+      text: lines such as those of :func:`t5x_harness.findings.tables.columns`.
+      width: columns to fill.
+      indent: what every line begins with.
+    """
+    wrapped: list[str] = []
+    for line in text.splitlines():
+        wrapped += [indent + line] if len(indent + line) <= width else _cells_in_lines(line, width, indent)
+    return wrapped
+
+
+def _cells_in_lines(line: str, width: int, indent: str) -> list[str]:
+    lines = [indent]
+    for gap, cell in _CELL.findall(line):
+        if len(lines[-1] + gap + cell) > width and lines[-1].strip():
+            lines.append(f"{indent}    {cell}")
+        else:
+            lines[-1] += gap + cell
+    return lines

@@ -1,0 +1,264 @@
+"""The local backend: a run in a forked process of this machine, one stage at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.spec import (
+    Checkpoint,
+    Finding,
+    Location,
+    Mode,
+    Outcome,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
+from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
+from t5x_harness.workers.run import Needed, OnProgress, Run
+
+__all__ = ["LocalBackend", "Starter", "stages_of"]
+
+FACTORY = "t5x_harness.execute.session:open_session"
+PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
+"""What a zygote for this backend imports before it forks, in this order."""
+
+# Reading back what a run wrote takes moments; a run that hangs in it shall not hang pytest.
+ARTIFACT_SECONDS = 120.0
+
+
+class Starter(Protocol):
+    """What starts runs: :class:`~t5x_harness.workers.zygote.Zygote` or ``InProcess``."""
+
+    def start(
+        self,
+        factory: str,
+        argument: Mapping[str, Any],
+        *,
+        log: Path,
+        cwd: Path | str = ".",
+        env: Mapping[str, str | None] | None = None,
+        python_path: tuple[str, ...] = (),
+    ) -> Run:
+        """Starts a run; see ``Zygote.start``."""
+
+
+def stages_of(mode: Mode) -> tuple[Stage, ...]:
+    """The stages of a config in the order in which they run here: a mode's config executes only its own part."""
+    executing = {
+        Mode.TRAIN: (Stage.TRAIN, Stage.EVAL, Stage.INFER),
+        Mode.EVAL: (Stage.EVAL,),
+        Mode.INFER: (Stage.INFER,),
+    }
+    return (Stage.RESOLVE, Stage.PLAN, *executing[mode])
+
+
+class LocalBackend:
+    """Runs a spec's stages, each once and in order; a context manager.
+
+    A stage that is asked for has those before it run first.  After a failed stage the following are not run.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        *,
+        zygote: Starter,
+        workspace: Path,
+        timeout: float | None = None,
+        on_progress: Callable[[Mapping[str, Any]], None] | None = None,
+        env: Mapping[str, str | None] | None = None,
+        needed: Needed | None = None,
+    ) -> None:
+        """Takes the settings; the run's process starts with the first stage.
+
+        Args:
+          spec: what to run.
+          zygote: starts the run's process.
+          workspace: a folder for this run alone.
+          timeout: seconds of wall time for each stage; None for no limit.
+          on_progress: called with ``{"stage", "step", "of"}`` while a stage works.
+          env: variables for the run's process, such as those of the compile cache.
+          needed: what the run cannot go on without; its end is that of the stage in work.
+        """
+        self._spec = spec
+        self._zygote = zygote
+        self._workspace = Path(workspace).absolute()
+        self._timeout = timeout
+        self._on_progress: OnProgress | None = on_progress
+        self._env = dict(env or {})
+        self._needed = needed
+        self._run: Run | None = None
+        self._mode: Mode | None = spec.mode
+        self._results: dict[Stage, StageResult] = {}
+        self._broken_stage: Stage | None = None  # the stage that the run's process ended in
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Path:
+        """The log of the run's process."""
+        return self._workspace / "run.log"
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that this config has here, in order."""
+        return stages_of(self._find_mode())
+
+    def stage(self, stage: Stage) -> StageResult:
+        """The result of a stage, run now if it was not yet, after those before it.
+
+        Raises:
+          KeyError: a config of this mode has no such stage here.
+        """
+        stages = self.stages
+        if stage not in stages:
+            raise KeyError(f"a config for {self._find_mode()} has no stage {stage}; it has {', '.join(stages)}")
+        if stage not in self._results:
+            needed = [s for s in stages[: stages.index(stage)] if s is not Stage.EVAL]  # infer needs no evaluation
+            failed = next((s for s in needed if self.stage(s).outcome is not Outcome.PASSED), self._broken_stage)
+            self._results[stage] = self._run_stage(stage) if failed is None else self._left_out(stage, failed)
+        return self._results[stage]
+
+    def send_ahead(self) -> None:
+        """Nothing here takes long elsewhere."""
+
+    def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
+        """What a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
+
+        Raises:
+          WorkerError: the run's process is gone.
+        """
+        run = self._open()
+        found: Mapping[str, Any] = run.call("job", timeout=self._timeout, shrink=shrink, steps=steps, standins=standins)
+        return found
+
+    def result(self) -> RunResult:
+        """What came of the stages that were asked for so far, and what they wrote."""
+        found = self._read_artifacts()
+        results = tuple(self._results[each] for each in self.stages if each in self._results)
+        return RunResult(
+            spec=self._spec,
+            stages=results,
+            steps=int(found.get("steps", 0)),
+            metrics={
+                tag: {int(step): float(value) for step, value in steps.items()}
+                for tag, steps in found.get("metrics", {}).items()
+            },
+            checkpoints=tuple(Checkpoint(**c) for c in found.get("checkpoints", ())),
+            predictions=tuple(found.get("predictions", ())),
+            operative_config=str(found.get("operative_config", "")),
+            log=str(self.log),
+            model_dir=str(found.get("model_dir", "")),
+            runtime=str(found.get("runtime", "")),
+            standins=tuple(f"{c.binding}: {c.before}" for r in results for c in r.changes if c.why == "standin"),
+        )
+
+    def close(self) -> None:
+        """Ends the run's process. May be called again."""
+        if self._run is not None:
+            self._run.close()
+
+    def _find_mode(self) -> Mode:
+        if self._mode is None:
+            from t5x_harness.lint.reader import read
+
+            runtime = find_runtime(self._spec.runtime)  # type: ignore[arg-type]
+            program = read(self._spec, t5x_parent=Path(runtime.location).parent)
+            self._mode = program.mode or Mode.TRAIN
+        return self._mode
+
+    def _open(self) -> Run:
+        if self._run is None:
+            self._workspace.mkdir(parents=True, exist_ok=True)
+            cwd = os.path.abspath(self._spec.cwd)
+            self._run = self._zygote.start(
+                FACTORY,
+                {
+                    "spec": dataclasses.replace(self._spec, mode=self._find_mode()).to_json(),
+                    "workspace": str(self._workspace),
+                    "log": str(self.log),
+                },
+                log=self.log,
+                cwd=cwd,
+                env=self._env,
+                python_path=(*(os.path.join(cwd, p) for p in self._spec.python_path), cwd),
+            )
+            self._run.needed = self._needed
+        return self._run
+
+    def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
+        cause = next((s for s in self.stages if self._has(s, Outcome.FAILED)), failed)
+        return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
+
+    def _has(self, stage: Stage, outcome: Outcome) -> bool:
+        return stage in self._results and self._results[stage].outcome is outcome
+
+    def _run_stage(self, stage: Stage) -> StageResult:
+        started = time.monotonic()
+        try:
+            run = self._open()
+            answer = run.call(stage.value, timeout=self._timeout, on_progress=self._on_progress)
+        except WorkerError as error:
+            self._broken_stage = stage
+            return self._broken(stage, error, time.monotonic() - started)
+        result = StageResult.from_json(answer)
+        if result.outcome is Outcome.FAILED:
+            result = dataclasses.replace(result, log_tail=_tail(self.log))
+        return result
+
+    def _broken(self, stage: Stage, error: WorkerError, seconds: float) -> StageResult:
+        """A stage whose process died, hung, or refused to start."""
+        location = None
+        if isinstance(error, RunTimedOut):
+            where = f"; it was at:\n{error.stack}" if error.stack else ""
+            code, message = "RUN06", f"{stage} took longer than its limit of {self._timeout:g} s and was ended{where}"
+            fix = "look where it hangs, or raise the limit"
+        elif isinstance(error, RunCutOff):
+            code, message = "RUN07", f"{stage} cannot go on: {error}"
+            fix = "look for the out-of-memory killer in the kernel's log (dmesg); the next run does not depend on it"
+        elif isinstance(error, RunDied):
+            code, message, fix = "RUN07", f"the process of {stage} ended: {error}", "see the end of its log"
+        elif isinstance(error, RunRaised):
+            code, message = "RUN08", f"{stage} could not be started: {error.message}"
+            fix = "see the end of its log"
+            if error.at is not None:
+                location = Location(*error.at)
+                fix = "a module that T5X imports must not end the program: take the line out, or put it into a function"
+        else:
+            code, message, fix = "RUN08", f"{stage} could not be started: {error}", "see the end of its log"
+        finding = Finding(code, Severity.ERROR, stage, message, location=location, fix=fix)
+        return StageResult(
+            stage, Outcome.FAILED, (finding,), seconds=round(seconds, 3), log_tail=error.log_tail or _tail(self.log)
+        )
+
+    def _read_artifacts(self) -> Mapping[str, Any]:
+        """What the run wrote. Of a run whose process is gone, as its failed stage says, only the folder is known."""
+        if self._run is None:
+            return {}
+        if self._broken_stage is None:
+            try:
+                found: Mapping[str, Any] = self._run.call("artifacts", timeout=ARTIFACT_SECONDS)
+                return found
+            except RunDied:
+                self._broken_stage = self.stages[-1]
+        return {"model_dir": self._spec.model_dir or str(self._workspace / "model")}
+
+
+def _tail(log: Path) -> str:
+    from t5x_harness.system.diagnosis import read_tail
+
+    return read_tail(log) if log.exists() else ""

@@ -1,0 +1,361 @@
+"""A run from end to end: lint here, everything else in a worker, each stage once and only if those before it passed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from t5x_harness.findings.silencing import split_silenced
+from t5x_harness.lint.elsewhere import leave_modules_open
+from t5x_harness.lint.fragments import RunIf
+from t5x_harness.lint.own_lines import on_own_lines
+from t5x_harness.lint.provenance import bound_values
+from t5x_harness.lint.reading import program_of
+from t5x_harness.lint.stage import lint_program
+from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.system.buckets import ROOT_VARIABLE
+
+if TYPE_CHECKING:
+    from t5x_harness.google.of_runs import GoogleOfRuns
+    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.runs.local import LocalBackend
+    from t5x_harness.runtime.choice import Runtime
+    from t5x_harness.workers import InProcess, Zygote
+
+__all__ = ["NO_STORE", "Backend", "Pipeline", "google_for", "stages_of", "worker_for"]
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+
+NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
+"""For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
+
+_BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+_OF_MODE: Mapping[Mode, tuple[Stage, ...]] = {
+    Mode.TRAIN: (*_BEFORE, Stage.TRAIN, Stage.EVAL, Stage.INFER),
+    Mode.EVAL: (*_BEFORE, Stage.EVAL),
+    Mode.INFER: (*_BEFORE, Stage.INFER),
+}
+
+
+def stages_of(mode: Mode | None, until: Stage | None = None) -> tuple[Stage, ...]:
+    """The stages of a run of this mode, in order; only lint for a config whose mode cannot be seen.
+
+    Args:
+      mode: of the run.
+      until: the last stage, which need not be one of the mode's: an infer config has nothing to train; None for all.
+    """
+    stages = _OF_MODE[mode] if mode is not None else (Stage.LINT,)
+    order = tuple(Stage)
+    return tuple(stage for stage in stages if until is None or order.index(stage) <= order.index(until))
+
+
+class Backend(Protocol):
+    """What runs the stages after lint: :class:`~t5x_harness.runs.local.LocalBackend`, or the one for Vertex AI."""
+
+    def stage(self, stage: Stage) -> StageResult:
+        """The result of a stage, run now if it was not yet."""
+
+    def result(self) -> RunResult:
+        """What came of the stages that were asked for so far, and what they wrote."""
+
+    def send_ahead(self) -> None:
+        """Begins what takes long elsewhere, without waiting for it."""
+
+    def close(self) -> None:
+        """Ends the run's process. May be called again."""
+
+
+class Pipeline:
+    """One run; a context manager that ends the run's process.
+
+    Args:
+      spec: what to run; its mode is seen from the config if it is None.
+      zygote: starts the run's process, as :class:`t5x_harness.workers.Zygote` does; lint alone needs none.
+      workspace: a folder for the run's own files; lint alone needs none.
+      timeout: seconds that one stage may take; None for no limit.
+      on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``.
+      t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
+      run_if: when lint judges the files as a run, and not as a fragment.
+      lint_on_slice: whether lint judges by the slice, as plan does.
+      env: variables for the run's process; None takes one out.
+      google: the private Google that the run's process is led to; None for none.
+      promote: makes the backend whose executing stages are a job elsewhere, out of the one for here; None for all here.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        *,
+        zygote: Zygote | InProcess | None,
+        workspace: Path | None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        t5x_parent: str | Path | None = None,
+        run_if: RunIf = RunIf.ALWAYS,
+        lint_on_slice: bool = False,
+        env: Mapping[str, str | None] | None = None,
+        google: GoogleOfRuns | None = None,
+        promote: Callable[[RunSpec, LocalBackend], Backend] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._zygote = zygote
+        self._workspace = workspace
+        self._timeout = timeout
+        self._on_progress = on_progress
+        self._t5x_parent = t5x_parent
+        self._run_if = run_if
+        self._lint_on_slice = lint_on_slice
+        self._env = env
+        self._google = google
+        self._promote = promote
+        self._led: Mapping[str, str] | None = None  # how the run's process is led to it
+        self._program: GinProgram | None = None
+        self._backend: Backend | None = None
+        self._results: dict[Stage, StageResult] = {}
+        self._seconds = 0.0
+        self._at_work: Stage | None = None
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def spec(self) -> RunSpec:
+        """What is run, with the mode filled in where the config shows it."""
+        if self._spec.mode is None:
+            self._spec = dataclasses.replace(self._spec, mode=self._read().mode)
+        return self._spec
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that apply, in order."""
+        return stages_of(self.spec.mode, self.spec.until)
+
+    def stage(self, stage: Stage) -> StageResult:
+        """The result of one stage, run now if it was not yet, after the stages that it needs.
+
+        Raises:
+          ValueError: the run has no such stage.
+        """
+        if stage not in self.stages:
+            raise ValueError(
+                f"a run in mode {self.spec.mode or 'unknown'} has no stage {stage}; it has {', '.join(self.stages)}"
+            )
+        if stage not in self._results:
+            failed = next((s for s in self._before(stage) if self.stage(s).outcome is Outcome.FAILED), None)
+            start = time.perf_counter()
+            result = self._run(stage) if failed is None else self._left_out(stage, failed)
+            self._seconds += time.perf_counter() - start
+            result = self._on_own_lines(result)
+            self._results[stage] = _strict(result) if self._spec.strict else result
+        return self._results[stage]
+
+    def send_ahead(self) -> None:
+        """Sends the run's job, if it is one and every stage before it has passed, without waiting for it."""
+        executes = self._promote is not None and len(self.stages) > len(_BEFORE)
+        if executes and all(self.stage(stage).outcome is Outcome.PASSED for stage in _BEFORE):
+            self._open().send_ahead()
+
+    def result(self) -> RunResult:
+        """What came of the stages that were asked for so far."""
+        asked = _each_said_once([self._shown(self._results[s]) for s in self.stages if s in self._results])
+        failed = any(stage.outcome is Outcome.FAILED for stage in asked)
+        # What a job does not do, or was not sent to do, is no part of the run; what a failure left out is.
+        stages = tuple(stage for stage in asked if failed or stage.outcome is not Outcome.NOT_RUN)
+        result = RunResult(self.spec, stages) if self._backend is None else self._backend.result()
+        bindings = bound_values(self._program) if self._program is not None else ()
+        return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings, seconds=self._seconds)
+
+    def known(self) -> RunResult:
+        """What came of the stages so far, while or after one is interrupted; nothing is waited for."""
+        stages = [self._shown(self._results[s]) for s in self.stages if s in self._results]
+        if self._at_work is not None and self._at_work not in self._results:
+            stages.append(StageResult.interrupted(self._at_work))
+        return RunResult(self.spec, tuple(stages), seconds=self._seconds)
+
+    def _shown(self, result: StageResult) -> StageResult:
+        """A stage as the whole run knows it: what lint could not judge without importing, resolve has judged."""
+        resolve = self._results.get(Stage.RESOLVE)
+        if result.stage is Stage.LINT and resolve is not None and resolve.outcome is Outcome.PASSED:
+            return dataclasses.replace(result, not_checked=())
+        return result
+
+    def close(self) -> None:
+        """Ends the run's process."""
+        if self._backend is not None:
+            self._backend.close()
+        if self._google is not None and self._led is not None:
+            self._google.leave(self._led)
+
+    def _before(self, stage: Stage) -> tuple[Stage, ...]:
+        """The stages that have to pass before this one."""
+        return self.stages[: self.stages.index(stage)]
+
+    def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
+        cause = next((s for s in (*self._before(failed), failed) if self._results[s].outcome is Outcome.FAILED), failed)
+        return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
+
+    def _on_own_lines(self, result: StageResult) -> StageResult:
+        """A stage with its findings on the user's lines; what a comment there silences is silenced."""
+        before = set(result.findings)
+        findings = on_own_lines(result.findings, self._read())
+        moved = [f for f in findings if f not in before and f.severity is not Severity.ERROR]
+        _, silenced = split_silenced(moved, (), self._spec.cwd)
+        shown = tuple(finding for finding in findings if finding not in silenced)
+        return dataclasses.replace(result, findings=shown, silenced=(*result.silenced, *silenced))
+
+    def _run(self, stage: Stage) -> StageResult:
+        self._at_work = stage
+        if stage is Stage.LINT:
+            start = time.perf_counter()
+            return lint_program(self._read(), start=start, run_if=self._run_if, on_slice=self._lint_on_slice)
+        from t5x_harness.google.serving.settings import ServerError
+        from t5x_harness.workers.errors import WorkerError
+
+        start = time.perf_counter()
+        try:
+            result = self._with_what_google_said(self._open().stage(stage))
+        except ServerError as error:
+            finding = Finding("RUN08", Severity.ERROR, stage, str(error), fix="or run without one: --gcs=off")
+            return StageResult(stage, Outcome.FAILED, (finding,), seconds=time.perf_counter() - start)
+        except WorkerError as error:
+            finding = Finding("RUN01", Severity.ERROR, stage, str(error), fix="see the end of the log")
+            return StageResult(
+                stage,
+                Outcome.FAILED,
+                findings=(finding,),
+                seconds=time.perf_counter() - start,
+                log_tail=error.log_tail,
+            )
+        kept = stage is Stage.PLAN and self.spec.golden is not None and result.outcome is Outcome.PASSED
+        return self._against_golden(result) if kept else result
+
+    def _with_what_google_said(self, result: StageResult) -> StageResult:
+        """A failed stage, its log with what the private Google has refused: clients may have shown nothing of it."""
+        if result.outcome is not Outcome.FAILED or self._google is None or self._led is None:
+            return result
+        said = self._google.said(self._led)
+        return dataclasses.replace(result, log_tail=f"{result.log_tail}\n{said}".strip()) if said else result
+
+    def _against_golden(self, plan: StageResult) -> StageResult:
+        """The plan stage, with what differs from the golden plan."""
+        from t5x_harness.plan.golden_check import check_golden
+
+        places = {str(self._workspace): "<run>", str(Path(self._read().t5x_parent or "").absolute()): "<t5x>"}
+        stages = (*(self._results[s] for s in self._before(Stage.PLAN)), plan)
+        return check_golden(RunResult(self.spec, stages, bindings=bound_values(self._read())), places)
+
+    def _open(self) -> Backend:
+        if self._backend is None:
+            if self._zygote is None or self._workspace is None:
+                raise ValueError("a pipeline without a worker and a workspace can only lint")
+            from t5x_harness.runs.local import LocalBackend
+
+            environment = self._google_environment()
+            local = LocalBackend(
+                self.spec,
+                zygote=self._zygote,
+                workspace=self._workspace,
+                timeout=self._timeout,
+                on_progress=self._on_progress,
+                env={**(self._env or {}), **environment},
+                needed=self._google.server_of(environment) if self._google is not None else None,
+            )
+            self._backend = self._promote(self.spec, local) if self._promote is not None else local
+        return self._backend
+
+    def _google_environment(self) -> Mapping[str, str]:
+        if self._google is None:
+            return {}
+        self._led = self._google.enter()
+        return self._led
+
+    def _read(self) -> GinProgram:
+        if self._program is None:
+            program = program_of(self._spec, t5x_parent=self._t5x_parent)
+            self._program = leave_modules_open(program) if self._zygote is None else program
+        return self._program
+
+
+def _each_said_once(results: Sequence[StageResult]) -> list[StageResult]:
+    """Stages in their order, without what a later one says, too: it is the same mistake, judged by more."""
+    said: set[tuple[str, Location]] = set()
+    left: list[StageResult] = []
+    for result in reversed(results):
+        findings = tuple(f for f in result.findings if f.location is None or (f.code, f.location) not in said)
+        said.update((f.code, f.location) for f in result.findings if f.location is not None)
+        left.append(dataclasses.replace(result, findings=findings))
+    return left[::-1]
+
+
+def _strict(result: StageResult) -> StageResult:
+    """A stage whose warnings are errors."""
+    findings = tuple(
+        dataclasses.replace(finding, severity=Severity.ERROR) if finding.severity is Severity.WARNING else finding
+        for finding in result.findings
+    )
+    strict = dataclasses.replace(result, findings=findings)
+    return dataclasses.replace(strict, outcome=Outcome.FAILED) if strict.errors else strict
+
+
+def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
+    """A zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
+
+    Args:
+      runtime: the T5X.
+      door: makes it one that is kept for other sessions, which find it there. Another one turns to the one that is kept
+        for this shell, if there is any.
+    """
+    from t5x_harness.runs.local import PRELOAD
+    from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, RUNTIME_VARIABLE, STANDINS_VARIABLE
+    from t5x_harness.workers import KEPT_VARIABLE, Zygote, compile_cache_environment, default_cache_folder
+
+    kept = os.environ.get(KEPT_VARIABLE) if door is None else None
+    others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
+    return Zygote(
+        preload=PRELOAD,
+        env={
+            "PYTHONPATH": os.pathsep.join([BOOTSTRAP_PATH, *others]),
+            RUNTIME_VARIABLE: runtime.kind,
+            STANDINS_VARIABLE: "",  # a run makes its own, and reports them
+            **_tensorflow_environment(os.environ),
+            **compile_cache_environment(default_cache_folder(os.environ)),
+        },
+        door=door,
+        kept=Path(kept) if kept else None,
+    )
+
+
+def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GoogleOfRuns]) -> GoogleOfRuns | None:
+    """The private Google for a run, one for all that begin with the same buckets.
+
+    Args:
+      spec: the run.
+      started: those that there are; the run's is added.
+
+    Returns:
+      None where the run wants none, and without the extra ``google``.
+    """
+    from t5x_harness.google.of_runs import GoogleOfRuns
+
+    if spec.gcs == "off" or not GoogleOfRuns.is_installed():
+        return None
+    return started.setdefault((spec.gcs, spec.gcs_root), GoogleOfRuns(spec.gcs_root, spec.gcs))
+
+
+def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What TensorFlow is told where the user tells it nothing.
+
+    Keras, which it imports, shall not write its settings into the home folder where there are none. And it need not
+    look through every function of an input pipeline for what oneDNN, which multiplies matrices, could take over.
+    """
+    chosen = {"TF_ENABLE_ONEDNN_OPTS": env.get("TF_ENABLE_ONEDNN_OPTS", "0")}
+    if "KERAS_HOME" not in env and not Path("~/.keras/keras.json").expanduser().exists():
+        chosen["KERAS_HOME"] = os.devnull
+    return chosen

@@ -1,0 +1,307 @@
+"""The Vertex AI backend: resolve and plan in a process here, everything after them in one CustomJob."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, Jobs
+from t5x_harness.promotion.order import unique_stamp
+from t5x_harness.promotion.results import JobResults, read_results
+from t5x_harness.promotion.settings import NOT_SENT
+from t5x_harness.promotion.stages import stages_of_job
+from t5x_harness.spec import Change, Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.vertex.files import StagedFile
+from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
+from t5x_harness.vertex.metrics import MetricsError
+from t5x_harness.vertex.paths import GS, object_address
+from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.storage import Folder, StorageError
+from t5x_harness.workers.errors import WorkerError
+
+if TYPE_CHECKING:
+    from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.runs.local import LocalBackend
+    from t5x_harness.vertex.launching import LaunchedJob
+    from t5x_harness.vertex.submitted import SubmittedJob
+
+__all__ = ["VertexBackend"]
+
+_HERE = (Stage.RESOLVE, Stage.PLAN)
+_MODEL_DIR = "MODEL_DIR"
+_STANDINS = "t5x-harness/standins"
+
+
+class VertexBackend:
+    """Runs a spec's stages, each once and in order.
+
+    The first stage that executes is the job; those after it are answered out of what the job wrote.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        local: LocalBackend,
+        order: JobOrder,
+        jobs: Jobs,
+        *,
+        workspace: Path,
+        on_progress: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        """Takes the settings; the job is sent with :meth:`send_ahead` or the first stage that executes.
+
+        Args:
+          spec: what to run, with its mode.
+          local: runs the stages before the job.
+          order: what the job is to be like.
+          jobs: sends and follows it.
+          workspace: a folder for this run alone; the job's log is written into it.
+          on_progress: called with ``{"stage", "step", "of", "note"}`` while the job runs.
+        """
+        self._spec = spec
+        self._local = local
+        self._order = order
+        self._jobs = jobs
+        self._log = Path(workspace).absolute() / "job.log"
+        self._on_progress = on_progress
+        self._executing = tuple(stage for stage in local.stages if stage not in _HERE)
+        self._sent: _Sent | StageResult | None = None  # a result where it was not sent
+        self._results: dict[Stage, StageResult] = {}
+        self._found = JobResults("")
+
+    def stage(self, stage: Stage) -> StageResult:
+        """The result of a stage; the first that executes waits for the job.
+
+        Raises:
+          KeyError: a config of this mode has no such stage.
+        """
+        if stage in _HERE:
+            self._results.setdefault(stage, self._local.stage(stage))
+        elif stage not in self._results:
+            self._results |= self._executed()
+        return self._results[stage]
+
+    def send_ahead(self) -> None:
+        """Sends the job and does not wait for it; why it cannot be sent is the result of its stage."""
+        if self._sent is None:
+            started = time.monotonic()
+            first = self._executing[0]
+            try:
+                self._sent = self._send()
+            except JobNotSent:
+                self._sent = StageResult(first, Outcome.NOT_RUN, not_checked=(NOT_SENT,))
+            except _Unprepared as unprepared:
+                self._sent = dataclasses.replace(unprepared.result, stage=first)
+            except (*REFUSALS, WorkerError) as error:
+                finding = Finding("RUN08", Severity.ERROR, first, f"{first} was not sent as a job: {error}")
+                self._sent = StageResult(first, Outcome.FAILED, (finding,), seconds=time.monotonic() - started)
+            finally:
+                self._local.close()  # its memory is worth more to the job, if that runs here, and to other runs
+
+    def result(self) -> RunResult:
+        """What came of the stages that were asked for so far, and what the job wrote."""
+        asked = (*_HERE, *self._executing)
+        stages = tuple(self._results[each] for each in asked if each in self._results)
+        found = self._found
+        return RunResult(
+            spec=self._spec,
+            stages=stages,
+            steps=found.steps,
+            metrics={**found.metrics, **found.evaluated},
+            checkpoints=found.checkpoints,
+            predictions=found.predictions,
+            operative_config=found.operative_config,
+            log=str(self._log),
+            model_dir=found.folder,
+            runtime=f"T5X of the image {self._order.target.image}",
+            standins=tuple(f"{c.binding}: {c.before}" for s in stages for c in s.changes if c.why == "standin"),
+        )
+
+    def close(self) -> None:
+        """Ends the process here. May be called again. The job is ended by :meth:`Jobs.close`."""
+        self._local.close()
+
+    def _executed(self) -> dict[Stage, StageResult]:
+        """The results of all stages that execute, once the job has ended."""
+        started = time.monotonic()
+        self.send_ahead()
+        if isinstance(self._sent, StageResult):
+            first, *later = self._executing
+            reason = self._sent.not_checked or (f"not run, because {first} failed",)
+            left_out = {s: StageResult(s, Outcome.NOT_RUN, not_checked=reason) for s in later}
+            return {first: self._sent, **left_out}
+        assert self._sent is not None
+        submitted = self._sent.job.submitted
+        first = self._executing[0]
+        ended = self._jobs.follow(self._sent.job, self._log, self._on_progress, stage=str(first))
+        problem = self._read_results(self._sent.folder)
+        results = stages_of_job(
+            self._executing,
+            ended,
+            submitted,
+            self._found,
+            first_step=self._sent.first_step,
+            log=self._log,
+            tpu=self._order.machine if self._order.machine.is_tpu and not self._jobs.emulated else None,
+        )
+        done = dataclasses.replace(
+            results[first],
+            changes=self._sent.changes,
+            facts=(*self._facts(submitted, ended), *results[first].facts),
+            not_checked=(*results[first].not_checked, *self._sent.not_checked, *_open(results, first, problem)),
+            seconds=round(time.monotonic() - started, 3),
+        )
+        return {**results, first: done}
+
+    def _facts(self, job: SubmittedJob, ended: Ended) -> Iterator[tuple[str, str]]:
+        yield "job", job.name
+        if job.url:
+            yield "job_url", job.url
+        yield "machine", str(self._order.machine)
+        yield "state", str(ended.outcome) if ended.outcome else "unknown"
+        yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs.emulated)
+
+    def _read_results(self, folder: str) -> str:
+        """Reads what the job wrote; returns why it cannot be read, or nothing."""
+        try:
+            self._found = read_results(Folder(folder, self._order.target.project))
+        except (MetricsError, StorageError, ValueError) as error:
+            return f"what the job wrote: {error}"
+        return ""
+
+    def _send(self) -> _Sent:
+        order = self._order
+        prepared = self._local.job(shrink=order.shrink, steps=order.steps, standins=order.standins)
+        result = StageResult.from_json(prepared["prepared"])
+        if result.outcome is not Outcome.PASSED:
+            raise _Unprepared(result)
+        standins, changes = self._moved_standins(tuple(c for c in result.changes if _is_bound(c)))
+        job = self._job([f"{c.binding} = {c.after}" for c in changes], prepared["output"])
+        container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
+        sent = self._jobs.send(container, {job.stage: job.staged_files, **standins}, job)
+        return _Sent(
+            sent,
+            _folder_of(prepared["output"], job, sent.submitted),
+            changes,
+            int(prepared["first_step"]),
+            result.not_checked,
+        )
+
+    def _job(self, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
+        """The job for the config with more bindings; its output folder is bound if the config's lies in no bucket."""
+        job = T5XJob(
+            run=dataclasses.replace(self._spec, bindings=(*self._spec.bindings, *bindings)),
+            target=self._order.target,
+            machine=self._order.machine,
+            run_mode=RunMode(str(self._spec.mode)),
+            timeout=self._order.timeout,
+            name=self._order.name,
+            stamp=unique_stamp(),
+            env=self._order.env,
+            labels=self._order.labels,
+            options=self._order.options,
+        )
+        if output["address"] or output["name"] == _MODEL_DIR:
+            return job
+        given = (*job.run.bindings, f'{output["name"]} = "{job.output}/model"')
+        return dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=given))
+
+    def _moved_standins(self, changes: tuple[Change, ...]) -> tuple[Mapping[str, list[StagedFile]], tuple[Change, ...]]:
+        """Stand-ins for checkpoints as files for the bucket, and the changes with their paths there.
+
+        Returns:
+          The files by their ``gs://…`` folder, and the changes.
+        """
+        folder = self._log.parent / "standin"
+        staged: dict[str, list[StagedFile]] = {}
+        moved = []
+        for change in changes:
+            if change.why == "standin" and str(folder) in change.after and folder.is_dir():
+                files = [
+                    StagedFile(path.relative_to(folder).as_posix(), path.read_bytes())
+                    for path in sorted(folder.rglob("*"))
+                    if path.is_file()
+                ]
+                address = f"{GS}{self._order.target.bucket}/{_STANDINS}/{_digest(files)}"
+                staged[address] = files
+                moved.append(dataclasses.replace(change, after=change.after.replace(str(folder), address)))
+            else:
+                moved.append(change)
+        return staged, tuple(moved)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sent:
+    """A job that was sent.
+
+    Attributes:
+      job: as Vertex AI has it, and as it is tracked.
+      folder: ``gs://…``, that it writes into.
+      changes: what it binds beside the config.
+      first_step: that training starts from.
+      not_checked: what preparing it left open.
+    """
+
+    job: LaunchedJob
+    folder: str
+    changes: tuple[Change, ...]
+    first_step: int
+    not_checked: tuple[str, ...]
+
+
+class _Unprepared(Exception):
+    """The run could not be prepared for a job; the result says why."""
+
+    def __init__(self, result: StageResult) -> None:
+        super().__init__(result)
+        self.result = result
+
+
+def _open(results: Mapping[Stage, StageResult], first: Stage, problem: str) -> Iterator[str]:
+    """What a job that went well left open: stages that it has not, and what could not be read."""
+    if results[first].outcome is Outcome.PASSED:
+        yield from (doubt for s, r in results.items() if s is not first for doubt in r.not_checked)
+    if problem:
+        yield problem
+
+
+def _is_bound(change: Change) -> bool:
+    """Whether a change is a binding that a job can be given; one of them is how many examples are read."""
+    return change.why != "sandbox" and " " not in change.binding
+
+
+def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:
+    """A container with the label by which a job is known that does the same.
+
+    Args:
+      container: of the job.
+      names: what differs between jobs that do the same, and what to take in its place: their output folders, and
+        those of made-up checkpoints, whose files differ each time that they are written.
+    """
+    text = json.dumps(
+        [container.target.image, dataclasses.asdict(container.machine), container.args, dict(container.env)]
+    )
+    for name, stable in names.items():
+        text = text.replace(name, stable)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return dataclasses.replace(container, labels={**container.labels, SPEC_LABEL: digest})
+
+
+def _folder_of(output: Mapping[str, str], job: T5XJob, sent: SubmittedJob) -> str:
+    """Where a job's results are; one that was sent before has a folder of its own."""
+    address = object_address(output["address"])
+    if address is not None:
+        return address.rstrip("/")
+    return job.model_dir.replace(job.output, sent.output) if output["name"] == _MODEL_DIR else f"{sent.output}/model"
+
+
+def _digest(files: list[StagedFile]) -> str:
+    everything = hashlib.sha256()
+    for file in files:
+        everything.update(f"{file.name}\0{len(file.content)}\0".encode() + file.content)
+    return everything.hexdigest()[:16]

@@ -1,0 +1,213 @@
+"""Which T5X runs: an installed one where there is one, and otherwise the embedded one.
+
+Nothing here imports T5X: a runtime is found through the import system and described from what is on disk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import sys
+import urllib.parse
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Literal
+
+from t5x_harness import __version__
+from t5x_harness.runtime import import_hooks
+
+__all__ = ["Preference", "Runtime", "RuntimeChoiceError", "activate", "brings_t5x", "find_runtime"]
+
+Preference = Literal["auto", "installed", "embedded"]
+
+_INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
+_UNKNOWN = "unknown version"
+
+
+class RuntimeChoiceError(RuntimeError):
+    """The T5X that was asked for cannot be used; the message says what was looked at and how to mend it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """A T5X.
+
+    Attributes:
+      kind: ``installed`` or ``embedded``.
+      version: from the distribution's metadata, with the git commit where it can be read; T5X's own version number
+        has always been 0.0.0, so the commit is what tells two of them apart.
+      location: folder of the package ``t5x``.
+      note: how it was found, in words.
+    """
+
+    kind: Literal["installed", "embedded"]
+    version: str
+    location: str
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} T5X {self.version} ({self.note})"
+
+
+def find_runtime(preference: Preference = "auto") -> Runtime:
+    """The T5X that ``import t5x`` is to give, without importing it.
+
+    Args:
+      preference: ``auto`` takes an installed T5X first, then the embedded one.
+
+    Raises:
+      RuntimeChoiceError: ``installed`` was asked for and there is none.
+      ValueError: no such preference.
+    """
+    if preference not in ("auto", "installed", "embedded"):
+        raise ValueError(f"T5X runtime {preference!r} is none of auto, installed, embedded")
+    if preference == "embedded":
+        return _embedded("as asked for")
+    looked_at: list[str] = []
+    imported = sys.modules.get("t5x")
+    if imported is not None and imported.__spec__ is not None:
+        found = _installed(imported.__spec__, "imported already")
+        if found:
+            return found
+    for finder, spec in import_hooks.installed_specs():
+        if import_hooks.holds_t5x(spec):
+            found = _installed(spec, _how(finder, spec))
+            if found:
+                return found
+        else:
+            looked_at.append(f"{_folder(spec)} (no T5X: it has no module partitioning)")
+    looked_at += [
+        f"the distribution t5x {dist.version} in {dist.locate_file('')} (PyPI's placeholder: it holds no module)"
+        for dist in importlib.metadata.distributions(name="t5x")
+        if not brings_t5x(dist)
+    ]
+    if preference == "auto":
+        return _embedded("no T5X is installed" + "".join(f"; passed over {seen}" for seen in looked_at))
+    places = ", ".join(p or os.curdir for p in sys.path)
+    raise RuntimeChoiceError(
+        "no installed T5X was found: looked for a package t5x on the import path"
+        f" ({places}) and through the finders of editable installs"
+        + "".join(f"; passed over {seen}" for seen in looked_at)
+        + f". Install it ({_INSTALL}), put a checkout on PYTHONPATH, or choose the embedded runtime"
+    )
+
+
+def activate(runtime: Runtime) -> None:
+    """Makes ``import t5x`` give this runtime in this process, whatever the import path says.
+
+    Raises:
+      RuntimeChoiceError: another T5X is imported already.
+    """
+    imported = sys.modules.get("t5x")
+    if imported is not None and imported.__spec__ is not None:
+        location = _folder(imported.__spec__)
+        if not _same(location, runtime.location):
+            raise RuntimeChoiceError(
+                f"t5x was already imported from {location}, so {runtime.location} can no longer be used in this"
+                " process: choose the runtime before anything imports t5x, or run in a fresh process"
+            )
+    import_hooks.use_runtime(runtime.kind)
+
+
+def brings_t5x(dist: importlib.metadata.Distribution) -> bool:
+    """Whether a distribution named ``t5x`` brings the package: as files, or by pointing at a checkout.
+
+    PyPI's ``t5x 0.0.0`` brings nothing.  Its version does not tell, as T5X itself is 0.0.0 too.
+    """
+    if _editable_root(dist) is not None or Path(str(dist.locate_file("t5x"))).is_dir():
+        return True
+    return any(f.suffix in (".pth", ".egg-link") for f in dist.files or ())
+
+
+def _embedded(note: str) -> Runtime:
+    return Runtime("embedded", __version__, os.path.join(import_hooks.EMBEDDED_PATH, "t5x"), note)
+
+
+def _installed(spec: ModuleSpec, note: str) -> Runtime | None:
+    """The runtime at a spec; None where that is the embedded one, seen through the import path."""
+    location = _folder(spec)
+    if _same(location, os.path.join(import_hooks.EMBEDDED_PATH, "t5x")):
+        return None
+    return Runtime("installed", _version(location), location, note)
+
+
+def _folder(spec: ModuleSpec) -> str:
+    return str(next(iter(spec.submodule_search_locations or ()), spec.origin or "an unknown place"))
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _how(finder: object, spec: ModuleSpec) -> str:
+    dist = _distribution_of(_folder(spec))
+    if finder is not PathFinder or (dist is not None and _points_at_checkout(dist)):
+        return "editable install"
+    return "installed package" if dist is not None else "folder on the import path"
+
+
+def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
+    """The distribution that brought the package at a folder; None for a bare checkout."""
+    for dist in importlib.metadata.distributions(name="t5x"):
+        root = _editable_root(dist)
+        if root is None and _same(str(dist.locate_file("t5x")), location):
+            return dist
+        if root is not None and Path(os.path.realpath(location)).is_relative_to(os.path.realpath(root)):
+            return dist
+    return None
+
+
+def _points_at_checkout(dist: importlib.metadata.Distribution) -> bool:
+    # `setup.py develop` leaves a link to the checkout, whose metadata list no installed files.
+    listed = dist.read_text("RECORD") or dist.read_text("installed-files.txt")
+    return _editable_root(dist) is not None or listed is None
+
+
+def _direct_url(dist: importlib.metadata.Distribution) -> dict[str, object]:
+    # PEP 610: where a distribution came from, if not from an index.
+    try:
+        value = json.loads(dist.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _editable_root(dist: importlib.metadata.Distribution) -> str | None:
+    url = _direct_url(dist)
+    details = url.get("dir_info")
+    if isinstance(details, dict) and details.get("editable"):
+        return urllib.parse.unquote(urllib.parse.urlsplit(str(url.get("url", ""))).path)
+    return None
+
+
+def _version(location: str) -> str:
+    dist = _distribution_of(location)
+    commit = _git_commit(os.path.dirname(os.path.realpath(location)))
+    if dist is not None and commit is None:
+        vcs = _direct_url(dist).get("vcs_info")
+        commit = str(vcs["commit_id"]) if isinstance(vcs, dict) and "commit_id" in vcs else None
+    parts = [dist.version] if dist is not None else []
+    if commit:
+        parts.append(f"commit {commit[:12]}")
+    return ", ".join(parts) or _UNKNOWN
+
+
+def _git_commit(checkout: str) -> str | None:
+    """The commit that a checkout's HEAD is at, read without git; None where there is no readable repository."""
+    git = Path(checkout, ".git")
+    try:
+        if git.is_file():  # a worktree or submodule: a line that says where the repository is
+            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head or None
+        name = head.removeprefix("ref:").strip()
+        common = git / (git / "commondir").read_text().strip() if (git / "commondir").is_file() else git
+        if (common / name).is_file():
+            return (common / name).read_text().strip()
+        packed = (common / "packed-refs").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return next((line.split()[0] for line in packed if line.endswith(f" {name}")), None)

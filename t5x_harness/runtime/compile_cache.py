@@ -1,0 +1,166 @@
+"""Where compiled programs are kept between runs, and for how long.
+
+JAX bounds its cache by itself (``jax_compilation_cache_max_size``), but needs filelock for that, and a process that is
+killed between its two writes leaves an entry that stops every later write. Runs here are killed whenever they pass a
+limit, so the harness bounds the cache itself, once a session, and JAX sees one without a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import warnings
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from t5x_harness.system.ownership import foreign_file, foreign_folder
+
+__all__ = ["CACHE_VARIABLE", "FOLDER", "MAX_BYTES", "compile_cache_environment", "default_cache_folder", "trim_cache"]
+
+CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
+MAX_BYTES = 2 * 1024**3
+FOLDER = "compile-cache"
+_LEAST_ROOM = 16 * 1024**2  # for the programs of one small run
+
+
+def default_cache_folder(env: Mapping[str, str]) -> Path | None:
+    """The folder for the compiled programs of this machine and this JAX.
+
+    ``T5X_HARNESS_CACHE_DIR`` names the harness's cache folder, else it is ``t5x-harness`` in the XDG cache home. Below
+    it, JAX's version and the CPU's instruction set are told apart, because a home folder may be shared by machines and
+    code compiled for one of them can crash on another; and so is how JAX compresses programs, which depends on what
+    else is installed, because it cannot read those that were compressed otherwise.
+
+    Args:
+      env: environment variables to look at.
+
+    Returns:
+      The folder, which need not exist; None if ``T5X_HARNESS_CACHE_DIR`` is ``off``, JAX is not installed, or there is
+      no home folder.
+    """
+    chosen = env.get(CACHE_VARIABLE, "")
+    if chosen.lower() == "off":
+        return None
+    cache_home = env.get("XDG_CACHE_HOME", "")
+    if chosen:
+        root = Path(chosen).absolute()
+    elif os.path.isabs(cache_home):  # the XDG specification: a relative one is to be ignored
+        root = Path(cache_home, "t5x-harness")
+    elif env.get("HOME"):
+        root = Path(env["HOME"], ".cache", "t5x-harness")
+    else:
+        return None
+    import importlib.metadata  # costs as much as all the rest of this package
+
+    try:
+        version = importlib.metadata.version("jax")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return root / FOLDER / f"jax-{version}-{_instruction_set()}-{_compression()}"
+
+
+def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
+    """Makes a compile cache ready and returns the variables that have JAX use it for every program.
+
+    Several runs and sessions may use one folder at the same time. What is in it is run as it is, so a folder that other
+    users may write to is not used, and entries of theirs are removed.
+
+    Args:
+      folder: the cache; made if it is missing, trimmed if it is too large. None for no cache.
+      max_bytes: what the cache may hold now; it grows until it is made ready the next time.
+
+    Returns:
+      Environment variables for JAX; empty where there is no cache, and, with a warning, where it cannot be used.
+    """
+    if folder is None:
+        return {}
+    folder = Path(folder).resolve()  # a link could be changed later
+    try:
+        _make(folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(f"no permission to write into {folder}")
+        if reason := foreign_folder(folder):
+            raise PermissionError(f"{reason}, and what a cache holds is run")
+        trim_cache(folder, max_bytes=max_bytes)
+        room = shutil.disk_usage(folder).free
+    except OSError as error:
+        warnings.warn(
+            f"the compile cache cannot be used, so every run compiles anew ({error}); "
+            f"set {CACHE_VARIABLE} to a folder that you alone can write to, or to off",
+            stacklevel=2,
+        )
+        return {}
+    if room < _LEAST_ROOM:
+        warnings.warn(
+            f"no room for the compile cache: the disk of {folder} has {room // 1024} KB left, so what is not in it yet "
+            f"is compiled in every run; make room, or set {CACHE_VARIABLE} to a folder on another disk",
+            stacklevel=2,
+        )
+    return {
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_COMPILATION_CACHE_MAX_SIZE": "-1",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
+def trim_cache(folder: Path, *, max_bytes: int) -> int:
+    """Removes other users' entries, and those that were not used for longest until the rest fits.
+
+    Args:
+      folder: a cache. In the folder that :func:`default_cache_folder` names, those of other versions count, too.
+      max_bytes: what may stay.
+
+    Returns:
+      How many bytes were removed.
+    """
+    pattern = "*-cache"
+    entries = folder.parent.glob(f"jax-*/{pattern}") if folder.parent.name == FOLDER else folder.glob(pattern)
+    found = []
+    removed = 0
+    for entry in entries:
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # another session trims, or owns that folder
+            state = entry.lstat()
+            if foreign_file(state):
+                entry.unlink()
+                removed += state.st_size
+            else:
+                found.append((max(state.st_atime, state.st_mtime), state.st_size, entry))
+    surplus = sum(size for _, size, _ in found) - max_bytes
+    for _, size, entry in sorted(found):
+        if removed >= surplus:
+            break
+        entry.unlink(missing_ok=True)
+        removed += size
+    return removed
+
+
+def _make(folder: Path) -> None:
+    """Makes a folder, and those above it, for this user alone."""
+    for path in reversed((folder, *folder.parents)):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _compression() -> str:
+    """What JAX compresses programs with."""
+    import importlib.util
+
+    return "zstd" if importlib.util.find_spec("zstandard") else "zlib"
+
+
+def _instruction_set() -> str:
+    """A short key that differs between CPUs for which the compiler makes different code."""
+    kinds = [platform.machine()]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "CPU part"):
+                kinds.append(value.strip())
+            elif name.strip() in ("flags", "Features"):
+                kinds += sorted(value.split())
+                break
+    return f"{zlib.crc32(chr(10).join(kinds).encode()):08x}"

@@ -1,0 +1,1 @@
+"""What the user has set, in pyproject.toml and in numbers with units."""

@@ -1,0 +1,1 @@
+"""TPU slices: generations, shapes, meshes, and the forced CPU devices that stand for them."""

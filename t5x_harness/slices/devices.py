@@ -1,0 +1,122 @@
+"""Forced CPU devices: as many as the slice has, set before JAX creates its backend."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+from t5x_harness.slices.slice import Slice
+
+__all__ = ["DevicesTooLate", "device_environment", "force_cpu_devices"]
+
+_FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\S*")
+# Forced devices share the machine's few cores; where those are busy, XLA's own limit of 40 s for the last device to
+# arrive at a collective aborts healthy runs.
+_PATIENCE = (
+    ("--xla_cpu_collective_call_warn_stuck_timeout_seconds", 120),
+    ("--xla_cpu_collective_call_terminate_timeout_seconds", 1200),
+)
+_FIRST_WITH_PATIENCE = (0, 10)
+
+
+class DevicesTooLate(RuntimeError):
+    """JAX's backend exists already, with another number of devices; the message says what to do."""
+
+
+def device_environment(
+    slice: Slice, environment: Mapping[str, str] | None = None, *, processes: int = 1
+) -> dict[str, str]:
+    """The variables that give a new process as many CPU devices as a slice has.
+
+    Args:
+      slice: whose number of devices.
+      environment: what XLA_FLAGS are kept from; the process's own by default.
+      processes: how many processes share the devices, each the same number.
+
+    Returns:
+      Variables to set over the process's environment; flags the user set are kept.
+    """
+    flags = (os.environ if environment is None else environment).get("XLA_FLAGS", "")
+    return _variables(slice.num_devices // processes, flags)
+
+
+def force_cpu_devices(number: int) -> None:
+    """Gives this process a number of CPU devices, before or after JAX is imported.
+
+    Child processes inherit it.  Does nothing if JAX has exactly these devices already.
+
+    Raises:
+      DevicesTooLate: JAX has created its backend with other devices.
+    """
+    if "jax" in sys.modules:
+        _update_jax(number)
+    os.environ.update(_variables(number, os.environ.get("XLA_FLAGS", "")))
+
+
+def _update_jax(number: int) -> None:
+    import jax
+
+    try:
+        jax.config.update("jax_num_cpu_devices", number)
+    except RuntimeError as error:
+        devices = jax.devices()
+        if len(devices) != number or devices[0].platform != "cpu":
+            raise DevicesTooLate(_too_late(number, len(devices), devices[0].platform)) from error
+    else:
+        jax.config.update("jax_platforms", "cpu")
+
+
+def _variables(number: int, flags: str) -> dict[str, str]:
+    kept = _FORCED.sub("", flags).strip()
+    added = [f"--xla_force_host_platform_device_count={number}"]
+    if _takes_patience():
+        added += [f"{flag}={seconds}" for flag, seconds in _PATIENCE if flag not in kept]
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": str(number),
+        "XLA_FLAGS": " ".join([kept, *added] if kept else added),
+    }
+
+
+def _takes_patience() -> bool:
+    # A flag that XLA does not know aborts the process, so it is given only where it is known to exist.
+    try:
+        version = importlib.metadata.version("jaxlib")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _FIRST_WITH_PATIENCE
+
+
+def _too_late(wanted: int, existing: int, platform: str) -> str:
+    suspects = _own_modules_using_jax()
+    named = f" Modules loaded here that use JAX: {', '.join(suspects)}." if suspects else ""
+    return (
+        f"{wanted} CPU devices are needed, but JAX has already created its backend with {existing} {platform}"
+        f" device{'' if existing == 1 else 's'}, and it does so once per process. The first jax.devices(),"
+        " jax.random.PRNGKey(…) or jax.numpy array creates it, often in a module's top level or as a default argument."
+        f"{named} Move that call into a function, or start a fresh process with the devices set:"
+        " t5x-harness exec --slice NAME -- python …"
+    )
+
+
+def _own_modules_using_jax() -> list[str]:
+    """Loaded modules outside the installed packages that hold a reference to JAX."""
+    installed = tuple({sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")})
+    here = str(Path(__file__).parents[1])
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not file or file.startswith((*installed, here)):
+            continue
+        held = [
+            v for v in list(vars(module).values()) if getattr(v, "__name__", "") in ("jax", "jax.numpy", "jax.random")
+        ]
+        if held:
+            found.append(name)
+    return sorted(found)

@@ -1,0 +1,209 @@
+"""T5X's mesh functions as they would answer on a TPU slice, over forced CPU devices.
+
+On CPU T5X ignores ``num_partitions`` and ``model_parallel_submesh`` and drops its sharding constraints.  Here its own
+functions are asked while ``t5x.partitioning`` sees JAX as a process on the slice would: devices with coordinates,
+kinds and hosts.  Each virtual device of the answer is then replaced by the CPU device of the same index.  A fork of
+T5X that chooses another mesh is thereby emulated as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from t5x_harness.runtime.import_hooks import POD_VARIABLE
+from t5x_harness.slices.mesh import MeshRefused, plan_mesh, refusal
+from t5x_harness.slices.slice import Slice
+
+__all__ = ["DeviceCountMismatch", "VirtualDevice", "emulate_slice"]
+
+_LOGGER = logging.getLogger(__name__)
+_DATA_AXIS = "data"
+_SEEN_AS_ON_SLICE = ("default_mesh", "get_mesh", "with_sharding_constraint")
+
+
+class DeviceCountMismatch(RuntimeError):
+    """This process has not as many CPU devices as the slice has."""
+
+
+@dataclasses.dataclass(frozen=True)
+class VirtualDevice:
+    """A device of the slice with what T5X and JAX read off a TPU device."""
+
+    id: int
+    coords: tuple[int, int, int]
+    core_on_chip: int
+    process_index: int
+    device_kind: str
+    slice_index: int = 0
+    platform: str = "tpu"
+
+    def __repr__(self) -> str:
+        place = f"process_index={self.process_index}, coords={self.coords}, core_on_chip={self.core_on_chip}"
+        return f"VirtualTpuDevice(id={self.id}, {place})"
+
+
+class _JaxOnSlice:
+    """The module ``jax`` as a process of a slice sees it: its devices are the slice's, all else is JAX.
+
+    The process is host 0, unless it is one of several that are the slice's hosts.
+    """
+
+    def __init__(self, jax: Any, slice_: Slice) -> None:
+        self._jax = jax
+        self._devices = [
+            VirtualDevice(i, (d.x, d.y, d.z), d.core, d.host, slice_.device_kind)
+            for i, d in enumerate(slice_.coordinates)
+        ]
+        self._hosts = slice_.hosts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jax, name)
+
+    def devices(self, backend: str | None = None) -> list[VirtualDevice]:
+        return list(self._devices)
+
+    def local_devices(self, process_index: int | None = None, *_: Any, **__: Any) -> list[VirtualDevice]:
+        host = self.process_index() if process_index is None else process_index
+        return [d for d in self._devices if d.process_index == host]
+
+    def device_count(self, backend: str | None = None) -> int:
+        return len(self._devices)
+
+    def local_device_count(self, backend: str | None = None) -> int:
+        return len(self.local_devices())
+
+    def process_count(self, backend: str | None = None) -> int:
+        return self._hosts
+
+    def process_index(self, backend: str | None = None) -> int:
+        if not (os.environ.get(POD_VARIABLE) or self._jax.distributed.is_initialized()):
+            return 0  # without asking JAX, which would make its devices now
+        index: int = self._jax.process_index()
+        return index
+
+
+def emulate_slice(module: ModuleType, slice_: Slice, data_positions: int | None = None) -> None:
+    """Makes a ``t5x.partitioning`` build a slice's mesh; a slice emulated earlier is replaced.
+
+    Args:
+      module: the imported module.
+      slice_: what it is to see.
+      data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
+    """
+    for name in _SEEN_AS_ON_SLICE:
+        function = getattr(module, name)
+        original = getattr(function, "__t5x_harness_original__", function)
+        setattr(module, name, _View(original, slice_, data_positions).wrapped(original))
+
+
+class _View:
+    """Runs functions of the module that defines one of them while that module sees the slice."""
+
+    def __init__(self, function: Callable[..., Any], slice_: Slice, data_positions: int | None) -> None:
+        self._globals = inspect.unwrap(function).__globals__
+        self._slice = slice_
+        self._data_positions = data_positions
+        self._lock = threading.RLock()
+
+    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that answers as on the slice, with the signature of the given one."""
+
+        @functools.wraps(function)
+        def on_slice(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                if isinstance(self._globals["jax"], _JaxOnSlice):  # another of them has called this one
+                    return function(*args, **kwargs)
+                with self.seen():
+                    answer = self._asked(function, args, kwargs)
+            return self._on_cpu(answer)
+
+        on_slice.__dict__["__t5x_harness_original__"] = function
+        return on_slice
+
+    @contextmanager
+    def seen(self) -> Iterator[None]:
+        """The time in which the module sees the slice's devices."""
+        jax = self._globals["jax"]
+        self._globals["jax"] = _JaxOnSlice(jax, self._slice)
+        try:
+            yield
+        finally:
+            self._globals["jax"] = jax
+
+    def _asked(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function.__name__ != "default_mesh":
+            return function(*args, **kwargs)
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        try:
+            mesh = function(*args, **kwargs)
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            raise self._refused(given, error) from error
+        self._compare_with_plan(given, mesh)
+        return mesh
+
+    def _refused(self, given: Mapping[str, Any], error: Exception) -> MeshRefused:
+        if _spans_slices(given):
+            shapes = f"ici_mesh_shape {given['ici_mesh_shape']} with dcn_mesh_shape {given['dcn_mesh_shape']}"
+            return MeshRefused(f"{shapes} does not fit {self._slice.describe()}: {error}")
+        num_partitions, submesh = given.get("num_partitions"), given.get("model_parallel_submesh")
+        try:
+            plan_mesh(self._slice, num_partitions, submesh)
+        except MeshRefused as planned:
+            return planned
+        why = str(error).partition("\n")[0] or type(error).__name__
+        return refusal(self._slice, math.prod(submesh) if submesh else num_partitions, f"T5X refuses: {why}")
+
+    def _compare_with_plan(self, given: Mapping[str, Any], mesh: Any) -> None:
+        if _spans_slices(given):
+            return
+        rows = tuple(tuple(d.id for d in row) for row in mesh.devices)
+        try:
+            planned = plan_mesh(self._slice, given.get("num_partitions"), given.get("model_parallel_submesh"))
+        except MeshRefused:
+            planned = None
+        if planned is None or planned.device_indices != rows:
+            _LOGGER.warning(
+                "this T5X lays out %s as %s, where the plan says %s; its own layout is used",
+                self._slice.name,
+                dict(mesh.shape),
+                planned or "that it refuses",
+            )
+
+    def _on_cpu(self, answer: Any) -> Any:
+        """A mesh of virtual devices, or the part of it that is kept, over the CPU devices of the same index.
+
+        Anything else stays as it is.
+        """
+        import jax
+        import numpy as np
+
+        if not isinstance(answer, jax.sharding.Mesh) or not isinstance(answer.devices.flat[0], VirtualDevice):
+            return answer
+        cpus = jax.devices()
+        if len(cpus) != self._slice.num_devices or cpus[0].platform != "cpu":
+            raise DeviceCountMismatch(
+                f"slice {self._slice.name} has {self._slice.num_devices} devices, but this process has {len(cpus)}"
+                f" {cpus[0].platform} devices: start it as t5x-harness exec --slice {self._slice.name} -- COMMAND, or"
+                f" call t5x_harness.slices.devices.force_cpu_devices({self._slice.num_devices}) before anything uses"
+                " JAX"
+            )
+        kept = tuple(slice(self._data_positions if axis == _DATA_AXIS else None) for axis in answer.axis_names)
+        virtual = answer.devices[kept]
+        devices = np.empty(virtual.shape, dtype=object)
+        for place in np.ndindex(devices.shape):
+            devices[place] = cpus[virtual[place].id]
+        return jax.sharding.Mesh(devices, answer.axis_names, axis_types=answer.axis_types)
+
+
+def _spans_slices(given: Mapping[str, Any]) -> bool:
+    return given.get("ici_mesh_shape") is not None and given.get("dcn_mesh_shape") is not None

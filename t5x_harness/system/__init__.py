@@ -1,0 +1,1 @@
+"""Processes, the network, and what is known of this machine."""

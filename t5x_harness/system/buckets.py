@@ -1,0 +1,94 @@
+"""The private Google that this process was led to, seen from code that runs in it: where its objects lie on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from t5x_harness.runtime.import_hooks import STANDINS_VARIABLE
+
+__all__ = ["ROOT_VARIABLE", "SOURCE_VARIABLE", "Store", "bucket_and_name", "store"]
+
+ROOT_VARIABLE = "T5X_HARNESS_GCS_ROOT"
+"""Names the root of the store that a run sees at ``gs://`` and ``/gcs``; unset or empty for none."""
+
+SOURCE_VARIABLE = "T5X_HARNESS_GCS_SOURCE"
+"""Names the user's folder that the store was filled from, a folder for each bucket; unset or empty for none."""
+
+_PREFIXES = ("gs://", "/gcs/")
+_OUTSIDE_A_TREE = ("", ".", "..")
+
+
+def bucket_and_name(address: str) -> tuple[str, str] | None:
+    """The bucket and the object's name of ``gs://bucket/name`` or ``/gcs/bucket/name``; None for any other address."""
+    for prefix in _PREFIXES:
+        if address.startswith(prefix):
+            bucket, _, name = address.removeprefix(prefix).partition("/")
+            return (bucket, name) if bucket not in _OUTSIDE_A_TREE else None
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """A store of Cloud Storage's objects on this machine.
+
+    Attributes:
+      root: its folder; the object ``gs://b/x`` is the file ``buckets/b/x`` in it.
+      source: the user's folder that it was filled from; None if it began empty.
+      standins: where processes of ``exec`` and ``serve`` that make stand-ins note which buckets hold nothing else; None
+        where they make none.
+    """
+
+    root: Path
+    source: Path | None = None
+    standins: Path | None = None
+
+    def local(self, address: str) -> Path | None:
+        """Where an object or a folder of objects lies; None for an address elsewhere, or that no file can have."""
+        found = bucket_and_name(address)
+        if found is None:
+            return None
+        bucket, name = found
+        parts = name.rstrip("/").split("/") if name.rstrip("/") else []
+        if any(part in _OUTSIDE_A_TREE for part in parts):
+            return None
+        return self.root.joinpath("buckets", bucket, *parts)
+
+    def is_declared(self, address: str) -> bool:
+        """Whether the user gave the bucket that an address is in: then what is missing there is missing."""
+        found = bucket_and_name(address)
+        if found is None:
+            return False
+        if self.standins is not None:
+            return self._bucket(found[0]).is_dir() and not self._note(found[0]).exists()
+        return self.source is not None and (self.source / found[0]).is_dir()
+
+    def claim(self, address: str) -> None:
+        """Notes that the bucket of a stand-in, which is about to be written, holds stand-ins alone."""
+        found = bucket_and_name(address)
+        if found is not None and self.standins is not None and not self._bucket(found[0]).is_dir():
+            self._note(found[0]).parent.mkdir(parents=True, exist_ok=True)
+            self._note(found[0]).touch()
+
+    def _bucket(self, name: str) -> Path:
+        return self.root / "buckets" / name
+
+    def _note(self, bucket: str) -> Path:
+        assert self.standins is not None
+        return self.standins / "buckets" / bucket
+
+
+def store(environment: Mapping[str, str] | None = None) -> Store | None:
+    """The store behind this process's ``gs://``; None where no private Google was started for it.
+
+    Args:
+      environment: the process's own by default.
+    """
+    environment = os.environ if environment is None else environment
+    root, source = environment.get(ROOT_VARIABLE), environment.get(SOURCE_VARIABLE)
+    if not root:
+        return None
+    standins = Path(root) / ".t5x-harness" / "standins" if environment.get(STANDINS_VARIABLE) and not source else None
+    return Store(Path(root), Path(source) if source else None, standins)
