@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
-from t5x_harness.system.buckets import SOURCE_VARIABLE
 from t5x_harness.system.ending import Ending
+from t5x_harness.variables import SOURCE_VARIABLE
 
 from .progress import TerminalProgress
 from .session_settings import SessionSettings

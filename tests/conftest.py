@@ -17,7 +17,8 @@ import pytest
 
 from t5x_harness.runs.pipeline import worker_for
 from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.workers import KEPT_VARIABLE, Zygote
+from t5x_harness.variables import KEPT_VARIABLE
+from t5x_harness.workers import Zygote
 
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import VertexOptions

@@ -24,12 +24,12 @@ from t5x_harness.commands.google_arguments import (
     uses_vertex,
 )
 from t5x_harness.runtime.choice import Runtime, RuntimeChoiceError, find_runtime
-from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.settings.project import ProjectError
 from t5x_harness.slices.devices import device_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, SliceError, get_slice
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
 
 __all__ = ["add_arguments", "exec_environment", "run"]
 
@@ -195,15 +195,8 @@ def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
     """The words and variables with which the command sees the buckets that the environment names at ``/gcs``."""
-    from t5x_harness.google.fuse import (
-        MODE_VARIABLE,
-        PATCH_VARIABLE,
-        ROOT_VARIABLE,
-        Mode,
-        NamespaceRefused,
-        launched,
-        refusal,
-    )
+    from t5x_harness.google.fuse import Mode, NamespaceRefused, launched, refusal
+    from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
     root = environment.get(ROOT_VARIABLE)
     if paths == "off" or not root:

@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from t5x_harness.runs.pipeline import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
-    from t5x_harness.workers import KEPT_VARIABLE, KeptZygotes, ZygoteFailed
+    from t5x_harness.variables import KEPT_VARIABLE
+    from t5x_harness.workers import KeptZygotes, ZygoteFailed
 
     env_file = env_file_of(args)
     try:

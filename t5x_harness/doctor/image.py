@@ -14,14 +14,9 @@ from packaging.version import Version
 from t5x_harness.doctor.check import Check, Diagnosis, Finding
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
+from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
 __all__ = ["EmulationLeft", "EntryPoint", "PinnedT5x", "PinnedVersions", "ShippedTests", "TpuLibrary"]
-
-COMMIT_VARIABLE = "T5X_HARNESS_IMAGE_T5X_COMMIT"
-"""Names the commit of T5X that the image was built with; its Dockerfile sets it."""
-
-REQUIREMENTS_VARIABLE = "T5X_HARNESS_IMAGE_REQUIREMENTS"
-"""Names the file with the version of every distribution of the image; its Dockerfile sets it."""
 
 _REBUILD = "build the image anew from docker/Dockerfile"
 _SHORT = 12

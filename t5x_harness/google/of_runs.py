@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
-from t5x_harness.google.fuse.mount import MODE_VARIABLE, Mode
+from t5x_harness.google.fuse.mount import Mode
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.serving.launch import missing_packages
 from t5x_harness.google.session import GoogleSession, ServerError
-from t5x_harness.system.buckets import ROOT_VARIABLE, SOURCE_VARIABLE
+from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
 
 __all__ = ["GoogleOfRuns"]
 

@@ -17,7 +17,7 @@ from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE
 
 if TYPE_CHECKING:
     from t5x_harness.google.of_runs import GoogleOfRuns
@@ -313,8 +313,9 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
         for this shell, if there is any.
     """
     from t5x_harness.runs.local import PRELOAD
-    from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, RUNTIME_VARIABLE, STANDINS_VARIABLE
-    from t5x_harness.workers import KEPT_VARIABLE, Zygote, compile_cache_environment, default_cache_folder
+    from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
+    from t5x_harness.variables import KEPT_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
+    from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
 
     kept = os.environ.get(KEPT_VARIABLE) if door is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]

@@ -12,14 +12,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from t5x_harness.variables import BRIEF_VARIABLE, POD_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
+
 __all__ = [
     "BOOTSTRAP_PATH",
-    "BRIEF_VARIABLE",
     "EMBEDDED_PATH",
-    "POD_VARIABLE",
-    "RUNTIME_VARIABLE",
-    "SLICE_VARIABLE",
-    "STANDINS_VARIABLE",
     "RuntimeFinder",
     "after_import",
     "embedded_spec",
@@ -35,23 +32,6 @@ EMBEDDED_PATH = os.path.join(_PACKAGE, "embedded")
 
 BOOTSTRAP_PATH = os.path.join(_PACKAGE, "bootstrap")
 """The folder whose ``sitecustomize`` sets interpreters up, where PYTHONPATH begins with it."""
-
-RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
-"""Environment variable with the runtime that ``exec`` asked for: auto, installed or embedded."""
-
-SLICE_VARIABLE = "T5X_HARNESS_SLICE"
-"""Environment variable with the slice that ``exec`` asked for, by name."""
-
-STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
-"""Environment variable of a process that makes stand-ins itself: the folder of the project with its declared rows."""
-
-POD_VARIABLE = "T5X_HARNESS_POD"
-"""Environment variable of a process that is one host of a slice; see :mod:`t5x_harness.slices.pod`."""
-
-
-BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
-"""Environment variable of a process that makes a few steps; see :mod:`t5x_harness.upstream.few_steps`."""
-
 
 _OF_GUIDES = {f"t5x.{mode}_unfragmented": mode for mode in ("train", "eval", "infer")}
 """Programs that T5X's guides and its users' scripts name and no T5X has, with the run mode that they mean."""

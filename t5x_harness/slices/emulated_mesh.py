@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.runtime.import_hooks import POD_VARIABLE
 from t5x_harness.slices.mesh import MeshRefused, plan_mesh, refusal
 from t5x_harness.slices.slice import Slice
+from t5x_harness.variables import POD_VARIABLE
 
 __all__ = ["DeviceCountMismatch", "VirtualDevice", "emulate_slice"]
 

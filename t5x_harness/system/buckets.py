@@ -7,15 +7,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.runtime.import_hooks import STANDINS_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
-__all__ = ["ROOT_VARIABLE", "SOURCE_VARIABLE", "Store", "bucket_and_name", "store"]
-
-ROOT_VARIABLE = "T5X_HARNESS_GCS_ROOT"
-"""Names the root of the store that a run sees at ``gs://`` and ``/gcs``; unset or empty for none."""
-
-SOURCE_VARIABLE = "T5X_HARNESS_GCS_SOURCE"
-"""Names the user's folder that the store was filled from, a folder for each bucket; unset or empty for none."""
+__all__ = ["Store", "bucket_and_name", "store"]
 
 _PREFIXES = ("gs://", "/gcs/")
 _OUTSIDE_A_TREE = ("", ".", "..")

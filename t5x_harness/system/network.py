@@ -16,9 +16,10 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from t5x_harness.variables import NETWORK_VARIABLE
+
 __all__ = [
     "HOW_TO_ALLOW",
-    "NETWORK_VARIABLE",
     "NetworkForbidden",
     "confine",
     "forbidden",
@@ -26,9 +27,6 @@ __all__ = [
     "is_told_to_forbid",
     "run_environment",
 ]
-
-NETWORK_VARIABLE = "T5X_HARNESS_NETWORK"
-"""``forbid`` or ``allow``, for runs; ``allow`` where it is unset."""
 
 HOW_TO_ALLOW = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE
 
 __all__ = ["emulation_has_ended", "is_led_to_private_google", "private_google"]
 

@@ -8,10 +8,9 @@ from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import ProgressPrinter
 from t5x_harness.workers.renewal import KeptZygotes
 from t5x_harness.workers.run import Run
-from t5x_harness.workers.zygote import KEPT_VARIABLE, NOT_KEPT, Zygote
+from t5x_harness.workers.zygote import NOT_KEPT, Zygote
 
 __all__ = [
-    "KEPT_VARIABLE",
     "NOT_KEPT",
     "InProcess",
     "KeptZygotes",

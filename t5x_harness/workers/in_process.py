@@ -120,8 +120,9 @@ def _see_gcs() -> None:
     Raises:
       WorkerError: it is to be as Cloud Storage FUSE, which takes a mount.
     """
-    from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode
+    from t5x_harness.google.fuse import Mode
     from t5x_harness.google.fuse.patching import patch
+    from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
     root = os.environ.get(ROOT_VARIABLE)
     if root and os.environ.get(MODE_VARIABLE) == Mode.FUSE:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import t5x_harness
-from t5x_harness.runtime.import_hooks import RUNTIME_VARIABLE
+from t5x_harness.variables import RUNTIME_VARIABLE
 
 __all__ = ["changed_file", "difference", "facts", "file_times"]
 

@@ -25,10 +25,7 @@ from t5x_harness.workers.likeness import facts
 from t5x_harness.workers.run import ForkedRun, Run
 from t5x_harness.workers.starting import Environment, environment, start_message
 
-__all__ = ["KEPT_VARIABLE", "NOT_KEPT", "Zygote"]
-
-KEPT_VARIABLE = "T5X_HARNESS_WORKER"
-"""Environment variable with the path of a kept worker's socket: see ``t5x-harness warm``."""
+__all__ = ["NOT_KEPT", "Zygote"]
 
 NOT_KEPT = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
 """What a session tells its user, with :attr:`Zygote.refusal`."""

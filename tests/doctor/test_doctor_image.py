@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 
 from t5x_harness.commands.main import main
 from t5x_harness.doctor import Environment, Installed, diagnose
-from t5x_harness.doctor.image import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 from t5x_harness.runtime.choice import Runtime
+from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
 COMMIT = "cc342d419ec3e3e9c4bf1df33c82330cafdc1e16"
 VERSIONS = {"jax": "0.10.2", "libtpu": "0.0.42.1", "pytest": "9.2.0", "t5x-harness": "0.1.0", "seqio": "0.0.20"}

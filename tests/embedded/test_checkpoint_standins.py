@@ -20,7 +20,7 @@ from t5x import checkpoints, optimizers, state_utils, train_state
 from t5x_harness.execute.checkpoint_standin import write_standin
 from t5x_harness.plan.stored_tree import Layout, StoredArray, read_tree
 from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE
 
 STEP = 1_000_000
 RECORDED = Path(__file__).parent / "t5x_legacy_checkpoints" / "checkpoint_3"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.runtime.import_hooks import BRIEF_VARIABLE
-from t5x_harness.system.buckets import ROOT_VARIABLE
 from t5x_harness.upstream.orbax_arrays import SMALLEST_SLICE
+from t5x_harness.variables import BRIEF_VARIABLE, ROOT_VARIABLE
 from t5x_harness.workers import Zygote
 
 HERE = str(Path(__file__).parent)

@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import pytest
 
-from t5x_harness.runtime.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.spec import RunSpec
 from t5x_harness.upstream import autograph_kept as conversions_kept
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, functions_of
+from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.workers import Zygote
 from t5x_harness.workers.run_process import COLLECTED_AFTER
 

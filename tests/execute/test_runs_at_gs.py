@@ -13,7 +13,7 @@ from t5x_harness.google.of_runs import GoogleOfRuns
 from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE
 
 PUBLISHED = "gs://t5-data/pretrained_models/t5x/t5_1_1_small/checkpoint_1000000"
 IN_A_BUCKET = f"""

@@ -16,7 +16,8 @@ import pytest
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.of_runs import GoogleOfRuns
 from t5x_harness.google.serving.settings import ServerError
-from t5x_harness.system.buckets import ROOT_VARIABLE, Store, bucket_and_name, store
+from t5x_harness.system.buckets import Store, bucket_and_name, store
+from t5x_harness.variables import ROOT_VARIABLE
 
 
 @pytest.fixture(scope="module")

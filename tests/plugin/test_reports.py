@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness import __version__
-from t5x_harness.workers import KEPT_VARIABLE, NOT_KEPT
+from t5x_harness.variables import KEPT_VARIABLE
+from t5x_harness.workers import NOT_KEPT
 
 Run = Callable[..., pytest.RunResult]
 

@@ -12,7 +12,7 @@ from t5x_harness.resolve.examples import FOLDER
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
-from t5x_harness.system.buckets import ROOT_VARIABLE, SOURCE_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.workers import Zygote
 
 Examined = Callable[[Example, Stage], StageResult]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.runtime.import_hooks import STANDINS_VARIABLE
-from t5x_harness.system.buckets import ROOT_VARIABLE, SOURCE_VARIABLE, store
+from t5x_harness.system.buckets import store
+from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
 COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.commands.main import main; sys.exit(main())", "exec")
 STATES = Path(__file__).parents[1] / "embedded"

@@ -7,15 +7,12 @@ a process just forked, and :func:`rewrite` for texts and words on machines that 
 
 from __future__ import annotations
 
-from t5x_harness.google.fuse.mount import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE, Mode, Way, enter
+from t5x_harness.google.fuse.mount import Mode, Way, enter
 from t5x_harness.google.fuse.namespace import NamespaceRefused
 from t5x_harness.google.fuse.probing import Mount, command_prefix, launched, probe, refusal
 from t5x_harness.google.fuse.rewriting import buckets_folder, rewrite
 
 __all__ = [
-    "MODE_VARIABLE",
-    "PATCH_VARIABLE",
-    "ROOT_VARIABLE",
     "Mode",
     "Mount",
     "NamespaceRefused",

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 
 from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused, enter_namespace
 from t5x_harness.google.fuse.rewriting import buckets_folder
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
 __all__ = [
-    "MODE_VARIABLE",
-    "PATCH_VARIABLE",
     "ROOT_VARIABLE",
     "Mode",
     "Way",
@@ -21,12 +19,6 @@ __all__ = [
     "is_mounted",
     "mount_namespace",
 ]
-
-MODE_VARIABLE = "T5X_HARNESS_GCS_MODE"
-"""A :class:`Mode`; ``folder`` where it is unset."""
-
-PATCH_VARIABLE = "T5X_HARNESS_GCS_PATCH"
-"""Names the root of the store that Python processes with the harness's ``sitecustomize`` are patched for."""
 
 
 class Way(enum.StrEnum):

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import t5x_harness
-from t5x_harness.google.fuse.mount import PATCH_VARIABLE, Mode, Way, is_mounted
+from t5x_harness.google.fuse.mount import Mode, Way, is_mounted
 from t5x_harness.google.fuse.namespace import GCS, NamespaceRefused
 from t5x_harness.google.fuse.rewriting import buckets_folder, rewrite
+from t5x_harness.variables import PATCH_VARIABLE
 
 __all__ = ["Mount", "command_prefix", "launched", "probe", "refusal"]
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode
+from t5x_harness.google.fuse import Mode
 from t5x_harness.system import processes
+from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 from t5x_harness.workers import InProcess, Run, RunRaised, WorkerError, Zygote
 
 HERE = str(Path(__file__).parent)

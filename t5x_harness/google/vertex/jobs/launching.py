@@ -14,7 +14,7 @@ from google.cloud.aiplatform_v1 import types
 from google.protobuf.json_format import ParseDict
 
 from t5x_harness.commands.exec import exec_environment
-from t5x_harness.google.fuse import MODE_VARIABLE, ROOT_VARIABLE, Mode, NamespaceRefused, launched
+from t5x_harness.google.fuse import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image, runs_t5x
@@ -37,10 +37,10 @@ from t5x_harness.google.vertex.validation.slices import slice_of
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.compile_options import compile_cheaply
-from t5x_harness.runtime.import_hooks import BRIEF_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.system.buckets import Store
+from t5x_harness.variables import BRIEF_VARIABLE, MODE_VARIABLE, ROOT_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
 
 __all__ = ["Attempt", "CannotLaunch", "announced", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 

@@ -15,8 +15,8 @@ from job_service import pool, processes_of, until
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.states import State
-from t5x_harness.runtime.import_hooks import POD_VARIABLE, SLICE_VARIABLE
 from t5x_harness.slices.pod import Pod
+from t5x_harness.variables import POD_VARIABLE, SLICE_VARIABLE
 
 HOSTS = [f"workerpool0-0.{host}" for host in range(4)]
 

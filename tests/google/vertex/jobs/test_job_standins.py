@@ -13,8 +13,7 @@ from google.protobuf.json_format import ParseDict
 
 from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
-from t5x_harness.runtime.import_hooks import STANDINS_VARIABLE
-from t5x_harness.system.buckets import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
 
 
 @pytest.mark.parametrize("project", ["/project", ""])

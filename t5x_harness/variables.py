@@ -1,0 +1,57 @@
+"""The environment variables of the harness, one line each: what sets a process up as its parent asked."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BRIEF_VARIABLE",
+    "CACHE_VARIABLE",
+    "COMMIT_VARIABLE",
+    "KEPT_VARIABLE",
+    "MODE_VARIABLE",
+    "NETWORK_VARIABLE",
+    "PATCH_VARIABLE",
+    "POD_VARIABLE",
+    "REQUIREMENTS_VARIABLE",
+    "ROOT_VARIABLE",
+    "RUNTIME_VARIABLE",
+    "SLICE_VARIABLE",
+    "SOURCE_VARIABLE",
+    "STANDINS_VARIABLE",
+    "VERTEX_PREFIX",
+]
+
+# Which T5X runs, and on what.
+RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
+"""The runtime that ``exec`` asked for: auto, installed or embedded."""
+SLICE_VARIABLE = "T5X_HARNESS_SLICE"
+"""The slice that ``exec`` asked for, by name."""
+POD_VARIABLE = "T5X_HARNESS_POD"
+"""Set in a process that is one host of a slice; see :mod:`t5x_harness.slices.pod`."""
+BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
+"""Set in a process that makes a few steps; see :mod:`t5x_harness.upstream.few_steps`."""
+STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
+"""Set in a process that makes stand-ins itself: the folder of the project with its declared rows."""
+CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
+"""The folder of JAX's compiled programs; empty for none."""
+KEPT_VARIABLE = "T5X_HARNESS_WORKER"
+"""The socket of the worker that ``t5x-harness warm`` keeps."""
+
+# What it reaches.
+NETWORK_VARIABLE = "T5X_HARNESS_NETWORK"
+"""``forbid`` or ``allow``, for runs; ``allow`` where it is unset."""
+ROOT_VARIABLE = "T5X_HARNESS_GCS_ROOT"
+"""The root of the store that a run sees at ``gs://`` and ``/gcs``; unset or empty for none."""
+SOURCE_VARIABLE = "T5X_HARNESS_GCS_SOURCE"
+"""The user's folder that the store was filled from, a folder for each bucket; unset or empty for none."""
+MODE_VARIABLE = "T5X_HARNESS_GCS_MODE"
+"""How ``/gcs`` looks to a process: folder or fuse."""
+PATCH_VARIABLE = "T5X_HARNESS_GCS_PATCH"
+"""The root whose buckets Python sees at ``/gcs`` where nothing can be mounted there."""
+VERTEX_PREFIX = "T5X_HARNESS_VERTEX_"
+"""Begins the names of the settings of the Vertex AI that jobs are sent to: project, location, bucket and more."""
+
+# What an image of the project's Dockerfile was built from.
+COMMIT_VARIABLE = "T5X_HARNESS_IMAGE_T5X_COMMIT"
+"""The commit of T5X."""
+REQUIREMENTS_VARIABLE = "T5X_HARNESS_IMAGE_REQUIREMENTS"
+"""The file of pinned requirements."""
