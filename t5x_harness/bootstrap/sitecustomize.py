@@ -30,12 +30,12 @@ def set_up_harness():
         sys.stderr.write(message % (sys.executable, version))
         return
     try:
-        from t5x_harness.runtime import import_hooks
+        from t5x_harness.bootstrap import start
     except ModuleNotFoundError:
         load_own_package()
-        from t5x_harness.runtime import import_hooks
+        from t5x_harness.bootstrap import start
 
-    import_hooks.install_from_environment()
+    start.start()
     if root := os.environ.get("T5X_HARNESS_GCS_PATCH"):
         from t5x_harness.google.fuse.patching import patch
 

@@ -23,17 +23,14 @@ from t5x_harness.commands.google_arguments import (
     project_of,
     uses_vertex,
 )
-from t5x_harness.runtime.choice import Runtime, RuntimeChoiceError, find_runtime
-from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
+from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.project import ProjectError
-from t5x_harness.slices.devices import device_environment
-from t5x_harness.slices.pod import Pod
-from t5x_harness.slices.slice import Slice, SliceError, get_slice
-from t5x_harness.variables import ROOT_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.slices.slice import SliceError, get_slice
+from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
 
-__all__ = ["add_arguments", "exec_environment", "run"]
+__all__ = ["add_arguments", "run"]
 
-_PROGRAMS = os.path.join(BOOTSTRAP_PATH, "programs")
 _USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
 
@@ -86,39 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def exec_environment(
-    slice: Slice | None,
-    runtime: Runtime,
-    preference: str = "auto",
-    environment: Mapping[str, str] | None = None,
-    pod: Pod | None = None,
-) -> dict[str, str]:
-    """The whole environment that a command runs in.
-
-    Args:
-      slice: the slice to emulate; None leaves devices and meshes as they are.
-      runtime: the T5X that was found here.
-      preference: ``auto`` lets each process look again, as its import path may be another one.
-      environment: what to start from; the process's own by default.
-      pod: the process's place, if it is one of the slice's hosts and not all of them.
-    """
-    base = dict(os.environ if environment is None else environment)
-    processes = pod.processes if pod else 1
-    return {
-        **base,
-        **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
-        **(pod.variables() if pod else {}),
-        RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
-        "PYTHONPATH": _in_front(BOOTSTRAP_PATH, base.get("PYTHONPATH", "")),
-        "PATH": _in_front(_PROGRAMS, base.get("PATH", os.defpath)),
-    }
-
-
-def _in_front(folder: str, path: str) -> str:
-    """A list of folders that begins with this one, whatever was in it."""
-    return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder
-
-
 class _Refused(Exception):
     """The command is not started; the arguments are the message and the exit status."""
 
@@ -158,7 +122,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         project = project_of(args)
     except (SliceError, RuntimeChoiceError, ProjectError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
-    environment = exec_environment(slice_, runtime, args.t5x_runtime)
+    environment = program_environment(slice_, runtime, args.t5x_runtime)
     if args.google or args.google_root or args.create_buckets or uses_vertex(args):
         environment |= _start_google(args, project)
     if project and not environment.get(ROOT_VARIABLE):

@@ -10,8 +10,8 @@ from t5x_harness.execute.shrink import as_gin
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode
-from t5x_harness.standins.policy import Policy, is_remote
-from t5x_harness.system.buckets import store
+from t5x_harness.standins.policy import Policy
+from t5x_harness.system.buckets import is_remote, store
 
 __all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "output_key", "sandbox"]
 

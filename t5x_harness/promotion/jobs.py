@@ -17,6 +17,7 @@ from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError, T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
+from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
@@ -24,7 +25,7 @@ from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import placeholders_in
 from t5x_harness.vertex.tracking import TrackedRun
-from t5x_harness.vertex.waiting import JobOutcome, Patience, WaitError
+from t5x_harness.vertex.waiting import Patience, WaitError
 
 __all__ = ["REFUSALS", "Ended", "JobNotSent", "JobRefused", "Jobs"]
 

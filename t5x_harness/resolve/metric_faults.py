@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import traceback
 from collections.abc import Callable
@@ -17,35 +16,13 @@ from t5x_harness.spec import Location, Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
-    from t5x_harness.resolve.gin_config import BindingKey
-    from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.resolve.resolved import MetricFault, Resolved
     from t5x_harness.resolve.samples import Sample
 
-__all__ = ["MetricFault", "fault_of"]
+__all__ = ["fault_of"]
 
 _LONGEST = 60
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
-
-
-@dataclasses.dataclass(frozen=True)
-class MetricFault:
-    """Why SeqIO's evaluator cannot compute or write the metrics of a task.
-
-    Attributes:
-      code: of the rule that tells it.
-      severity: a warning where it may only be that few examples were given.
-      message: what raised, what it was given.
-      fix: the mend.
-      location: the line of the user's module; None where none is known.
-      key: the binding that names the task.
-    """
-
-    code: str
-    severity: Severity
-    message: str
-    fix: str
-    location: Location | None
-    key: BindingKey | None
 
 
 def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample: Sample) -> MetricFault:

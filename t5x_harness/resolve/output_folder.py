@@ -8,8 +8,7 @@ from pathlib import Path
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
-from t5x_harness.standins.policy import is_remote
-from t5x_harness.system.buckets import store
+from t5x_harness.system.buckets import is_remote, store
 
 __all__ = ["InferenceOutput", "OutputFolder", "earlier_config", "inference_output", "output_folder", "unseen"]
 

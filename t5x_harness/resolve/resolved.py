@@ -11,15 +11,35 @@ import seqio
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.endings import Ending
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.resolve.metric_faults import MetricFault
 from t5x_harness.resolve.samples import Sample
-from t5x_harness.spec import Mode
+from t5x_harness.spec import Location, Mode, Severity
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.upstream.seqio_registrations import Registrations
 from t5x_harness.upstream.seqio_vocabularies import vocabulary_file
 
-__all__ = ["Resolved", "embedding_rows", "lengths_of"]
+__all__ = ["MetricFault", "Resolved", "embedding_rows", "lengths_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricFault:
+    """Why SeqIO's evaluator cannot compute or write the metrics of a task.
+
+    Attributes:
+      code: of the rule that reports it.
+      severity: a warning where it may only be that few examples were given.
+      message: what raised, what it was given.
+      fix: the smallest change.
+      location: the line of the user's module; None where none is known.
+      key: the binding that names the task.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    fix: str
+    location: Location | None
+    key: BindingKey | None
 
 
 @dataclasses.dataclass

@@ -13,13 +13,11 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import TypeAlias
 
-from t5x_harness.runtime.import_hooks import after_import
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["MeshPlan", "MeshRefused", "Submesh", "fitting_submeshes", "install_mesh", "mesh_text", "plan_mesh"]
+__all__ = ["MeshPlan", "MeshRefused", "Submesh", "fitting_submeshes", "mesh_text", "plan_mesh"]
 
 Submesh: TypeAlias = tuple[int, int, int, int]
 
@@ -143,25 +141,6 @@ def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[
 def mesh_text(shape: Mapping[str, int]) -> str:
     """A mesh as reports show it: ``data 4 x model 2``."""
     return " x ".join(f"{axis} {size}" for axis, size in shape.items())
-
-
-def install_mesh(slice: Slice, data_positions: int | None = None) -> None:
-    """Makes ``t5x.partitioning`` of whichever runtime build this slice's mesh over the process's CPU devices.
-
-    Acts at once where the module is imported already, and otherwise when it is.  Installing another slice replaces
-    this one.  Costs nothing until then: neither T5X nor JAX is imported.
-
-    Args:
-      slice: whose mesh.
-      data_positions: how many positions along the mesh's data axis are kept, the first ones; None for all.
-    """
-
-    def emulate(module: ModuleType) -> None:
-        from t5x_harness.slices.emulated_mesh import emulate_slice
-
-        emulate_slice(module, slice, data_positions)
-
-    after_import("t5x.partitioning", emulate)
 
 
 def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshRefused] = MeshRefused) -> MeshRefused:

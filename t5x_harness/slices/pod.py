@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Self
 
-from t5x_harness.runtime.import_hooks import after_import
+from t5x_harness.system.after_import import after_import
 from t5x_harness.variables import POD_VARIABLE
 
 __all__ = ["Pod", "join_when_needed"]

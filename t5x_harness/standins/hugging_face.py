@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from t5x_harness.runtime.import_hooks import after_import
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
+from t5x_harness.system.after_import import after_import
 
 __all__ = ["MissingRows", "Request", "install", "request_in"]
 

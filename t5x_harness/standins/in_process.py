@@ -23,8 +23,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.runtime.import_hooks import after_import
 from t5x_harness.standins.policy import Policy
+from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, store
 
 __all__ = ["install"]

@@ -15,9 +15,10 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.standins import tfds
-from t5x_harness.standins.policy import Policy, is_remote
+from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
 from t5x_harness.standins.tfds_examples import CannotMakeUp
+from t5x_harness.system.buckets import is_remote
 
 __all__ = ["MadeUpTfds", "make_up_tfds", "put_rows", "read_uncached"]
 

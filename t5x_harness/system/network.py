@@ -10,30 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from t5x_harness.system import network_filter
+from t5x_harness.system.addresses import HOW_TO_ALLOW, is_here_name, is_here_url
 from t5x_harness.variables import NETWORK_VARIABLE
 
 __all__ = [
-    "HOW_TO_ALLOW",
     "NetworkForbidden",
     "confine",
     "forbidden",
-    "is_here",
     "is_told_to_forbid",
     "run_environment",
 ]
 
-HOW_TO_ALLOW = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
-
 # Where the proxy variables of a machine would lead.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "grpc_proxy")
 _GUARDED = ("connect", "connect_ex", "sendto", "sendmsg")
-_DISCARD = 9  # a port
 _LOOKUPS = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
 
 
@@ -59,7 +55,7 @@ def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = No
         return {NETWORK_VARIABLE: "allow"}
     base = os.environ if environment is None else environment
     named = [name for proxy in _PROXIES for name in (proxy, proxy.upper())]
-    outside = [name for name in named if (value := base.get(name)) and not _is_here_url(value)]
+    outside = [name for name in named if (value := base.get(name)) and not is_here_url(value)]
     return {NETWORK_VARIABLE: "forbid", **dict.fromkeys(outside)}
 
 
@@ -73,8 +69,6 @@ def confine() -> None:
 
     For a process just forked: the kernel's part holds for the calling thread and those that it starts.
     """
-    from t5x_harness.system import network_filter
-
     network_filter.install()
     _guard()
 
@@ -91,30 +85,6 @@ def forbidden() -> Iterator[None]:
         yield
     finally:
         undo()
-
-
-def is_here(address: str) -> bool:
-    """Whether an IP address is one of this machine: of loopback, unspecified, or of an interface of its own."""
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(ip, "ipv4_mapped", None)
-    ip = mapped or ip
-    if ip.is_loopback or ip.is_unspecified:
-        return True
-    if ip.is_multicast:
-        return False
-    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((str(ip), 0))  # the kernel gives a socket no address of another machine
-            # But it gives those to which a network's every machine listens, which only a socket that says so may name.
-            # Nothing is sent; the method is the one of the interpreter's own class, which no guard has replaced.
-            super(socket.socket, probe).connect((str(ip), _DISCARD))
-        except OSError:
-            return False
-    return True
 
 
 def _guard() -> Callable[[], None]:
@@ -167,18 +137,5 @@ def _check(address: Any) -> None:
         return
     host, port = address[0], address[1] if len(address) > 1 else None
     name = host.decode(errors="replace") if isinstance(host, bytes | bytearray) else host
-    if isinstance(name, str) and name and not _is_here_name(name):
+    if isinstance(name, str) and name and not is_here_name(name):
         raise NetworkForbidden(name, port)
-
-
-def _is_here_name(name: str) -> bool:
-    plain = name.lower().rstrip(".")
-    own = {"localhost", socket.gethostname().lower(), "ip6-localhost", "ip6-loopback"}
-    return plain in own or plain.endswith(".localhost") or is_here(plain)
-
-
-def _is_here_url(url: str) -> bool:
-    from urllib.parse import urlsplit
-
-    host = urlsplit(url if "//" in url else f"//{url}").hostname
-    return bool(host) and _is_here_name(str(host))

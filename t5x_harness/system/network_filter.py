@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from t5x_harness.system import network
+from t5x_harness.system import addresses
 from t5x_harness.system.side_process import side_process
 
 __all__ = ["install"]
@@ -151,7 +151,7 @@ class _Attempt(NamedTuple):
         if self.number == calls.socket:
             return f"a socket of the family {_family_name(self.arguments[0])}"
         address = self._address(calls)
-        return "" if address is None or network.is_here(address[0]) else f"{address[0]}, port {address[1]}"
+        return "" if address is None or addresses.is_here(address[0]) else f"{address[0]}, port {address[1]}"
 
     def _address(self, calls: _Calls) -> tuple[str, int] | None:
         """The IP address and port that it names."""
@@ -230,7 +230,7 @@ def _tell(attempt: _Attempt, what: str) -> None:
         program = Path(f"/proc/{attempt.pid}/comm").read_text().strip()
     except OSError:
         program = "a process that is gone"
-    _write(f"t5x-harness: refused {program} {what}: runs reach loopback only; {network.HOW_TO_ALLOW}")
+    _write(f"t5x-harness: refused {program} {what}: runs reach loopback only; {addresses.HOW_TO_ALLOW}")
 
 
 def _write(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from t5x_harness.standins.policy import is_remote, is_unreachable
+from t5x_harness.system.buckets import is_remote, is_unreachable
 
 __all__ = ["cache_of", "declared_size", "files_of", "is_generated", "out_of_reach", "patterns_of", "splits_of"]
 

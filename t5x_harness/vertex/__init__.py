@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.launching import DuplicateError, LaunchedJob, RunEnd
     from t5x_harness.vertex.machine import Machine, MachineError
     from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
+    from t5x_harness.vertex.outcome import JobOutcome
     from t5x_harness.vertex.overrides import OverrideError
     from t5x_harness.vertex.run_mode import RunMode, RunModeError
     from t5x_harness.vertex.storage import Folder, StorageError
     from t5x_harness.vertex.submitted import SubmittedJob
     from t5x_harness.vertex.target import VertexTarget, VertexTargetError, find_target
     from t5x_harness.vertex.tensorboard import create_tensorboard, upload_events
-    from t5x_harness.vertex.waiting import JobOutcome, WaitError
+    from t5x_harness.vertex.waiting import WaitError
 
 __all__ = [
     "DEFAULT_MAX_CHIP_HOURS",

@@ -15,13 +15,14 @@ from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
+from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.ran_on import UNKNOWN, LoggedDevices, RanOn
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tensorboard import uploading
 from t5x_harness.vertex.tracking import TrackedRun
-from t5x_harness.vertex.waiting import JobOutcome, Patience, wait_for
+from t5x_harness.vertex.waiting import Patience, wait_for
 
 __all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "duplicates_of"]
 

@@ -14,9 +14,9 @@ from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.outcome import ENDED, JobOutcome
 from t5x_harness.vertex.output_folder import OUTPUT_MACROS
 from t5x_harness.vertex.target import VertexTarget
-from t5x_harness.vertex.waiting import ENDED, JobOutcome
 
 if TYPE_CHECKING:
     from google.cloud import aiplatform

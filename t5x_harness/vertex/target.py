@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from t5x_harness.variables import VERTEX_PREFIX
+
 __all__ = [
     "EMULATED",
-    "ENVIRONMENT",
     "FIELDS",
     "LONGEST_RUN",
     "PLACEHOLDERS",
@@ -31,9 +32,6 @@ __all__ = [
     "placeholders_in",
     "variable_of",
 ]
-
-ENVIRONMENT = "T5X_HARNESS_VERTEX_"
-"""What the names of the variables begin with; the field's name in capitals follows."""
 
 _TABLE = "[tool.t5x_harness.vertex]"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -172,7 +170,7 @@ def find_target(
 
 def variable_of(field: str) -> str:
     """The variable that may hold a field: ``T5X_HARNESS_VERTEX_PROJECT``."""
-    return f"{ENVIRONMENT}{field.upper()}"
+    return f"{VERTEX_PREFIX}{field.upper()}"
 
 
 def _not_set(names: Sequence[str]) -> str:

@@ -15,10 +15,10 @@ from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.vertex.errors import told
 from t5x_harness.vertex.metrics import RunMetrics
+from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import LONGEST_RUN
-from t5x_harness.vertex.waiting import JobOutcome
 
 if TYPE_CHECKING:
     from t5x_harness.vertex.job import T5XJob

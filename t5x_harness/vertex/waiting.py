@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -10,22 +9,12 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.emulated import emulation_has_ended, is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.outcome import ENDED, JobOutcome
 
 if TYPE_CHECKING:
     from t5x_harness.vertex.submitted import SubmittedJob
 
-__all__ = ["ENDED", "JobOutcome", "Patience", "WaitError", "wait_for"]
-
-ENDED = frozenset(
-    {
-        "JOB_STATE_SUCCEEDED",
-        "JOB_STATE_FAILED",
-        "JOB_STATE_CANCELLED",
-        "JOB_STATE_EXPIRED",
-        "JOB_STATE_PARTIALLY_SUCCEEDED",
-    }
-)
-"""The names of the states that no job leaves. One that is paused may go on."""
+__all__ = ["Patience", "WaitError", "wait_for"]
 
 _LONGEST_DISTURBANCE = 600.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
@@ -33,28 +22,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
 
 class WaitError(Exception):
     """A job had not ended in time; it goes on. The message says where it stands and what can be done."""
-
-
-@dataclasses.dataclass(frozen=True)
-class JobOutcome:
-    """How a job ended.
-
-    Attributes:
-      state: such as ``JOB_STATE_SUCCEEDED``.
-      error: what the service says of it; empty where it says nothing.
-    """
-
-    state: str
-    error: str = ""
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether it did all that it was to do."""
-        return self.state == "JOB_STATE_SUCCEEDED"
-
-    def __str__(self) -> str:
-        name = self.state.removeprefix("JOB_STATE_").lower().replace("_", " ")
-        return f"{name}: {self.error}" if self.error else name
 
 
 class Patience:

@@ -18,8 +18,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.runtime.import_hooks import after_import
 from t5x_harness.system import processes
+from t5x_harness.system.after_import import after_import
 from t5x_harness.upstream.jax_cache import write_entries_whole
 from t5x_harness.workers import framing
 from t5x_harness.workers.jax_options import apply_jax_environment

@@ -22,10 +22,10 @@ from t5x_harness.report.terminal import achieved
 from t5x_harness.spec import Checkpoint, Measure, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.vertex.logs import LogLine
 from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
-from t5x_harness.vertex.waiting import JobOutcome
 
 TRAIN = (Stage.TRAIN, Stage.EVAL, Stage.INFER)
 JOB = cast(SubmittedJob, SimpleNamespace(display_name="run-1", url="https://console/1", page="https://console/1"))

@@ -16,9 +16,9 @@ from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob
 from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.target import EMULATED, VertexTarget
-from t5x_harness.vertex.waiting import JobOutcome
 
 SETTINGS = PromotionSettings("emulated", parallel=2, max_chip_hours=16)
 TARGET = VertexTarget(**EMULATED)

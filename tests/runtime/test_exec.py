@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.commands.exec import exec_environment
 from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.slice import get_slice
 
 MAIN = (
@@ -104,7 +104,7 @@ def test_a_broken_sitecustomize_of_the_user_does_not_cost_the_harness(machine) -
 
 def test_a_python_without_the_harness_gets_it_from_its_folder(tmp_path: Path) -> None:
     """-S stands for another environment: no site-packages, so no t5x_harness but the one exec came from."""
-    environment = exec_environment(get_slice("v3-8"), find_runtime("embedded"))
+    environment = program_environment(get_slice("v3-8"), find_runtime("embedded"))
     program = "import sitecustomize; import t5x; print(t5x.__file__)"
     done = subprocess.run(
         [sys.executable, "-S", "-c", program],
@@ -223,8 +223,8 @@ def test_flags_and_folders_of_the_user_are_kept() -> None:
         "HOME": "/home/me",
         "PATH": "/bin::/usr/bin",
     }
-    first = exec_environment(get_slice("v3-8"), find_runtime("embedded"), "auto", base)
-    again = exec_environment(get_slice("v3-32"), find_runtime("embedded"), "embedded", first)
+    first = program_environment(get_slice("v3-8"), find_runtime("embedded"), "auto", base)
+    again = program_environment(get_slice("v3-32"), find_runtime("embedded"), "embedded", first)
     assert first["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine", "/yours"]
     assert again["PYTHONPATH"] == first["PYTHONPATH"]
     assert first["PATH"].split(os.pathsep, 1)[1] == "/bin::/usr/bin"

@@ -15,6 +15,7 @@ from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import positive_number
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
+from t5x_harness.variables import VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.files import ClosureError
@@ -24,20 +25,12 @@ from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.output_folder import output_macro_of
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.run_mode import RunMode, RunModeError
-from t5x_harness.vertex.target import (
-    EMULATED,
-    ENVIRONMENT,
-    FIELDS,
-    PLACEHOLDERS,
-    VertexTarget,
-    VertexTargetError,
-    find_target,
-)
+from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
 
 __all__ = ["add_arguments", "goes_to_private_google", "jobs_of", "target_of"]
 
 _SERVICES = ("real", "emulated")
-_SERVICE_VARIABLE = ENVIRONMENT.removesuffix("_")
+_SERVICE_VARIABLE = VERTEX_PREFIX.removesuffix("_")
 _TARGET_HELP: Mapping[str, str] = {
     "project": "project that pays",
     "location": "region, such as us-central1",

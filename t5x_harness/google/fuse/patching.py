@@ -20,7 +20,7 @@ from typing import Any
 
 from t5x_harness.google.fuse.namespace import GCS
 from t5x_harness.google.fuse.rewriting import buckets_folder
-from t5x_harness.runtime.import_hooks import after_import
+from t5x_harness.system.after_import import after_import
 
 __all__ = ["patch"]
 

@@ -13,7 +13,6 @@ from typing import Any
 from google.cloud.aiplatform_v1 import types
 from google.protobuf.json_format import ParseDict
 
-from t5x_harness.commands.exec import exec_environment
 from t5x_harness.google.fuse import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
@@ -37,6 +36,7 @@ from t5x_harness.google.vertex.validation.slices import slice_of
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.system.buckets import Store
@@ -262,7 +262,7 @@ class Attempt:
             return environment
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
         preference = environment.get(RUNTIME_VARIABLE, "auto")
-        seen = exec_environment(pool.slice, find_runtime(), preference, environment, pod)
+        seen = program_environment(pool.slice, find_runtime(), preference, environment, pod)
         if is_t5x:
             compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
             if pod is None:  # what a host of several saves is divided as on a TPU

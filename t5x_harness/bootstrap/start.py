@@ -1,0 +1,72 @@
+"""What a Python process under ``t5x-harness exec`` does before its program: what its environment asks for."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any
+
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, use_runtime
+from t5x_harness.system.after_import import after_import
+from t5x_harness.variables import BRIEF_VARIABLE, POD_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
+
+__all__ = ["start"]
+
+
+def start() -> None:
+    """Sets up this process as ``t5x-harness exec`` asked for through the environment."""
+    preference = os.environ.get(RUNTIME_VARIABLE)
+    if preference:
+        use_runtime(preference)
+        after_import("subprocess", _keep_in_subprocesses)
+    slice_name, is_brief = os.environ.get(SLICE_VARIABLE), bool(os.environ.get(BRIEF_VARIABLE))
+    if slice_name or is_brief:
+        after_import("jax._src.lru_cache", _write_entries_whole)
+        # Every mode of T5X imports it, after JAX and before it makes anything.
+        after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
+    if project := os.environ.get(STANDINS_VARIABLE):
+        from t5x_harness.standins.in_process import install
+
+        install(project)
+    if os.environ.get(POD_VARIABLE):
+        from t5x_harness.slices.pod import Pod, join_when_needed
+
+        pod = Pod.from_environment(os.environ)
+        assert pod
+        join_when_needed(pod)
+
+
+def _keep_in_subprocesses(subprocess: ModuleType) -> None:
+    """Has the Pythons that this one starts with a PYTHONPATH of their own be set up like it."""
+    original = subprocess.Popen.__init__
+
+    def start(self: Any, *args: Any, env: Any = None, **kwargs: Any) -> None:
+        given = os.environ if env is None else env
+        folders = given.get("PYTHONPATH", "").split(os.pathsep)
+        if RUNTIME_VARIABLE in given and BOOTSTRAP_PATH not in folders:
+            kept = os.pathsep.join([BOOTSTRAP_PATH, *filter(None, folders)])
+            env = {**given, "PYTHONPATH": kept}
+        original(self, *args, env=env, **kwargs)
+
+    start.__wrapped__ = original  # type: ignore[attr-defined]  # what inspects it sees the signature
+    subprocess.Popen.__init__ = start
+
+
+def _write_entries_whole(lru_cache: ModuleType) -> None:
+    from t5x_harness.upstream.jax_cache import write_entries_whole
+
+    write_entries_whole(lru_cache)
+
+
+def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:
+    if slice_name:
+        from t5x_harness.slices.emulated_mesh import emulate_slice
+        from t5x_harness.slices.slice import get_slice
+
+        emulate_slice(partitioning, get_slice(slice_name))
+    if is_brief:
+        from t5x_harness.upstream import autograph_kept as conversions_kept
+        from t5x_harness.upstream.few_steps import prepare_for_few_steps
+
+        prepare_for_few_steps()
+        after_import("seqio", conversions_kept.adopt)

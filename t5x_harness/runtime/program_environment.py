@@ -1,0 +1,55 @@
+"""The environment of programs that import T5X: which one they find, on which slice.
+
+It works through variables alone: a folder in front of PYTHONPATH whose ``sitecustomize`` sets each interpreter up as it
+starts, and one in front of PATH whose ``python`` and ``python3`` put that folder back where a script has set PYTHONPATH
+to its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from t5x_harness.runtime.choice import Runtime
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
+from t5x_harness.slices.devices import device_environment
+from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.slice import Slice
+from t5x_harness.variables import RUNTIME_VARIABLE, SLICE_VARIABLE
+
+__all__ = ["program_environment"]
+
+_PROGRAMS = os.path.join(BOOTSTRAP_PATH, "programs")
+
+
+def program_environment(
+    slice: Slice | None,
+    runtime: Runtime,
+    preference: str = "auto",
+    environment: Mapping[str, str] | None = None,
+    pod: Pod | None = None,
+) -> dict[str, str]:
+    """The whole environment that a command runs in.
+
+    Args:
+      slice: the slice to emulate; None leaves devices and meshes as they are.
+      runtime: the T5X that was found here.
+      preference: ``auto`` lets each process look again, as its import path may be another one.
+      environment: what to start from; the process's own by default.
+      pod: the process's place, if it is one of the slice's hosts and not all of them.
+    """
+    base = dict(os.environ if environment is None else environment)
+    processes = pod.processes if pod else 1
+    return {
+        **base,
+        **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
+        **(pod.variables() if pod else {}),
+        RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
+        "PYTHONPATH": _in_front(BOOTSTRAP_PATH, base.get("PYTHONPATH", "")),
+        "PATH": _in_front(_PROGRAMS, base.get("PATH", os.defpath)),
+    }
+
+
+def _in_front(folder: str, path: str) -> str:
+    """A list of folders that begins with this one, whatever was in it."""
+    return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder

@@ -1,0 +1,52 @@
+"""Which addresses, names and URLs are this machine's own."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+__all__ = ["HOW_TO_ALLOW", "is_here", "is_here_name", "is_here_url"]
+
+HOW_TO_ALLOW = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
+"""The end of every refusal of an address beyond this machine."""
+
+_DISCARD = 9  # a port
+
+
+def is_here(address: str) -> bool:
+    """Whether an IP address is one of this machine: of loopback, unspecified, or of an interface of its own."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(ip, "ipv4_mapped", None)
+    ip = mapped or ip
+    if ip.is_loopback or ip.is_unspecified:
+        return True
+    if ip.is_multicast:
+        return False
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(ip), 0))  # the kernel gives a socket no address of another machine
+            # But it gives those to which a network's every machine listens, which only a socket that says so may name.
+            # Nothing is sent; the method is the one of the interpreter's own class, which no guard has replaced.
+            super(socket.socket, probe).connect((str(ip), _DISCARD))
+        except OSError:
+            return False
+    return True
+
+
+def is_here_name(name: str) -> bool:
+    """Whether a host name or an IP address is of this machine."""
+    plain = name.lower().rstrip(".")
+    own = {"localhost", socket.gethostname().lower(), "ip6-localhost", "ip6-loopback"}
+    return plain in own or plain.endswith(".localhost") or is_here(plain)
+
+
+def is_here_url(url: str) -> bool:
+    """Whether a URL, or a host with a port, is on this machine."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(url if "//" in url else f"//{url}").hostname
+    return bool(host) and is_here_name(str(host))
