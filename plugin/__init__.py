@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.fixtures.runs import t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
+from t5x_harness.fixtures.runs import RUNNER, t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
 from t5x_harness.fixtures.samples import fake_hf_dataset, sample_rows, t5x_samples
 from t5x_harness.fixtures.storage import fake_gcs, fake_gcs_server, gcs_bucket, gcs_tree
 from t5x_harness.fixtures.storage_fuse import fuse_mode, fuse_path
 from t5x_harness.fixtures.storage_s3 import fake_s3, fake_s3_server
 from t5x_harness.fixtures.tasks import tiny_task
 from t5x_harness.fixtures.vertex import vertex, vertex_experiment, vertex_options, vertex_sdk, vertex_tensorboard
-from t5x_harness.fixtures.vertex_target import vertex_target
+from t5x_harness.fixtures.vertex_target import TARGET, vertex_target
 
 from . import (
     collection,
@@ -33,6 +33,7 @@ from . import (
     shipped_items,
     summary,
 )
+from .requested_runs import run_for
 from .session import SESSION, HarnessSession
 
 __all__ = [
@@ -78,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     session = config.stash[SESSION] = HarnessSession(config)
     session.check()
     promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
+    config.stash[RUNNER], config.stash[TARGET] = run_for, lambda: promoted.target
     promoted.check_options()
     collection.add_declared_runs(config, session)
     config.pluginmanager.register(interrupted.Interruption(config), "t5x_harness_interruption")

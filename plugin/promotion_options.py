@@ -11,8 +11,9 @@ import pytest
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL, SERVICES, PromotionSettings, target_of
 from t5x_harness.settings.numbers import positive_number
+from t5x_harness.variables import VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
-from t5x_harness.vertex.target import ENVIRONMENT, VertexTarget, VertexTargetError
+from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 __all__ = ["add_options", "read_settings", "read_target"]
 
@@ -22,7 +23,7 @@ _TARGET = {
     "bucket": "Bucket in that region for staged files and results, by its name alone",
     "image": "URI of the container image that runs T5X's main.py",
 }
-_SERVICE_VARIABLE = ENVIRONMENT.removesuffix("_")
+_SERVICE_VARIABLE = VERTEX_PREFIX.removesuffix("_")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -36,7 +37,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     for name, meaning in _TARGET.items():
         group.addoption(
-            f"--vertex-{name}", metavar=name.upper(), help=f"{meaning} (default: {ENVIRONMENT}{name.upper()})"
+            f"--vertex-{name}", metavar=name.upper(), help=f"{meaning} (default: {VERTEX_PREFIX}{name.upper()})"
         )
     group.addoption(
         "--tpu-max-chip-hours",

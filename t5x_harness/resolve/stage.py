@@ -66,7 +66,7 @@ def resolve(
         except ValueError as error:
             if "No Task or Mixture found" not in str(error):
                 raise
-        standins.take_places(role, run.tasks.get(role.parameter, ()))
+        standins.take_places(role.dataset, run.tasks.get(role.parameter, ()))
         key = role.key(config, "mixture_or_task_name")
         for asked in standins.take_requests():
             report.find("RUN09", Severity.ERROR, asked.message, location=config.location(key), fix=asked.fix)

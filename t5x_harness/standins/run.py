@@ -16,9 +16,9 @@ from t5x_harness.standins.vocabulary_files import VocabularyFiles
 
 if TYPE_CHECKING:
     import seqio
+    from t5x.utils import DatasetConfig
 
     from t5x_harness.lint.program import GinProgram
-    from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.standins.sources import MadeUpTfds
 
 __all__ = ["StandIns", "embedding_rows"]
@@ -57,11 +57,11 @@ class StandIns:
         self._vocabularies.install()
         hugging_face.install(self._samples, self._policy, self._note_hugging_face)
 
-    def take_places(self, role: DataRole, tasks: Iterable[seqio.Task]) -> None:
+    def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
         """Gives the tasks of a dataset the user's rows, and made-up TFDS data where their own is not here.
 
         Args:
-          role: the dataset.
+          dataset: a dataset of the config.
           tasks: its tasks; changed, each once.
 
         Raises:
@@ -82,15 +82,15 @@ class StandIns:
                 self._sources[task.name] = f"{_number(samples)} declared rows"
                 self._add("source of task", repr(task.name), self._sources[task.name])
             elif isinstance(task.source, seqio.TfdsDataSource):
-                batch = role.dataset.batch_size
+                batch = dataset.batch_size
                 made = sources.make_up_tfds(
                     task.source, self._folder / "tfds", self._policy, batch if isinstance(batch, int) else 0
                 )
-                for dataset in made:
-                    self._note_tfds(task.name, dataset)
+                for one in made:
+                    self._note_tfds(task.name, one)
             elif isinstance(task.source, seqio.FileDataSource):
-                self._ask_for_rows(task, role.dataset.split)
-            if role.dataset.use_cached and task.supports_caching:
+                self._ask_for_rows(task, dataset.split)
+            if dataset.use_cached and task.supports_caching:
                 self._read_uncached(task)
 
     def source_of(self, task: seqio.Task) -> str | None:
