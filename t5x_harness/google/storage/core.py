@@ -177,19 +177,8 @@ class Core:
             except FileNotFoundError:
                 raise NotFound(f"No such upload: {body}") from None  # it was ended, with its bucket, meanwhile
             identity = identity_of(os.stat(path))
-            written = StoredObject(
-                bucket=bucket,
-                name=name,
-                generation=generation,
-                metageneration=1,
-                size=identity.size,
-                created=generation,
-                updated=generation,
-                md5=checksums.md5,
-                crc32c=checksums.crc32c or "",
-                fields=fields.as_new(),
-                component_count=component_count,
-            )
+            made_of = checksums, fields.as_new(), component_count
+            written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
             with self.database.transaction() if also else contextlib.nullcontext():
                 if also:
                     also(written)
@@ -314,18 +303,7 @@ class Look:
             if old is not None and old.place is Place.TREE and old.identity == identity:
                 return True  # another thread was faster
             generation = self._core.database.next_generation()
-            found = StoredObject(
-                bucket=bucket,
-                name=name,
-                generation=generation,
-                metageneration=1,
-                size=identity.size,
-                created=generation,
-                updated=generation,
-                md5=checksums.md5,
-                crc32c=checksums.crc32c or "",
-                fields=ObjectFields(),
-            )
+            found = StoredObject.new(bucket, name, generation, identity.size, checksums, ObjectFields())
             record = Record(found, Place.TREE, "", identity)
             try:
                 self._core.database.put(record)

@@ -38,7 +38,7 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ),
         ("POST", "/upload/storage/v1/b/bucket/o?uploadType=media", b"x", 400, "required", "Required: name"),
         ("POST", "/storage/v1/b?project=p", b"{}", 400, "required", "Required: name"),
-        ("POST", "/storage/v1/b?project=p", b"{", 400, "parseError", "Parse Error"),
+        ("POST", "/storage/v1/b?project=p", b"{", 400, "parseError", None),
         ("GET", f"{OBJECT}?ifGenerationMatch=x", b"", 400, "invalid", None),
         ("POST", "/storage/v1/b?project=p", b'{"name": "Bucket"}', 400, "invalid", None),
         (
