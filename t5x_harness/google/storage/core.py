@@ -19,6 +19,7 @@ from t5x_harness.google.storage.database import Database, Identity, Place, Recor
 from t5x_harness.google.storage.disk import Reserve, is_full
 from t5x_harness.google.storage.errors import NotFound, WouldWait
 from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.locking import changing_files
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
@@ -187,7 +188,11 @@ class Core:
             self.bodies.install(record, old)
             return written
 
-        return self.act(action, wait=wait, grows=True)
+        def alone(look: Look) -> StoredObject:
+            with changing_files(self.layout.root, wait=wait):
+                return action(look)
+
+        return self.act(alone, wait=wait, grows=True)
 
 
 class Look:
