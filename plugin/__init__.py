@@ -180,5 +180,5 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints the table of all runs, and what is to be said of jobs."""
-    summary.write(terminalreporter, config.stash[SESSION])
+    config.stash[SESSION].ending.tell()
     summary.write_jobs(terminalreporter, config.stash[promotion.PROMOTION])

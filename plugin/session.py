@@ -181,8 +181,15 @@ class HarnessSession(SessionSettings):
 
     @functools.cached_property
     def ending(self) -> Ending:
-        """What handles Ctrl-C while runs work and once the session is to end."""
-        return Ending(pytest.ExitCode.INTERRUPTED)
+        """What handles Ctrl-C while runs work and once the session is to end; it prints the table of all runs."""
+        return Ending(pytest.ExitCode.INTERRUPTED, self._tell)
+
+    def _tell(self) -> None:
+        from . import summary
+
+        capture = self.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+            summary.write(self.config.pluginmanager.getplugin("terminalreporter"), self)
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
         """While the block lasts, Ctrl-C begins the end of the session, unless a debugger, or jobs, are to handle it."""

@@ -28,7 +28,7 @@ def header(session: HarnessSession) -> list[str]:
     runtime = session.runtime
     return [
         f"t5x-harness {__version__}: {runtime.kind} T5X {runtime.version}, slice {tpu.name} "
-        f"({tpu.num_devices} devices) on CPU",
+        f"({tpu.num_devices} devices), emulated on CPU",
         *left_out,
     ]
 

@@ -18,8 +18,8 @@ from .session import SESSION
 _RESULTS = "t5x_harness"
 _JOBS = "t5x_harness_jobs"
 _NODES = pytest.StashKey[list[Any]]()
-_SECONDS = 1.5
-"""How long workers that were interrupted, too, may take to hand over what they know."""
+_SECONDS = 10.0
+"""How long workers that were interrupted, too, may take to hand over what they know; a second Ctrl-C ends the wait."""
 
 
 class RunScheduling(LoadGroupScheduling):

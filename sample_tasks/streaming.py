@@ -19,8 +19,13 @@ def counting_stream(split: str, shuffle_files: bool = False, seed: int | None = 
       split: ``train`` or ``validation``.
       shuffle_files: ignored; a stream has one order.
       seed: ignored, for the same reason.
+
+    Raises:
+      ValueError: it is neither; SeqIO hands a part such as ``train[:8]`` to a function as it is.
     """
     del shuffle_files, seed
+    if split not in _LENGTHS:
+        raise ValueError(f"there is no split {split!r}, only {' and '.join(map(repr, _LENGTHS))}, and no parts of them")
 
     def examples() -> Iterator[dict[str, str]]:
         for i in range(_LENGTHS[split]):

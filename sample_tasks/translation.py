@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from t5x_harness.sample_tasks import metrics, numbers, vocabularies
 
+_SPLITS = ("train", "validation")
+
 # Every twentieth number is held out, so validation sees words that training saw in other combinations.
 _HELD_OUT = 20
 
@@ -21,7 +23,12 @@ def number_pairs(split: str, shuffle_files: bool = False, seed: int | None = Non
       split: ``train`` or ``validation``.
       shuffle_files: shuffles the order with ``seed``.
       seed: as SeqIO passes it.
+
+    Raises:
+      ValueError: it is neither; SeqIO hands a part such as ``train[:8]`` to a function as it is.
     """
+    if split not in _SPLITS:
+        raise ValueError(f"there is no split {split!r}, only {' and '.join(map(repr, _SPLITS))}, and no parts of them")
     held_out = split == "validation"
     values = [n for n in range(_FIRST, numbers.LIMIT, 7) if (n % _HELD_OUT == 0) is held_out]
     pairs = tf.data.Dataset.from_tensor_slices(
@@ -39,7 +46,7 @@ def as_translation(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 seqio.TaskRegistry.add(
     "sample_translate",
-    source=seqio.FunctionDataSource(number_pairs, splits=("train", "validation")),
+    source=seqio.FunctionDataSource(number_pairs, splits=_SPLITS),
     preprocessors=[
         as_translation,
         seqio.preprocessors.tokenize,

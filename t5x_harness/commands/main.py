@@ -360,14 +360,24 @@ def _report_of(
         printers.append(ProgressPrinter(sys.stderr, label=spec.name))
         return printers[-1]
 
-    ending = Ending(INTERRUPTED)
+    def tell() -> None:
+        for printer in printers:
+            printer.close()
+        _write_interrupted(Report(tuple(results), seconds=time.perf_counter() - started), arguments)
+
+    def on_interrupt(known: Sequence[RunResult]) -> None:
+        ending.begin()
+        results.extend(known)
+        ending.tell()  # before what was started is ended, which may take long
+
+    ending = Ending(INTERRUPTED, tell)
     runs = run_specs(
         specs,
         options,
         on_progress=None if arguments.quiet else progress,
         on_note=_note,
         on_imports=imports.append,
-        on_interrupt=results.append,
+        on_interrupt=on_interrupt,
     )
     try:
         with ending.watching():
@@ -379,9 +389,7 @@ def _report_of(
     except KeyboardInterrupt:
         ending.begin()
         runs.close()
-        for printer in printers:
-            printer.close()
-        _write_interrupted(Report(tuple(results), seconds=time.perf_counter() - started), arguments)
+        ending.tell()
         return None
     finally:
         ending.restore()

@@ -69,13 +69,17 @@ class Shrinker:
             self._steps()
 
     def fix_seed(self) -> None:
-        """Gives a run that T5X would seed from the clock a seed, and the generator that T5X then takes.
+        """Gives a seed to all that T5X would seed from the clock, and the generator that T5X then takes.
 
         A run that repeats is a run that can be compared; and the seed is a constant of the compiled train step, so the
         clock would have it compiled anew each time.
         """
         if self.config.mode is not Mode.TRAIN:
             return
+        for data in ("train_dataset_cfg", "train_eval_dataset_cfg"):
+            order = self.config.find("seed", "DatasetConfig", self.config.scope_of(data) or "")
+            if order and self.config.value(self.config.owner(order)) is None:
+                self.rebind(order, _SEED, "repeatable")
         seed = BindingKey("", self.config.entry, "random_seed")
         if self.config.value(self.config.owner(seed)) is None:
             self.rebind(seed, _SEED, "repeatable")

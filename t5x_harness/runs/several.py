@@ -48,7 +48,7 @@ def run_specs(
     on_progress: Callable[[RunSpec], OnProgress] | None = None,
     on_note: Callable[[str], None] | None = None,
     on_imports: Callable[[float], None] | None = None,
-    on_interrupt: Callable[[RunResult], None] | None = None,
+    on_interrupt: Callable[[Sequence[RunResult]], None] | None = None,
 ) -> Generator[RunResult]:
     """Runs configs, as many at once as the options say, and yields their results in order.
 
@@ -61,7 +61,7 @@ def run_specs(
       on_note: called at the end with what is to be said of the call as a whole.
       on_imports: called at the end with the seconds that were waited for imports, unless a note says so.
       on_interrupt: called, if this is interrupted or closed early, with what is known of the runs that were begun and
-        whose results did not come; by then all of them are being killed.
+        whose results did not come; by then all of them are being killed, and nothing is waited for yet.
 
     Raises:
       ModelDirError: a run cannot have its folder; it was not started, and if that could be seen before, none was.
@@ -82,8 +82,7 @@ def run_specs(
         known = shared.known()
         shared.kill()
         if on_interrupt is not None:
-            for result in known:
-                on_interrupt(result)
+            on_interrupt(known)
         raise
     finally:
         shared.close(patient=patient)

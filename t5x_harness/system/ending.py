@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -18,22 +18,28 @@ __all__ = ["Ending"]
 _SECONDS = 2.0
 """How long after the first Ctrl-C the end may take if there is a second one."""
 
+_TELL_SECONDS = 10.0
+"""How long a report that is just being printed is waited for: what it goes to may take nothing any more."""
+
 
 class Ending:
     """Handles SIGINT from the moment at which the program is to end.
 
     The first one raises ``KeyboardInterrupt``, as ever. A second one would be raised in the midst of the clearing up,
-    and lose the report; it has the process exit two seconds after the first one instead, if it has not by then. All
-    other processes notice that and end, too.
+    and lose the report; it has the process exit two seconds after the first one instead, if it has not by then. What
+    is known is reported before that, however busy the machine is. All other processes notice the end, and end, too.
 
     Where this is not the main thread, and where SIGINT has a handler of its own or is ignored, nothing is changed.
 
     Args:
       status: the exit status of a process that is ended so.
+      tell: reports what is known; called once, by :meth:`tell` or in a thread of its own before the process is ended.
     """
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, tell: Callable[[], None]) -> None:
         self._status = status
+        self._tell: Callable[[], None] | None = tell
+        self._telling = threading.Lock()
         self._began: float | None = None
         self._is_installed = False
         self._is_over = False
@@ -55,6 +61,13 @@ class Ending:
         if self._began is None:
             self._began = time.monotonic()
         self._install()
+
+    def tell(self) -> None:
+        """Reports what is known, unless that was done before."""
+        with self._telling:
+            tell, self._tell = self._tell, None
+            if tell is not None:
+                tell()
 
     def restore(self) -> None:
         """Has SIGINT handled as before. May be called again.
@@ -96,6 +109,9 @@ class Ending:
             self._timer.start()
 
     def _exit(self) -> NoReturn:
+        telling = threading.Thread(target=self.tell, daemon=True)
+        telling.start()
+        telling.join(_TELL_SECONDS)
         with contextlib.suppress(OSError):
             os.write(2, b"\nt5x-harness: interrupted again; ended without clearing up\n")
         for stream in (sys.stdout, sys.stderr):

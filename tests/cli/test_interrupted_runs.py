@@ -51,3 +51,15 @@ def test_what_is_known_is_printed(folder: Path, command: Sequence[str], times: i
     else:
         assert said.endswith("t5x-harness: interrupted\n")
     assert list((folder / "temporary").iterdir()) == []
+
+
+def test_a_second_ctrl_c_finds_it_printed_however_long_the_clearing_up_takes(folder: Path) -> None:
+    endless = "import time\nfrom t5x_harness import runs\nruns._Shared.close = lambda *_, **__: time.sleep(600)\n"
+    arguments = ["run", "--gcs=off", "--t5x-runtime=embedded", *NAMES]
+    session = Hanging(["-c", f"{endless}{MAIN}", *arguments], folder, *NAMES)
+    session.interrupt(times=2)
+    status, printed, said = session.end()
+    assert status == 130
+    assert "resolve: interrupted" in printed
+    assert "2 not finished" in printed
+    assert said.endswith("t5x-harness: interrupted\n\nt5x-harness: interrupted again; ended without clearing up\n")

@@ -16,6 +16,8 @@ def train(
     relative_steps: Any = None,
     random_seed: Any = None,
     use_hardware_rng: Any = False,
+    train_dataset_cfg: Any = None,
+    train_eval_dataset_cfg: Any = None,
 ) -> None:
     """The entry point."""
 
@@ -26,7 +28,7 @@ def SaveCheckpointConfig(period: Any = None, checkpoint_steps: Any = None) -> No
 
 
 @gin.register(module="small")
-def DatasetConfig(batch_size: Any = None, task_feature_lengths: Any = None) -> None:
+def DatasetConfig(batch_size: Any = None, task_feature_lengths: Any = None, seed: Any = None) -> None:
     """A dataset."""
 
 

@@ -45,7 +45,7 @@ def test_licence_and_typing_are_declared() -> None:
     assert "Typing :: Typed" in metadata.get_all("Classifier")
 
 
-def test_no_two_test_files_have_one_name(repository: Path) -> None:
-    """Test folders are no packages, so pytest imports each file by its bare name."""
-    names = sorted(path.name for path in (repository / "tests").rglob("test_*.py"))
+def test_no_two_files_of_the_tests_have_one_name(repository: Path) -> None:
+    """Test folders are no packages: files are imported by their bare names, so the second would get the first."""
+    names = sorted(path.name for path in (repository / "tests").rglob("*.py") if path.name != "conftest.py")
     assert [name for name, following in itertools.pairwise(names) if name == following] == []

@@ -164,4 +164,4 @@ def test_items_are_at_the_line_that_makes_the_file_a_run(run: Run, folder: Path)
 
 def test_the_header_names_runtime_and_slice(run: Run) -> None:
     result = run("--co", "infer.gin", "--t5x-slice=v3-32")
-    result.stdout.fnmatch_lines(["t5x-harness *: embedded T5X *, slice v3-32 (32 devices) on CPU"])
+    result.stdout.fnmatch_lines(["t5x-harness *: embedded T5X *, slice v3-32 (32 devices), emulated on CPU"])

@@ -79,6 +79,29 @@ def test_a_test_that_hangs_in_its_teardown_is_ended_by_a_second_ctrl_c(hanging: 
     assert status == pytest.ExitCode.INTERRUPTED
     assert "Traceback" not in printed + said
     assert said.endswith("\nt5x-harness: interrupted again; ended without clearing up\n")
+    assert rows(printed) == [["one", "infer", "v3-8", "ok", "-"]]
+
+
+def test_what_workers_know_is_printed_before_a_second_ctrl_c_ends_all(hanging: Path) -> None:
+    (hanging / "conftest.py").write_text(
+        f"{LIGHT}\n"
+        "import time, pytest\n"
+        "from pathlib import Path\n"
+        "@pytest.hookimpl(trylast=True)\n"
+        "def pytest_sessionfinish(session):\n"
+        "    if not hasattr(session.config, 'workerinput'):\n"
+        "        Path('clearing_up').touch()\n"
+        "        time.sleep(600)\n"
+    )
+    session = Hanging([*COMMAND, "-n", "2", *CONFIGS], hanging, *CONFIGS)
+    session.interrupt()
+    while not (hanging / "clearing_up").exists():
+        session.wait()
+    session.interrupt()
+    status, printed, said = session.end()
+    assert status == pytest.ExitCode.INTERRUPTED
+    assert said.endswith("\nt5x-harness: interrupted again; ended without clearing up\n")
+    assert rows(printed) == [[name.removesuffix(".gin"), "infer", "v3-8", "ok", "-"] for name in CONFIGS]
 
 
 def test_workers_of_a_killed_controller_are_interrupted(hanging: Path) -> None:

@@ -194,7 +194,7 @@ class FileSystem:
     def set_modified(self, node: Node, nanoseconds: int) -> None:
         """Sets the time of modification of a file; a folder has none that could be kept."""
         if node.staged:
-            os.utime(node.staged.descriptor, ns=(nanoseconds, nanoseconds))
+            node.staged.set_modified(nanoseconds)
         elif stat.S_ISREG(self._stat(node.path).st_mode):
             os.utime(self._real(node.path), ns=(nanoseconds, nanoseconds))
 

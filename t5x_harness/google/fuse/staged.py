@@ -7,6 +7,8 @@ import errno
 import os
 import secrets
 
+from t5x_harness.google.storage.locking import changing_files
+
 __all__ = ["StagedFile", "identity"]
 
 Identity = tuple[int, int, int]
@@ -29,7 +31,7 @@ class StagedFile:
     """A nameless file with the new content: nothing is left of it if this process is killed.
 
     Attributes:
-      folder: where it lies, on the file system of the store.
+      folder: where it lies: the store's root.
       descriptor: of the content.
       base: the state of the stored file that this content goes back to; None for a new file.
       dirty: whether there is something to store.
@@ -68,6 +70,12 @@ class StagedFile:
         self._prepare()
         os.ftruncate(self.descriptor, size)
 
+    def set_modified(self, nanoseconds: int) -> None:
+        """Sets the time of change, of the stored file too where the content is its own."""
+        os.utime(self.descriptor, ns=(nanoseconds, nanoseconds))
+        if self.shared:
+            self.base = _identity_of(os.fstat(self.descriptor))
+
     def publish(self, path: bytes) -> None:
         """Puts the content into the store, whole and at once.
 
@@ -76,6 +84,11 @@ class StagedFile:
         """
         if not self.dirty:
             return
+        with changing_files(self.folder):
+            self._put(path)
+        self.base, self.dirty, self.shared = _identity_of(os.fstat(self.descriptor)), False, True
+
+    def _put(self, path: bytes) -> None:
         if identity(path) != self.base:
             raise OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")
         if self.base is None:
@@ -88,7 +101,6 @@ class StagedFile:
             between = os.fsencode(os.path.join(self.folder, f".closing-{secrets.token_hex(8)}"))
             self._link(between)
             os.replace(between, path)
-        self.base, self.dirty, self.shared = identity(path), False, True
 
     def _link(self, path: bytes) -> None:
         """Gives the content a name that no file has."""

@@ -11,6 +11,7 @@ from t5x_harness.google.http.answers import Answer, json_answer
 from t5x_harness.google.http.parameters import number_of, preconditions_of, text_of
 from t5x_harness.google.http.request import Request
 from t5x_harness.google.http.resources import POLICY, PROJECT_FIELD, bucket_resource
+from t5x_harness.google.serving.asgi import NOT_EMULATED
 from t5x_harness.google.serving.folder import project_number
 from t5x_harness.google.storage.errors import Invalid, StorageError
 from t5x_harness.google.storage.store import ObjectStore
@@ -116,7 +117,7 @@ class NotAllowed(StorageError):
 class NotEmulated(StorageError):
     """Google has this, and the harness does not."""
 
-    status, reason, code = 501, "notImplemented", "NotImplemented"
+    status, reason, code = NOT_EMULATED, "notImplemented", "NotImplemented"
 
 
 def not_allowed(request: Request) -> StorageError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.serving.asgi import Message, Receive, Scope
 from t5x_harness.google.storage.errors import Invalid
 
@@ -16,7 +15,6 @@ __all__ = ["Body", "Request", "parse_json", "parse_query", "utf8_text"]
 
 _CHUNK = 1 << 20
 _LARGEST_JSON = 16 << 20
-_MOST_LEVELS = 100
 
 
 class Body:
@@ -154,17 +152,16 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """A JSON object that an answer can give back; empty for no text.
 
     Raises:
-      Invalid: it is something else, has text that is not Unicode or a number that JSON does not have, or is too deep.
+      Invalid: it is something else.
     """
     if not body.strip():
         return {}
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Invalid("Parse Error", reason="parseError") from None
+        value = read_json(body)
+    except BadJson as error:
+        raise Invalid(f"Parse Error: {error}", reason="parseError") from None
     if not isinstance(value, dict):
         raise Invalid("The body has to be a JSON object")
-    _check_json(value, _MOST_LEVELS)
     return value
 
 
@@ -178,23 +175,3 @@ def utf8_text(raw: bytes, what: str) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         raise Invalid(f"{what} has to be UTF-8, not {raw[:80]!r}") from None
-
-
-def _check_json(value: object, levels: int) -> None:
-    """Refuses what Python reads as JSON, but what cannot be written as JSON again."""
-    if levels == 0:
-        raise Invalid(f"The JSON has more than {_MOST_LEVELS} levels", reason="parseError")
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Invalid(f"Text has to be Unicode: {value[:80]!r} has half of a surrogate pair") from None
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise Invalid("The JSON has a number that is not finite", reason="parseError")
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            _check_json(name, levels)
-            _check_json(each, levels - 1)
-    elif isinstance(value, list):
-        for each in value:
-            _check_json(each, levels - 1)

@@ -19,6 +19,7 @@ from t5x_harness.google.storage.database import Database, Identity, Place, Recor
 from t5x_harness.google.storage.disk import Reserve, is_full
 from t5x_harness.google.storage.errors import NotFound, WouldWait
 from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.locking import changing_files
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
@@ -177,19 +178,8 @@ class Core:
             except FileNotFoundError:
                 raise NotFound(f"No such upload: {body}") from None  # it was ended, with its bucket, meanwhile
             identity = identity_of(os.stat(path))
-            written = StoredObject(
-                bucket=bucket,
-                name=name,
-                generation=generation,
-                metageneration=1,
-                size=identity.size,
-                created=generation,
-                updated=generation,
-                md5=checksums.md5,
-                crc32c=checksums.crc32c or "",
-                fields=fields.as_new(),
-                component_count=component_count,
-            )
+            made_of = checksums, fields.as_new(), component_count
+            written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
             with self.database.transaction() if also else contextlib.nullcontext():
                 if also:
                     also(written)
@@ -198,7 +188,11 @@ class Core:
             self.bodies.install(record, old)
             return written
 
-        return self.act(action, wait=wait, grows=True)
+        def alone(look: Look) -> StoredObject:
+            with changing_files(self.layout.root, wait=wait):
+                return action(look)
+
+        return self.act(alone, wait=wait, grows=True)
 
 
 class Look:
@@ -314,18 +308,7 @@ class Look:
             if old is not None and old.place is Place.TREE and old.identity == identity:
                 return True  # another thread was faster
             generation = self._core.database.next_generation()
-            found = StoredObject(
-                bucket=bucket,
-                name=name,
-                generation=generation,
-                metageneration=1,
-                size=identity.size,
-                created=generation,
-                updated=generation,
-                md5=checksums.md5,
-                crc32c=checksums.crc32c or "",
-                fields=ObjectFields(),
-            )
+            found = StoredObject.new(bucket, name, generation, identity.size, checksums, ObjectFields())
             record = Record(found, Place.TREE, "", identity)
             try:
                 self._core.database.put(record)

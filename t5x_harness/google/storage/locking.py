@@ -1,4 +1,4 @@
-"""One process writes in a folder at a time, and a file says which."""
+"""One process serves a folder at a time, and a file says which; the process of a mount changes files beside it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 import fcntl
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.google.storage.errors import InUse
+from t5x_harness.google.storage.errors import InUse, WouldWait
 
-__all__ = ["FolderLock"]
+__all__ = ["FolderLock", "changing_files"]
 
 
 class FolderLock:
@@ -43,3 +44,25 @@ class FolderLock:
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
+
+
+@contextlib.contextmanager
+def changing_files(root: str | os.PathLike[str], *, wait: bool = True) -> Iterator[None]:
+    """Lets one process at a time look at what a name has and put another file there: the store's, or that of a mount.
+
+    Args:
+      root: of the store.
+      wait: whether to wait for the other one, which takes microseconds.
+
+    Raises:
+      WouldWait: it was not to wait.
+    """
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WouldWait from None
+        yield
+    finally:
+        os.close(fd)

@@ -14,7 +14,7 @@ from t5x_harness.google.storage.core import Core, Look
 from t5x_harness.google.storage.disk import Reserve, is_full, refusal
 from t5x_harness.google.storage.errors import CannotOpen, Conflict, StorageError
 from t5x_harness.google.storage.layout import Layout
-from t5x_harness.google.storage.locking import FolderLock
+from t5x_harness.google.storage.locking import FolderLock, changing_files
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.reading import ObjectReader
@@ -282,9 +282,12 @@ class ObjectStore:
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> None:
         """Removes an object; raises as ``open_read``."""
-        self._core.act(
-            lambda look: self._core.bodies.remove(look.need(bucket, name, generation, preconditions)),
-        )
+
+        def action(look: Look) -> None:
+            with changing_files(self._core.layout.root):
+                self._core.bodies.remove(look.need(bucket, name, generation, preconditions))
+
+        self._core.act(action)
 
     def compose(
         self,

@@ -63,6 +63,19 @@ class ObjectFields:
 
 
 @dataclasses.dataclass(frozen=True)
+class Checksums:
+    """Checksums of bytes, or those that a client expects; None is not known, or not expected.
+
+    Attributes:
+      md5: base64.
+      crc32c: base64 of the big-endian checksum.
+    """
+
+    md5: str | None = None
+    crc32c: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class StoredObject:
     """One generation of an object.
 
@@ -92,18 +105,20 @@ class StoredObject:
     fields: ObjectFields
     component_count: int | None = None
 
-
-@dataclasses.dataclass(frozen=True)
-class Checksums:
-    """Checksums of bytes, or those that a client expects; None is not known, or not expected.
-
-    Attributes:
-      md5: base64.
-      crc32c: base64 of the big-endian checksum.
-    """
-
-    md5: str | None = None
-    crc32c: str | None = None
+    @classmethod
+    def new(
+        cls,
+        bucket: str,
+        name: str,
+        generation: int,
+        size: int,
+        checksums: Checksums,
+        fields: ObjectFields,
+        component_count: int | None = None,
+    ) -> StoredObject:
+        """A generation as it is written."""
+        sums = checksums.md5, checksums.crc32c or ""
+        return cls(bucket, name, generation, 1, size, generation, generation, *sums, fields, component_count)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ TOOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "make": ("gcloud", "storage", "buckets", "create"),
         "copy": ("gcloud", "storage", "cp"),
         "copy all": ("gcloud", "storage", "cp", "--recursive"),
+        "notifications": ("gcloud", "storage", "buckets", "notifications", "list"),
     },
     "gsutil": {
         "make": ("gsutil", "mb"),
         "copy": ("gsutil", "cp"),
         "copy all": ("gsutil", "-m", "cp", "-r"),
+        "notifications": ("gsutil", "notification", "list"),
     },
 }
 LARGE = bytes(range(256)) * 40_000  # more than eight megabytes: a resumable upload
@@ -45,3 +48,19 @@ def test_files_there_and_back(
     read_back(bucket, {"tree/large": LARGE, "tree/sub/a b": small, "copied": small}, by=tool)
     run("copy", f"gs://{bucket}/tree/large", "back")
     assert (tmp_path / "back").read_bytes() == LARGE
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_is_not_emulated_is_asked_for_once(
+    tool: str, client_environment: Mapping[str, str], fake_gcs: Any, tmp_path: Path
+) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    fake_gcs.bucket("data")
+    command = [*TOOLS[tool]["notifications"], "gs://data"]
+    done = subprocess.run(
+        command, env=dict(client_environment), cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 1
+    assert "t5x-harness does not emulate notifications; buckets, objects," in done.stderr
+    assert [request.status for request in fake_gcs.requests if request.status != 200] == [403]

@@ -171,6 +171,11 @@ class Mount(RuleBasedStateMachine):
             (self.tree / name).unlink()
 
     @rule(name=names)
+    def set_modified(self, name: str) -> None:
+        if self.exists(name):
+            self.kernel.set_modified(name, self.version())
+
+    @rule(name=names)
     def unlink(self, name: str) -> None:
         if not self.exists(name):
             with pytest.raises(FileNotFoundError):

@@ -37,7 +37,7 @@ class Caller:
         method: str,
         target: str,
         body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
         *,
         pieces: Sequence[bytes] | None = None,
         breaks: bool = False,
@@ -65,7 +65,7 @@ class Caller:
             "scheme": "https",
             "raw_path": path.encode(),
             "query_string": query.encode(),
-            "headers": [(k.lower().encode(), v.encode("utf-8")) for k, v in named.items()],
+            "headers": [(k.lower().encode(), v if isinstance(v, bytes) else v.encode()) for k, v in named.items()],
         }
 
         async def answered() -> None:

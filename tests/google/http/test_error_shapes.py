@@ -38,7 +38,7 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ),
         ("POST", "/upload/storage/v1/b/bucket/o?uploadType=media", b"x", 400, "required", "Required: name"),
         ("POST", "/storage/v1/b?project=p", b"{}", 400, "required", "Required: name"),
-        ("POST", "/storage/v1/b?project=p", b"{", 400, "parseError", "Parse Error"),
+        ("POST", "/storage/v1/b?project=p", b"{", 400, "parseError", None),
         ("GET", f"{OBJECT}?ifGenerationMatch=x", b"", 400, "invalid", None),
         ("POST", "/storage/v1/b?project=p", b'{"name": "Bucket"}', 400, "invalid", None),
         (
@@ -51,12 +51,12 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ),
         ("PATCH", OBJECT, b'{"metadata": {"k": 1}}', 400, "invalid", "metadata has to be an object of texts"),
         ("POST", OBJECT, b"", 405, "methodNotAllowed", "POST is not allowed for /storage/v1/b/bucket/o/a"),
-        ("GET", "/storage/v1/b/bucket/notificationConfigs", b"", 501, "notImplemented", None),
-        ("POST", "/storage/v1/b/bucket/notificationConfigs", b"{}", 501, "notImplemented", None),
-        ("GET", f"{OBJECT}/acl", b"", 501, "notImplemented", None),
-        ("GET", "/storage/v1/b/bucket/iam/testPermissions", b"", 501, "notImplemented", None),
+        ("GET", "/storage/v1/b/bucket/notificationConfigs", b"", 403, "notImplemented", None),
+        ("POST", "/storage/v1/b/bucket/notificationConfigs", b"{}", 403, "notImplemented", None),
+        ("GET", f"{OBJECT}/acl", b"", 403, "notImplemented", None),
+        ("GET", "/storage/v1/b/bucket/iam/testPermissions", b"", 403, "notImplemented", None),
         ("GET", "/storage/v1/b/gone/iam", b"", 404, "notFound", None),
-        ("GET", "/storage/v1/projects/p/hmacKeys", b"", 501, "notImplemented", None),
+        ("GET", "/storage/v1/projects/p/hmacKeys", b"", 403, "notImplemented", None),
     ],
 )
 def test_soft_errors(

@@ -19,7 +19,7 @@ from t5x_harness.google.storage.store import ObjectStore
 BUCKET, OBJECTS, UPLOAD = "/storage/v1/b/bucket", "/storage/v1/b/bucket/o", "/upload/storage/v1/b/bucket/o"
 HALF = "\\ud800"  # of a surrogate pair, as JSON says it
 
-NO_UNICODE = r"Text has to be Unicode: '\ud800' has half of a surrogate pair"
+NO_UNICODE = "Parse Error: The text is not UTF-8: surrogates not allowed."
 
 
 def related(resource: bytes, kind: bytes = b"text/plain") -> tuple[bytes, dict[str, str]]:
@@ -54,10 +54,10 @@ def deep(levels: int) -> bytes:
         ('{"name":"bad","customTime":true}', "customTime has to be text, not true"),
         ('{"name":"bad","md5Hash":["x"]}', 'md5Hash has to be text, not ["x"]'),
         ('{"name":"bad","metadata":{"a":1}}', "metadata has to be an object of texts"),
-        ('{"name":"bad","x":NaN}', "The JSON has a number that is not finite"),
-        ('{"name":"bad","x":1e999}', "The JSON has a number that is not finite"),
-        (deep(101).decode(), "The JSON has more than 100 levels"),
-        (deep(3000).decode(), "Parse Error"),
+        ('{"name":"bad","x":NaN}', "Parse Error: Failed to load JSON: Unexpected token: NaN is not a number."),
+        ('{"name":"bad","x":1e999}', "Parse Error: Failed to load JSON: Number 1e999 is out of range."),
+        (deep(101).decode(), "Parse Error: It is nested too deeply."),
+        (deep(3000).decode(), "Parse Error: It is nested too deeply."),
     ],
 )
 def test_an_objects_resource(call: Any, resource: str, message: str) -> None:

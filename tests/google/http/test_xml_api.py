@@ -112,9 +112,9 @@ def test_names_that_xml_cannot_hold_are_encoded_on_demand(filled: Any) -> None:
         ("PUT", "/bucket/a", {"content-md5": "AAAAAAAAAAAAAAAAAAAAAA=="}, 400, "BadDigest"),
         ("PUT", "/bucket/a?uploadId=none&partNumber=1", {}, 404, "NoSuchUpload"),
         ("POST", "/bucket/a?uploadId=none", {}, 404, "NoSuchUpload"),
-        ("PUT", "/bucket/a?compose", {}, 501, "NotImplemented"),
-        ("GET", "/bucket/a?acl", {}, 501, "NotImplemented"),
-        ("GET", "/bucket?versioning", {}, 501, "NotImplemented"),
+        ("PUT", "/bucket/a?compose", {}, 403, "NotImplemented"),
+        ("GET", "/bucket/a?acl", {}, 403, "NotImplemented"),
+        ("GET", "/bucket?versioning", {}, 403, "NotImplemented"),
         ("PUT", "/bucket/b", {"x-goog-copy-source": "bucket/none"}, 404, "NoSuchKey"),
         (
             "PUT",

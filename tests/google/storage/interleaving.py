@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -161,6 +162,19 @@ def _steps(turns: Interleaving) -> Iterator[None]:
         return call
 
     with contextlib.ExitStack() as stack:
+        flock = fcntl.flock
+
+        def take(file: int, operation: int) -> None:
+            """Waits for the lock of a file in turns, too."""
+            while True:
+                turns.step()
+                try:
+                    return flock(file, operation | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if operation & fcntl.LOCK_NB:
+                        raise
+
+        stack.enter_context(mock.patch.object(fcntl, "flock", take))
         for name in _STEPS:
             stack.enter_context(mock.patch.object(os, name, stepping(getattr(os, name))))
         stack.enter_context(mock.patch.object(builtins, "open", stepping(open)))

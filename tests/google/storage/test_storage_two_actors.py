@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import errno
 import hashlib
 import os
 import shutil
@@ -14,11 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from interleaving import interleaved
 
+from t5x_harness.google.fuse.filesystem import FileSystem
 from t5x_harness.google.storage.errors import NotFound, StorageError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
@@ -127,6 +130,8 @@ class TwoActors(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.store.close()
         shutil.rmtree(self.folder)
+
+    close = teardown
 
     # What actors do.
 
@@ -265,6 +270,35 @@ class TwoActors(RuleBasedStateMachine):
             return "OK" if state.objects.pop(name, None) else "nothing there"
 
         return Deed(f"remove {name} outside", run, (step,))
+
+    def close_at_mount(self, name: str) -> Deed:
+        """Closes a file that is open at a mount as Cloud Storage FUSE and was written anew."""
+        body, _ = self.new()
+        files, base = FileSystem(str(self.folder / "buckets"), str(self.folder)), self.state.objects.get(name)
+        bucket = files.look_up(files.nodes[1], b"data")
+        if base is None:
+            handle = files.create(bucket, name.encode())[1]
+        else:
+            handle = files.open(files.look_up(bucket, name.encode()), os.O_WRONLY | os.O_TRUNC)
+        files.write(handle, memoryview(body), 0)
+        files.set_modified(handle.node, self.count)
+
+        def run() -> Result:
+            try:
+                files.flush(handle)
+            except OSError as error:
+                return errno.errorcode[error.errno or 0]
+            finally:
+                files.release(handle)
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if state.objects.get(name) != base:
+                return "ESTALE"
+            state.objects[name] = (body, None)
+            return "OK"
+
+        return Deed(f"close {name} at the mount as {body.decode()}", run, (step,))
 
     def delete_bucket(self) -> Deed:
         def run() -> Result:
@@ -429,6 +463,13 @@ class TwoActors(RuleBasedStateMachine):
             self.start_parts()
         actors = [[self.drawn(data, world, name) for _ in range(length)] for length in lengths]
         note(" || ".join(" then ".join(deed.name for deed in actor) for actor in actors))
+        self.explained(actors, seed)
+        if not self.state.bucket:
+            self.store.create_bucket("data")
+            self.state.bucket = True
+
+    def explained(self, actors: list[list[Deed]], seed: int) -> None:
+        """Has actors do what they do, beside each other."""
 
         def act(actor: list[Deed]) -> Callable[[], list[Result]]:
             return lambda: [result_of(deed.run) for deed in actor]
@@ -444,9 +485,6 @@ class TwoActors(RuleBasedStateMachine):
         assert fitting, f"{shown} is none of {[self.expected(state) for _, state in possible]}"
         self.state = fitting[0]
         self.nothing_is_left_over()
-        if not self.state.bucket:
-            self.store.create_bucket("data")
-            self.state.bucket = True
 
     def expected(self, state: State) -> State:
         """A state as :meth:`shown` gives it."""
@@ -479,6 +517,25 @@ class TwoActors(RuleBasedStateMachine):
         aside = {record.body for record in database.records_from("data", b"") if record.place == "aside"}
         assert set(os.listdir(private / "aside")) == aside
         assert set(self.store.uploads._running) <= unfinished
+
+
+@pytest.mark.parametrize("rival", ["write", "write if it is new", "delete", "copy", "finish an upload"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_that_is_closed_at_the_mount(rival: str, is_there: bool) -> None:
+    with contextlib.closing(TwoActors()) as world:
+        for seed in range(40):
+            actors = [[world.write("b", False)], [world.write("a", False), *([] if is_there else [world.delete("a")])]]
+            world.explained(actors, seed)
+            if rival == "finish an upload":
+                world.start_upload("a")
+            deeds = {
+                "write": lambda: world.write("a", False),
+                "write if it is new": lambda: world.write("a", True),
+                "delete": lambda: world.delete("a"),
+                "copy": lambda: world.copy("b", "a"),
+                "finish an upload": lambda: world.finish(list(world.state.uploads)[-1]),
+            }
+            world.explained([[world.close_at_mount("a")], [deeds[rival]()]], seed)
 
 
 TestTwoActors = TwoActors.TestCase

@@ -92,7 +92,7 @@ class Handlers(Mapping[str, Handler]):
         return len(self._handlers)
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass
 
 
@@ -104,6 +104,7 @@ class Part:
       handlers: of methods.
       filters: functions in filters by name.
       admin: of the harness's own paths, ``/_t5x_harness/vertex/NAME``, by name: functions of JSON for JSON.
+      deleting: called with a job that is about to be deleted, while it can still be read.
       reset: called between tests, before the state is cleared: ends what runs and waits for it.
       close: called when the server ends.
     """
@@ -111,5 +112,6 @@ class Part:
     handlers: Mapping[str, Handler]
     filters: Mapping[str, FilterFunction] = dataclasses.field(default_factory=dict)
     admin: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    deleting: Callable[[Any], None] = _nothing
     reset: Callable[[], None] = _nothing
     close: Callable[[], None] = _nothing

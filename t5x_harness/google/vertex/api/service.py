@@ -196,6 +196,11 @@ class Api:
         """What a method does by the rules for all resources; see :meth:`Call.standard`."""
         return standard.run_standard(call)
 
+    def deleting(self, job: Message) -> None:
+        """Tells all parts that a job is about to be deleted."""
+        for part in self._parts:
+            part.deleting(job)
+
     def administer(self, name: str, value: Any) -> Any:
         """Answers the harness itself.
 

@@ -77,7 +77,9 @@ class JobMethods:
     def _delete(self, call: Call) -> Message:
         name = call.request.name
         self._ownership.look_after(name, self._kind)
-        _refuse_to_delete(self._api.resources.get(name, self._kind))
+        job = self._api.resources.get(name, self._kind)
+        _refuse_to_delete(job)
+        self._api.deleting(job)
         answer = call.standard()
         shutil.rmtree(job_folder(self._api.settings, name), ignore_errors=True)
         return answer

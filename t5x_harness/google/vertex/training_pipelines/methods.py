@@ -9,10 +9,11 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.handlers import Call, Handlers
+from t5x_harness.google.vertex.api.names import parent_of
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.training_pipelines.custom_task import BACKING_JOB, custom_job_of
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "follow_to_the_end"]
 
 HANDLERS = Handlers()
 
@@ -61,6 +62,14 @@ def _delete(call: Call) -> Message:
             f"The TrainingPipeline {pipeline.name} has not ended and cannot be deleted: cancel it first",
         )
     return call.standard()
+
+
+def follow_to_the_end(api: Api, job: Any) -> None:
+    """Gives the pipeline of a job that has ended, and is about to be deleted, the state of that job."""
+    for name in api.resources.names(parent_of(job.name), "trainingPipelines"):
+        pipeline = api.resources.find(name, api.message("TrainingPipeline"))
+        if pipeline is not None and _job_name(pipeline) == job.name:
+            _look_after(api, name)
 
 
 def _look_after(api: Api, name: str) -> None:

@@ -107,6 +107,16 @@ def test_a_job_that_was_deleted_leaves_it_as_it_was(call: Ask) -> None:
     assert call("PipelineService.GetTrainingPipeline", name=made.name).state == 4
 
 
+def test_a_job_that_is_deleted_before_anyone_looks_leaves_it_ended(call: Ask) -> None:
+    made, other = create(call, "raise SystemExit(3)"), create(call, "import time; time.sleep(600)")
+    while (job := job_of(call, made)).state not in FINAL:
+        time.sleep(0.02)
+    call("JobService.DeleteCustomJob", name=job.name)
+    found = call("PipelineService.GetTrainingPipeline", name=made.name)
+    assert (found.state, found.error, found.end_time) == (5, job.error, job.end_time)
+    assert call("PipelineService.GetTrainingPipeline", name=other.name).state not in FINAL
+
+
 def test_a_spec_that_is_refused_leaves_nothing(call: Ask) -> None:
     inputs = struct_pb2.Value()
     json_format.ParseDict({"worker_pool_specs": [{"machine_spec": {"machine_type": "v3-32"}}]}, inputs)

@@ -1,0 +1,57 @@
+"""JSON in requests to Google's APIs: what is accepted can be written again in an answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+__all__ = ["BadJson", "read_json"]
+
+_MOST_LEVELS = 100
+"""As protobuf's own reader of JSON has it. An answer adds a few levels, and Python writes a thousand at most."""
+
+
+class BadJson(ValueError):
+    """The text is not JSON, or holds what no answer could say; the message says why."""
+
+
+def read_json(body: bytes) -> Any:
+    """Reads JSON.
+
+    Raises:
+      BadJson: it is something else, has text that is not UTF-8, as half a surrogate pair is, a number that is not
+        finite, or too many levels.
+    """
+    try:
+        value = json.loads(body, parse_constant=_refuse_number, parse_float=_finite)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise BadJson(f"The text is not UTF-8: {getattr(error, 'reason', error)}.") from None
+    except RecursionError:
+        raise BadJson("It is nested too deeply.") from None
+    except ValueError as error:
+        raise BadJson(f"Failed to load JSON: {error}") from None
+    level, depth = [value], 0
+    while level := [below for each in level for below in _below(each)]:
+        depth += 1
+        if depth > _MOST_LEVELS:
+            raise BadJson("It is nested too deeply.")
+    return value
+
+
+def _below(value: object) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"Number {text} is out of range.")
+    return number
+
+
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"Unexpected token: {text} is not a number.")
