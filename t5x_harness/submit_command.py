@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from t5x_harness.spec import Mode, RunResult, RunSpec, Stage
 from t5x_harness.submit_arguments import add_arguments, goes_to_private_google, jobs_of, target_of
@@ -111,13 +108,11 @@ class _Submission:
 
 
 def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
+    from t5x_harness.google.serving.own_folders import own_folder
     from t5x_harness.runs import RunOptions, run_specs
 
-    workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
-    try:
-        return list(run_specs(specs, RunOptions(workspace, timeout=600.0)))
-    finally:
-        shutil.rmtree(workspace, ignore_errors=True)
+    with own_folder("t5x-harness-submit-") as folder:
+        return list(run_specs(specs, RunOptions(folder.path, timeout=600.0)))
 
 
 @contextlib.contextmanager
