@@ -102,7 +102,7 @@ def test_a_job_of_serve_trains_on_stand_ins(tmp_path: Path, monkeypatch: pytest.
     assert {line for line in logs.splitlines() if line.startswith("t5x-harness: stand-in: ")} >= {
         "t5x-harness: stand-in: vocabulary gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model: 32,100 "
         "generated pieces, 100 of them sentinels",
-        "t5x-harness: stand-in: checkpoint gs://t5-data/pretrained_models/t5x/t5_1_1_tiny/checkpoint_1000: generated in "
-        "the model's shapes, at step 1000",
+        "t5x-harness: stand-in: checkpoint gs://t5-data/pretrained_models/t5x/t5_1_1_tiny/checkpoint_1000: generated "
+        "in the model's shapes, at step 1000",
     }
     assert (buckets / "mine" / "run" / "checkpoint_1001").is_dir()
