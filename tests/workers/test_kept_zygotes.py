@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -122,6 +123,22 @@ def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
         call(zygote, "echo", tmp_path)
     assert not zygote.is_kept
     assert zygote.refusal == f"PYTHONPATH had {tmp_path} when it imported, and has not here"
+
+
+def test_what_the_stack_sets_while_it_is_imported_is_no_difference() -> None:
+    """A session whose conftest has imported it takes the kept zygote as well."""
+    program = (
+        "import json, os\n"
+        "from t5x_harness.workers.likeness import facts\n"
+        "before = facts(os.environ)\n"
+        "import jax, tensorflow, seqio\n"
+        "jax.devices()\n"
+        "print(json.dumps([before, facts(os.environ)]))\n"
+    )
+    unset = {name: text for name, text in os.environ.items() if not name.startswith("TPU_")}
+    done = subprocess.run([sys.executable, "-c", program], env=unset, capture_output=True, text=True, check=True)
+    before, after = json.loads(done.stdout)
+    assert after == before
 
 
 @pytest.mark.parametrize(
