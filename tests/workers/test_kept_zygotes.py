@@ -70,6 +70,20 @@ def call(zygote: Zygote, method: str, log: Path, **kwargs: object) -> object:
         return run.call(method, **kwargs)
 
 
+def test_the_keeper_may_have_begun_in_a_folder_that_is_gone(
+    door: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, store = tmp_path / "gone", tmp_path / "store"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+        keeper.await_ready()
+        gone.rmdir()
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", str(store))  # its /gcs is a mount of the run's own
+        assert call(session(), "echo", tmp_path, value=3) == 3
+
+
 def test_one_process_imports_for_all_sessions(keeper: Zygote, session: Session, tmp_path: Path) -> None:
     for zygote in (session(), session()):
         assert call(zygote, "echo", tmp_path, value=3) == 3
