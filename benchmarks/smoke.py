@@ -45,6 +45,7 @@ TRAIN = (
     "utils.SaveCheckpointConfig.period = 2",
     "EVAL_STEPS = 2",
     "train.stats_period = 1",
+    "train/utils.DatasetConfig.seed = 0",
     "RANDOM_SEED = 0",
     "USE_HARDWARE_RNG = True",
 )

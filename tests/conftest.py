@@ -120,7 +120,7 @@ def zygote(door: Path) -> Iterator[Zygote]:
             worker = stack.enter_context(worker_for(find_runtime("embedded"), door=door))
             stack.callback(fcntl.flock, used, fcntl.LOCK_EX)
         worker.await_ready()
-        assert not worker.refusal
+        assert worker.refusal == ""
         fcntl.flock(used, fcntl.LOCK_SH)
         fcntl.flock(made, fcntl.LOCK_UN)
         yield worker

@@ -21,8 +21,8 @@ from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vo
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.slices.mesh import mesh_text
 from t5x_harness.slices.install import install_mesh
+from t5x_harness.slices.mesh import mesh_text
 from t5x_harness.spec import Change, Mode, RunSpec
 from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
 from t5x_harness.standins.policy import Policy

@@ -16,8 +16,8 @@ from t5x_harness.execute.sharing import share_steps
 from t5x_harness.runtime.choice import Runtime, activate, find_runtime
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
-from t5x_harness.slices.slice import get_slice
 from t5x_harness.slices.install import install_mesh
+from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
 from t5x_harness.upstream.few_steps import prepare_for_few_steps
 

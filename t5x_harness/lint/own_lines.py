@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from t5x_harness.lint.program import BINDINGS, GinProgram
 from t5x_harness.spec import Finding, Location
@@ -16,10 +15,13 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
     """The same findings, those in a library's gin file moved to the user's line that includes it.
 
     Args:
-      findings: of any stage; the message of one that is moved names the place in the library.
+      findings: of any stage; the message of one that is moved names the place in the library, as an include does.
       program: the gin files of the run.
     """
-    return tuple(_moved(finding, program) for finding in findings)
+    names = {
+        file: name for file in program.texts if is_foreign(file, program) and (name := program.name_of(file)) != file
+    }
+    return tuple(_moved(_renamed(finding, names), program) for finding in findings)
 
 
 def own_line(place: Location, program: GinProgram) -> Location | None:
@@ -31,11 +33,19 @@ def own_line(place: Location, program: GinProgram) -> Location | None:
     return None
 
 
+def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
+    """A finding whose words name some files otherwise: paths into the interpreter's folders tell a user nothing."""
+    message, fix = finding.message, finding.fix or ""
+    for file, name in names.items():
+        message, fix = message.replace(file, name), fix.replace(file, name)
+    return dataclasses.replace(finding, message=message, fix=fix or None)
+
+
 def _moved(finding: Finding, program: GinProgram) -> Finding:
     place = finding.location
     if place is None or place.file not in program.texts or not is_foreign(place.file, program):
         return finding
-    shown = _shown(place, program)
+    shown = f"{program.name_of(place.file)}:{place.line}"
     message = finding.message if shown in finding.message else f"{finding.message} ({shown})"
     return dataclasses.replace(finding, location=own_line(place, program), message=message)
 
@@ -43,11 +53,3 @@ def _moved(finding: Finding, program: GinProgram) -> Finding:
 def is_foreign(file: str, program: GinProgram) -> bool:
     """Whether a file belongs to a library, and is none that the user named."""
     return file not in (BINDINGS, *program.spec.gin_files) and program.is_installed(file)
-
-
-def _shown(place: Location, program: GinProgram) -> str:
-    """A place in a library as an include names it: ``t5x/configs/runs/finetune.gin:17``."""
-    path = Path(program.spec.cwd).absolute() / place.file
-    parent = program.t5x_parent
-    name = str(path.relative_to(parent)) if parent is not None and path.is_relative_to(parent) else place.file
-    return f"{name}:{place.line}"

@@ -16,7 +16,7 @@ from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Edit, Finding, Location, Severity, Stage
 
-__all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "where"]
+__all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "shown_folder", "where"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,3 +118,11 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 def where(location: Location) -> str:
     """A place in a sentence: ``finetune.gin:12``, or the command line."""
     return "the command line" if location.file == BINDINGS else str(location)
+
+
+def shown_folder(folder: str, program: GinProgram) -> str:
+    """A folder that is searched, relative to the working directory if below it; T5X's own is not spelled out."""
+    if folder == program.t5x_parent:
+        return "the folder of t5x"
+    path, cwd = Path(folder), Path(program.spec.cwd).absolute()
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else folder

@@ -141,7 +141,7 @@ def _facts(program: GinProgram) -> list[tuple[str, str]]:
     given = sum(s.location.file == BINDINGS for s in bound)
     facts = [
         ("mode", program.mode.value if program.mode else "none"),
-        ("files read", f"{len(program.files)}: {', '.join(program.files)}"),
+        ("files read", f"{len(program.files)}: {', '.join(map(program.name_of, program.files))}"),
         ("bindings", f"{len(bound)}, of them {given} from the command line or the project"),
     ]
     open_macros = [m.name for m in program.required_macros if m.name in LEFT_TO_LAUNCHER]

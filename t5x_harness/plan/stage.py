@@ -88,12 +88,13 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         submesh = config.find("model_parallel_submesh")
         if submesh and config.value(config.owner(submesh)) is None:
             key = config.find("num_partitions")
+        why, _, fix = re.split(r"\n\s*In call to", str(refused))[0].partition("; ")
         report.find(
             "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03",
             Severity.ERROR,
-            re.split(r"\n\s*In call to", str(refused))[0],
+            why,
             location=config.location(config.owner(key)) if key else None,
-            fix="choose a number of partitions or a submesh that fits the slice",
+            fix=fix or "choose a number of partitions or a submesh that fits the slice",
             binding=key.short if key else None,
         )
         return None

@@ -36,6 +36,7 @@ ENTRY_POINTS: dict[Mode, tuple[str, str]] = {
 REQUIRED = "%gin.REQUIRED"
 
 _MACRO = "gin.macro"
+_CONSTANT = "gin.constant"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +97,11 @@ class GinConfig:
                 yield BindingKey(scope, selector, parameter), value
 
     def value(self, key: BindingKey) -> Any:
-        """The value bound under exactly this name, references unresolved; None if there is none."""
-        return gin_internals._CONFIG.get((key.scope, key.selector), {}).get(key.parameter)
+        """The value bound under exactly this name, a constant as its value, other references unresolved; or None."""
+        value = gin_internals._CONFIG.get((key.scope, key.selector), {}).get(key.parameter)
+        if isinstance(value, gin_internals.ConfigurableReference) and value.selector == _CONSTANT and value.evaluate:
+            return value.scoped_configurable_fn()
+        return value
 
     def is_bound(self, key: BindingKey) -> bool:
         """Whether exactly this name is bound."""

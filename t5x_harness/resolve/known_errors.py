@@ -150,8 +150,9 @@ _DATA = (
     ),
     KnownError(
         "SEQ07",
-        r"Mixture, '([^']+)' contains Tasks with different output features:\s*(\S+): (\(.*?\))",
-        "the tasks of mixture {1} do not all have the same output features: those of {2} are {3}",
+        r"Mixture, '([^']+)' contains Tasks with different output features:\s*(\S+): (\([^)]*\))"
+        r"(?:\s+\S+: \3)*\s+(\S+): (\([^)]*\))",
+        "the tasks of mixture {1} do not all have the same output features: those of {2} are {3}, those of {4} {5}",
         "declare the same features for all tasks; one that some leave empty with required=False",
     ),
     KnownError(

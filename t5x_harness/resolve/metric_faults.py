@@ -42,7 +42,9 @@ def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample
     elif code == "SEQ23":
         message, location = _signature(task)
     elif code == "INF12":
-        message = f"the metrics of task {task.name} cannot be written: {_unwritable(error)}"
+        name, problem = _unwritable(error)
+        message = f"the metrics of task {task.name} cannot be written: {problem}"
+        location = _definition(_function_with(name, task))
     else:
         message = f"the metrics of task {task.name} cannot be computed: {_raised(error, code)}{_given(error, given)}"
         if code == "SEQ20" and not sample.is_all and _is_deliberate(error):
@@ -115,16 +117,27 @@ def _definition(function: Callable[..., Any] | None) -> Location | None:
     return Location(shown_path(code.co_filename), code.co_firstlineno) if code else None
 
 
-def _unwritable(error: Exception) -> str:
-    """The metric that a logger choked on."""
+def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
+    """The metric function that has a metric's name among its constants, if only one has."""
+    found = [
+        function
+        for function in task._metric_fn_constructor_args
+        for constants in [getattr(getattr(function, "__code__", None), "co_consts", ())]
+        if metric in constants or any(isinstance(names, tuple) and metric in names for names in constants)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _unwritable(error: Exception) -> tuple[str, str]:
+    """The metric that a logger choked on, empty where it is not known, and what is wrong with it."""
     logger, values = computed(error)
     cause = root_cause(error)
     raised = f"{logger} raised {told(cause)}"
     bad = {name: value for name, value in values.items() if not _is_number(value)}
     if not bad:
-        return raised
+        return "", raised
     name, value = next(iter(bad.items()))
-    return f"{name} is {_short(getattr(value, 'value', value))}, no number, and {raised}"
+    return name, f"{name} is {_short(getattr(value, 'value', value))}, no number, and {raised}"
 
 
 def _short(value: Any) -> str:

@@ -27,6 +27,9 @@ _READ_BY_IMPORTS = (
 )  # fmt: skip
 _READ_BY_NAME = frozenset({"HOME", "LANG", "TZ", RUNTIME_VARIABLE})
 
+# JAX and TensorFlow set these while they are imported, so a session that has imported them differs in nothing else.
+_SET_BY_IMPORTS = frozenset({"TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION", "TPU_SKIP_MDS_QUERY"})
+
 # Those that each run follows by itself.
 _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
 
@@ -115,7 +118,7 @@ def _time(file: str) -> int:
 
 
 def _is_read_by_imports(name: str) -> bool:
-    return name not in _FOLLOWED and (name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS))
+    return name not in _FOLLOWED | _SET_BY_IMPORTS and (name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS))
 
 
 def _first_difference(ours: Any, theirs: Any) -> str:

@@ -129,6 +129,7 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     os.environ.update({**imported, **start["env"]})
     time.tzset()
     tempfile.tempdir = None  # so that TMPDIR is read again
+    os.chdir("/")  # the folder that a kept worker began in may be gone
     _confine()
     os.chdir(start["cwd"])
     if path is not None:

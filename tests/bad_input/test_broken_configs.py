@@ -52,7 +52,7 @@ ERRORS = [
         "plan",
         15,
         "error MSH03: T5X has no default submesh for num_partitions=3 on TPU v3 (v3-8)",
-        "choose a number of partitions",
+        "v3-8 can be cut into submeshes of 1, 2, 4 or 8 devices",
     ),
 ]
 FILES = [name for name, *_ in ERRORS]

@@ -176,7 +176,7 @@ train_eval/utils.DatasetConfig.split = 'valid'
             "partitioning.PjitPartitioner.num_partitions = 3",
             "MSH03",
             "3",
-            "choose a number of partitions",
+            "v3-8 can be cut into submeshes of 1, 2, 4 or 8 devices",
             id="no-such-mesh",
         ),
         pytest.param(

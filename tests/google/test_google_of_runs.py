@@ -85,6 +85,28 @@ def test_a_run_that_begins_while_another_goes_on_has_buckets_of_its_own(google: 
     google.leave(first)
 
 
+def test_what_is_not_an_object_in_the_users_folder_is_passed_over(tmp_path: Path) -> None:
+    data = tmp_path / "my-bucket" / "data"
+    (data / "empty").mkdir(parents=True)
+    (data / "file").write_text("x")
+    (data / "link").symlink_to("file")
+    (data / "linked").symlink_to("empty")
+    (data / "empty" / "back").symlink_to(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "forth").symlink_to(data / "empty")
+    (data / "dangling").symlink_to("nowhere")
+    (data / "itself").symlink_to("itself")
+    (data / "loop").symlink_to(tmp_path / "my-bucket")
+    os.mkfifo(data / "pipe")
+    google = GoogleOfRuns(tmp_path)
+    try:
+        copied = Path(google.enter()[ROOT_VARIABLE]) / "buckets" / "my-bucket" / "data"
+        assert sorted(path.name for path in copied.iterdir()) == ["empty", "file", "link", "linked"]
+        assert (copied / "link").read_text() == "x"
+    finally:
+        google.close()
+
+
 def test_what_a_run_leaves_beside_the_buckets_is_removed(google: GoogleOfRuns) -> None:
     first = google.enter()
     buckets = Path(first[ROOT_VARIABLE]) / "buckets"

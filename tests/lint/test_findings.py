@@ -10,8 +10,6 @@ from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 from t5x_harness.lint import lint
 from t5x_harness.spec import Location, Mode, Outcome, RunSpec, Severity
 
-SHOWN = f"{T5X}/{PRETRAIN}"
-
 
 @pytest.mark.parametrize(
     ("code", "addition", "line", "message", "fix"),
@@ -39,7 +37,7 @@ SHOWN = f"{T5X}/{PRETRAIN}"
         ("GIN07", "EVAL_PERIOD = 10 * 100\n", 10, "cannot parse `EVAL_PERIOD = 10 * 100`: Expected newline",
          "gin does not calculate: write the result as one number"),
         ("GIN16", "include 't5x/examples/t5/t5_1_1/c4_pretrain_small.gin'\n", 10,
-         f"there is no gin file t5x/examples/t5/t5_1_1/c4_pretrain_small.gin; searched: ., {T5X}",
+         "there is no gin file t5x/examples/t5/t5_1_1/c4_pretrain_small.gin; searched: ., the folder of t5x",
          "did you mean 't5x/examples/t5/t5_1_1/examples/small_c4_pretrain.gin'? Or install T5X from its git repository "
          "if the file is one that the embedded runtime does not have"),
         ("GIN19", "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n", 10,
@@ -95,7 +93,9 @@ def test_place_message_and_mend(
 
 def test_what_an_include_overrides_is_said_with_both_values(folder: Folder) -> None:
     finding = folder.only(RUN.replace("include", "BATCH_SIZE = 7\ninclude", 1), "GIN04")
-    assert finding.message == f"BATCH_SIZE = 7 is lost: the include in line 6 sets it to 128 ({SHOWN}:{_line('BATCH')})"
+    assert (
+        finding.message == f"BATCH_SIZE = 7 is lost: the include in line 6 sets it to 128 ({PRETRAIN}:{_line('BATCH')})"
+    )
     assert (str(finding.location), finding.fix) == ("run.gin:4", "move the binding below line 6")
 
 
@@ -238,8 +238,8 @@ def test_a_missing_include_says_where_it_was_searched(
     folder: Folder, target: str, files: dict[str, str], fix: str
 ) -> None:
     folder.write(files)
-    finding = folder.only(f"\ninclude '{target}'\n", "GIN16", search_paths=("conf",))
-    assert finding.message == f"there is no gin file {target}; searched: ., conf, {T5X}"
+    finding = folder.only(f"\ninclude '{target}'\n", "GIN16", search_paths=(f"{folder.path}/conf",))
+    assert finding.message == f"there is no gin file {target}; searched: ., conf, the folder of t5x"
     assert (finding.location, finding.fix) == (Location("run.gin", 2), fix)
 
 
@@ -331,7 +331,7 @@ def test_a_macro_with_the_wrong_type_is_reported_once_with_a_reader(folder: Fold
     finding = folder.only(RUN + "BATCH_SIZE = '16'\n", "GIN08")
     assert finding.message == (
         "BATCH_SIZE = '16' is a string, and a number is needed (read by train/utils.DatasetConfig.batch_size in "
-        f"{SHOWN}:{_line('train/utils.DatasetConfig:') + 4})"
+        f"{PRETRAIN}:{_line('train/utils.DatasetConfig:') + 4})"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from linting import PRETRAIN, RUN, T5X, TINY, Folder
 
 from t5x_harness.lint.own_lines import on_own_lines, own_line
@@ -30,6 +31,28 @@ def test_a_library_file_that_only_the_command_line_names_has_no_line_of_the_user
 def test_a_library_file_that_is_linted_by_its_own_name_keeps_its_lines() -> None:
     program = read(RunSpec((PRETRAIN,), cwd=str(T5X)), t5x_parent=T5X)
     assert own_line(Location(PRETRAIN, 20), program) == Location(PRETRAIN, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "named"),
+    [
+        (RUN.replace("= 100", "= 1e2"), "GIN09", f"read by train_script.train.total_steps in {PRETRAIN}:"),
+        (f"BATCH_SIZE = 64\n{RUN}", "GIN04", f"sets it to 128 ({PRETRAIN}:"),
+        (f"{RUN}from t5x import adafactor\nOPTIMIZER = @adafactor.Adafactor\n", "GIN20", "in t5x/examples/t5/t5_1_1/"),
+    ],
+)
+def test_words_name_a_library_file_as_an_include_does(folder: Folder, text: str, code: str, named: str) -> None:
+    finding = folder.only(text, code)
+    assert named in finding.message
+    assert str(T5X) not in finding.message
+
+
+def test_files_of_other_packages_are_named_by_their_place_in_the_package(folder: Folder) -> None:
+    package = folder.path / "lib" / "site-packages"
+    folder.write({"lib/site-packages/theirs/__init__.py": "", "lib/site-packages/theirs/run.gin": "TRAIN_STEPS = 7\n"})
+    text = RUN + "include 'theirs/run.gin'\n"
+    (finding,) = [f for f in folder.lint(text, search_paths=(str(package),)).findings if f.code == "GIN04"]
+    assert "sets it to 7 (theirs/run.gin:1)" in finding.message
 
 
 def test_other_places_stay(folder: Folder) -> None:

@@ -429,3 +429,24 @@ def test_how_many_partitions_would_do(plan_on: PlanOn) -> None:
     assert too_large.binding == "partitioning.PjitPartitioner.num_partitions"
     assert too_large.location is not None
     assert (too_large.fix or "").startswith("use num_partitions = 8 (12.0 GiB on each device), ")
+
+
+def test_more_partitions_than_the_slice_has_devices(plan_on: PlanOn) -> None:
+    huge = ("network.T5Config.emb_dim = 65_536", "network.T5Config.mlp_dim = 524_288")
+    (too_large,) = (f for f in plan_on(examples.trained(*huge)).findings if f.code == "MSH09")
+    assert (too_large.fix or "").startswith("use a larger slice: num_partitions = 8, all devices of v3-8, leaves ")
+
+
+def test_a_constant_of_gin_is_its_value(plan_on: PlanOn) -> None:
+    constants = "import gin\n\ngin.constant('of_mine.STEPS', 4000)\n"
+    gin = examples.trained("import of_mine", "TRAIN_STEPS = %of_mine.STEPS")
+    result = plan_on(gin, of_mine=constants)
+    assert result.outcome is Outcome.PASSED, result.findings
+    assert "4000" in facts(result)["steps"]
+
+
+def test_a_run_that_is_to_save_nothing_is_no_mistake(plan_on: PlanOn) -> None:
+    (finding,) = (
+        f for f in plan_on(examples.trained("utils.CheckpointConfig.save = None")).findings if f.code == "CKP23"
+    )
+    assert finding.severity is Severity.NOTE

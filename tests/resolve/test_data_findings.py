@@ -130,13 +130,15 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
 
 def test_features_of_a_mixture_that_differ_are_named(resolve: Resolve) -> None:
     mixture = f"""
+BOTH = {{'inputs': FEATURE, 'targets': FEATURE}}
+seqio.TaskRegistry.add('same', source={SOURCE}, preprocessors={STEPS}, output_features=BOTH)
 seqio.TaskRegistry.add('other', source={SOURCE}, preprocessors={STEPS}, output_features={{'targets': FEATURE}})
-seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
+seqio.MixtureRegistry.add('mixed', ['counting', 'same', 'other'], default_rate=1.0)
 """
     error = of(resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'"), module(after=mixture)), "SEQ07")
     assert error.message == (
         "the tasks of mixture mixed do not all have the same output features: those of counting are "
-        "('inputs', 'targets')"
+        "('inputs', 'targets'), those of other ('targets',)"
     )
 
 
@@ -387,6 +389,27 @@ def test_vocabularies_that_cannot_be_read_are_told_once_and_without_a_claim(reso
         "cannot be read here, so whether their pieces are the same is not known"
     )
     assert any("how many ids gs://ours/two_32k.model has: 32000 is a guess" in doubt for doubt in result.not_checked)
+
+
+def test_vocabularies_of_two_kinds_are_different_whatever_their_files_hold(resolve: Resolve) -> None:
+    model = (
+        "VOCABULARY = @seqio.SentencePieceVocabulary()",
+        "seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/one_32k.model'",
+        "network.T5Config.vocab_size = 32_000",
+    )
+    assert of(resolve(examples.trained(*model), module()), "SEQ09").message == (
+        "feature inputs of task counting and 1 more use ByteVocabulary (259 ids), the model SentencePieceVocabulary "
+        "(32000 ids, gs://ours/one_32k.model)"
+    )
+
+
+def test_an_empty_split_that_the_user_did_not_choose_is_told_at_the_task(resolve: Resolve) -> None:
+    files = module((READ, f"{READ}.repeat(99).filter(lambda _: split == 'train')"))
+    error = of(resolve(examples.trained(), files), "SEQ36")
+    assert error.message == "task counting has no example in split 'validation'"
+    assert error.location is not None
+    assert error.location.file == "counting.py"
+    assert files["counting.py"].splitlines()[error.location.line - 1] == "seqio.TaskRegistry.add("
 
 
 def test_a_vocabulary_size_that_is_guessed_is_said_to_be_a_guess(resolve: Resolve) -> None:

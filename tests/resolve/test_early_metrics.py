@@ -218,8 +218,12 @@ def test_arguments_in_the_wrong_order(resolve: Resolve) -> None:
 
 def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) -> None:
     files = metric("return {'verdict': 'good'}")
+    files = {"counting.py": files["counting.py"].replace("metric_fns=[exact]", "metric_fns=[exact, other]")}
+    files["counting.py"] = f"def other(targets, predictions):\n    return {{'other': 1.0}}\n\n\n{files['counting.py']}"
     loggers = "seqio.Evaluator.logger_cls = [@seqio.{}]\n"
     error = the_error(resolve(EVALUATED + loggers.format("TensorBoardLogger"), files))
+    assert error.location is not None
+    assert error.location.line == line_of(files, "def exact")
     assert error.code == "INF12"
     assert error.message == (
         "the metrics of task counting cannot be written: verdict is 'good', no number, and TensorBoardLogger raised "
@@ -229,7 +233,7 @@ def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) ->
     assert error.fix.startswith("return numbers, or the seqio.metrics value that is meant: Text")
     result = resolve(EVALUATED + loggers.format("JSONLogger"), files)
     assert result.outcome is Outcome.PASSED
-    assert fact(result, "counting metrics") == "verdict a str with the targets as predictions"
+    assert fact(result, "counting metrics") == "verdict a str, other 1 with the targets as predictions"
 
 
 def test_values_that_loggers_know_are_no_numbers_and_fine(resolve: Resolve) -> None:

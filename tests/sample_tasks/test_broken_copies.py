@@ -185,9 +185,8 @@ BROKEN = [
         "num_partitions = 3",
         Stage.PLAN,
         "MSH03",
-        "T5X has no default submesh for num_partitions=3 on TPU v3 (v3-8); v3-8 can be cut into submeshes of 1, 2, 4 "
-        "or 8 devices",
-        "choose a number of partitions or a submesh that fits the slice",
+        "T5X has no default submesh for num_partitions=3 on TPU v3 (v3-8)",
+        "v3-8 can be cut into submeshes of 1, 2, 4 or 8 devices",
         at="num_partitions",
     ),
     Broken(

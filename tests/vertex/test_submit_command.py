@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+<<<<<<< HEAD
 from t5x_harness.commands.main import main
+=======
+from t5x_harness.commands.main import main
+from t5x_harness.runs.several import RunOptions
+from t5x_harness.spec import RunResult, RunSpec
+>>>>>>> origin/main
 
 pytest.importorskip("google.cloud.aiplatform_v1")
 
@@ -79,6 +87,28 @@ def test_what_lint_finds_stops_the_job(capsys: pytest.CaptureFixture[str]) -> No
     assert said.splitlines()[-1] == (
         "t5x-harness submit: nothing was sent: mend what was found, or send it as it is with --no-check"
     )
+
+
+def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_killed_ones(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[Path] = []
+    (project / "temporary" / "t5x-harness-submit-killed").mkdir(parents=True)
+    (project / "temporary" / "t5x-harness-submit-killed" / "lock").touch()  # that nobody holds
+
+    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **given: Any) -> Iterator[RunResult]:
+        folders.append(options.workspace)
+        if len(folders) == 1:
+            assert main(command) == 0  # another one, while this one is at work
+            assert [folder.is_dir() for folder in folders] == [True, False]
+        yield RunResult(specs[0], ())
+
+    monkeypatch.setattr("t5x_harness.runs.several.run_specs", run_specs)
+    monkeypatch.setattr("tempfile.tempdir", str(project / "temporary"))
+    command = ["submit", "run.gin", "--vertex=emulated", "--dry-run"]
+    assert main(command) == 0
+    assert len(set(folders)) == 2
+    assert list((project / "temporary").iterdir()) == []
 
 
 def test_what_vertex_refuses_is_not_sent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -69,6 +70,20 @@ def call(zygote: Zygote, method: str, log: Path, **kwargs: object) -> object:
         return run.call(method, **kwargs)
 
 
+def test_the_keeper_may_have_begun_in_a_folder_that_is_gone(
+    door: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, store = tmp_path / "gone", tmp_path / "store"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+        keeper.await_ready()
+        gone.rmdir()
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", str(store))  # its /gcs is a mount of the run's own
+        assert call(session(), "echo", tmp_path, value=3) == 3
+
+
 def test_one_process_imports_for_all_sessions(keeper: Zygote, session: Session, tmp_path: Path) -> None:
     for zygote in (session(), session()):
         assert call(zygote, "echo", tmp_path, value=3) == 3
@@ -122,6 +137,22 @@ def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
         call(zygote, "echo", tmp_path)
     assert not zygote.is_kept
     assert zygote.refusal == f"PYTHONPATH had {tmp_path} when it imported, and has not here"
+
+
+def test_what_the_stack_sets_while_it_is_imported_is_no_difference() -> None:
+    """A session whose conftest has imported it takes the kept zygote as well."""
+    program = (
+        "import json, os\n"
+        "from t5x_harness.workers.likeness import facts\n"
+        "before = facts(os.environ)\n"
+        "import jax, tensorflow, seqio\n"
+        "jax.devices()\n"
+        "print(json.dumps([before, facts(os.environ)]))\n"
+    )
+    unset = {name: text for name, text in os.environ.items() if not name.startswith("TPU_")}
+    done = subprocess.run([sys.executable, "-c", program], env=unset, capture_output=True, text=True, check=True)
+    before, after = json.loads(done.stdout)
+    assert after == before
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from t5x_harness.commands.submit.arguments import add_arguments, goes_to_private_google, jobs_of, target_of
 from t5x_harness.commands.submit.flight import Flight
@@ -111,13 +108,15 @@ class _Submission:
 
 
 def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
+<<<<<<< HEAD:t5x_harness/commands/submit/command.py
     from t5x_harness.runs.several import RunOptions, run_specs
+=======
+    from t5x_harness.google.serving.own_folders import own_folder
+    from t5x_harness.runs.several import RunOptions, run_specs
+>>>>>>> origin/main:t5x_harness/commands/submit/command.py
 
-    workspace = Path(tempfile.mkdtemp(prefix="t5x-harness-"))
-    try:
-        return list(run_specs(specs, RunOptions(workspace, timeout=600.0)))
-    finally:
-        shutil.rmtree(workspace, ignore_errors=True)
+    with own_folder("t5x-harness-submit-") as folder:
+        return list(run_specs(specs, RunOptions(folder.path, timeout=600.0)))
 
 
 @contextlib.contextmanager

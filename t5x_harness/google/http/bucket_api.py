@@ -18,7 +18,7 @@ from t5x_harness.google.storage.store import ObjectStore
 
 __all__ = ["answer_bucket", "answer_buckets", "not_allowed", "not_emulated"]
 
-_OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated"}
+_OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated", POLICY}
 """Fields that the service sets."""
 
 _MOST = 1000

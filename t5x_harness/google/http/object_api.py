@@ -31,6 +31,7 @@ __all__ = ["answer_listing", "answer_object"]
 _NOT_EMULATED = {
     "acl": "access control lists",
     "iam": "IAM policies",
+    "moveTo": "moves in one step",
     "restore": "soft-deleted objects",
 }
 

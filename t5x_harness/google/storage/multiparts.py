@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from t5x_harness.google.storage.checksums import verify
 from t5x_harness.google.storage.core import CHUNK, Core
 from t5x_harness.google.storage.errors import Invalid, NotFound
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.values import ANY, Checksums, MultipartUpload, ObjectFields, Part, StoredObject
-from t5x_harness.google.storage.writing import IncomingBody, ObjectWriter
+from t5x_harness.google.storage.writing import BodyWriter, ObjectWriter
 
 __all__ = ["Multiparts", "PartWriter"]
 
@@ -19,21 +18,13 @@ _MOST_PARTS = 10_000
 _SMALLEST_PART = 5 << 20  # bytes; the last one may have fewer
 
 
-class PartWriter:
-    """A part on its way in, for one thread at a time.
-
-    As a context manager it is aborted at the end unless it was committed.
-    """
+class PartWriter(BodyWriter):
+    """A part on its way in."""
 
     def __init__(self, core: Core, upload_id: str, number: int) -> None:
-        self._core = core
+        super().__init__(core)
         self._upload_id = upload_id
         self._number = number
-        self._body = IncomingBody(core)
-
-    def write(self, data: bytes) -> None:
-        """Takes in the next bytes."""
-        self._body.write(data)
 
     def commit(self, expected: Checksums = Checksums()) -> Part:  # noqa: B008 (it is frozen)
         """Makes the bytes so far the part, in place of one that was sent before under its number.
@@ -56,18 +47,6 @@ class PartWriter:
             self._body.keep()
             self._core.bodies.drop(before)
             return part
-
-    def abort(self) -> None:
-        """Drops the bytes; does nothing after a commit."""
-        self._body.drop()
-
-    def __enter__(self) -> PartWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.abort()
 
 
 class Multiparts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from types import TracebackType
 
 from t5x_harness.google.storage.core import CHUNK, Core, Look, Stale
 from t5x_harness.google.storage.database import Place
@@ -57,9 +56,7 @@ class ObjectReader:
     def __enter__(self) -> ObjectReader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

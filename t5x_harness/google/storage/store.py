@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from t5x_harness.google.storage import copying, listing, reading
 from t5x_harness.google.storage.core import Core, Look
@@ -108,9 +107,7 @@ class ObjectStore:
     def __enter__(self) -> ObjectStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def create_bucket(self, name: str, fields: Mapping[str, object] | None = None) -> Bucket:

@@ -6,13 +6,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from typing import Self
 
 from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import Core
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 
-__all__ = ["IncomingBody", "ObjectWriter", "write_all"]
+__all__ = ["BodyWriter", "IncomingBody", "ObjectWriter", "write_all"]
 
 
 class IncomingBody:
@@ -75,11 +75,33 @@ class IncomingBody:
         return was_open
 
 
-class ObjectWriter:
-    """An object on its way in, for one thread at a time.
+class BodyWriter:
+    """A body on its way in, for one thread at a time.
 
     As a context manager it is aborted at the end unless it was committed.
     """
+
+    def __init__(self, core: Core, *, md5: bool = True) -> None:
+        self._core = core
+        self._body = IncomingBody(core, md5=md5)
+
+    def write(self, data: bytes) -> None:
+        """Takes in the next bytes."""
+        self._body.write(data)
+
+    def abort(self) -> None:
+        """Drops the bytes; does nothing after a commit."""
+        self._body.drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+
+class ObjectWriter(BodyWriter):
+    """An object on its way in."""
 
     def __init__(
         self,
@@ -93,17 +115,12 @@ class ObjectWriter:
         component_count: int | None = None,
         also: Callable[[StoredObject], None] | None = None,
     ) -> None:
-        self._core = core
+        super().__init__(core, md5=md5)
         self._target = (bucket, name)
         self._fields = fields
         self._preconditions = preconditions
         self._components = component_count
         self._also = also
-        self._body = IncomingBody(core, md5=md5)
-
-    def write(self, data: bytes) -> None:
-        """Takes in the next bytes."""
-        self._body.write(data)
 
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
         """Makes the bytes so far an object.
@@ -132,18 +149,6 @@ class ObjectWriter:
             )
             self._body.keep()
             return written
-
-    def abort(self) -> None:
-        """Drops the bytes; does nothing after a commit."""
-        self._body.drop()
-
-    def __enter__(self) -> ObjectWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.abort()
 
 
 def write_all(fd: int, data: bytes) -> None:

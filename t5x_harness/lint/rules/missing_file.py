@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule, closest, shown_folder
 from t5x_harness.spec import Finding
 
 
@@ -30,7 +30,8 @@ class MissingFile(Rule):
             if _package_lacks(context, problem):
                 continue
             if problem.kind is ProblemKind.MISSING_FILE:
-                searched = f"; searched: {', '.join(problem.names)}" if problem.names else ""
+                folders = ", ".join(shown_folder(folder, context.program) for folder in problem.names)
+                searched = f"; searched: {folders}" if folders else ""
                 yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _mend(context, problem))
             elif problem.kind is ProblemKind.UNREADABLE_FILE:
                 yield self.finding(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import ProblemKind
-from t5x_harness.lint.rule import Context, Example, Rule, closest, where
+from t5x_harness.lint.rule import Context, Example, Rule, closest, shown_folder, where
 from t5x_harness.lint.sources import SourceFinder
 from t5x_harness.lint.user_imports import missing_imports, named_modules
 from t5x_harness.spec import Finding, Severity
@@ -98,7 +98,7 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
             f'{folder}/{top} is there: set python_path = ["{folder}"] in [tool.t5x_harness] of pyproject.toml, or '
             f"PYTHONPATH={folder}, and the same in the image of the job"
         )
-    path = ", ".join((*spec.python_path, "."))
+    path = ", ".join((*(shown_folder(folder, context.program) for folder in spec.python_path), "."))
     return f"install it, or add its folder to python_path (searched: {path}, and the installed packages)"
 
 

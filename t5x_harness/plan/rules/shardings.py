@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 
 _VOCABULARY = "vocab"
+_TWO_DIMENSIONS = "parameter_partitioning_dims=2 in the axis rules"
 _LANES = 128
 """Columns of a TPU's matrix unit: what an array's dimension fills or wastes."""
 
@@ -158,19 +159,21 @@ class StateMemory(PlanRule):
                 f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
                 f"device lets a program use {usable / 2**30:.1f} GiB",
                 key,
-                f"use {_enough(plan, usable)}parameter_partitioning_dims=2 in the axis rules, or a larger slice",
+                _enough(plan, usable),
             )
 
 
 def _enough(plan: Planned, usable: int) -> str:
-    """How many partitions would do, in words that others follow."""
+    """What would make room, and how many partitions that takes."""
     assert plan.shapes is not None
     if plan.mesh.keys() != {"data", "model"}:
-        return "more partitions, "
+        return f"use more partitions, {_TWO_DIMENSIONS}, or a larger slice"
     devices = math.prod(plan.mesh.values())
     needed = {n: plan.shapes.device_bytes({"data": devices // n, "model": n}) for n in _divisors(devices)}
     number = next((n for n, size in needed.items() if size <= usable), None)
     if number is not None:
-        return f"num_partitions = {number} ({needed[number] / 2**30:.1f} GiB on each device), "
-    least = min(needed.values())
-    return f"more than partitions (all {devices} devices as partitions leave {least / 2**30:.1f} GiB on each): "
+        on_each = f"{needed[number] / 2**30:.1f} GiB on each device"
+        return f"use num_partitions = {number} ({on_each}), {_TWO_DIMENSIONS}, or a larger slice"
+    left = f"{min(needed.values()) / 2**30:.1f} GiB on each"
+    everything = f"num_partitions = {devices}, all devices of {plan.slice.name}, leaves {left}"
+    return f"use a larger slice: {everything}; or {_TWO_DIMENSIONS}"

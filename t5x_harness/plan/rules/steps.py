@@ -151,7 +151,7 @@ class NothingKept(PlanRule):
     good = Example(examples.trained("utils.SaveCheckpointConfig.period = 1000"), files=examples.FILES)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields an error for a period that saves nothing, a warning where nothing is bound to save with."""
+        """Yields an error for a period that saves nothing, a note where nothing is bound to save with."""
         from t5x_harness.plan.checkpoints_written import save_config
 
         if plan.steps is None or not plan.steps.to_train:
@@ -167,5 +167,5 @@ class NothingKept(PlanRule):
             f"the run trains {plan.steps.to_train} steps and {has}: it keeps nothing of them",
             key if save is not None else plan.config.owner_of("checkpoint_cfg"),
             f"set {key.short if key else 'utils.SaveCheckpointConfig.period'} to a number of steps above 0",
-            severity=Severity.WARNING if save is None else None,
+            severity=Severity.NOTE if save is None else None,
         )

@@ -68,7 +68,7 @@ class NoExamples(ResolveRule):
     bad = Example(
         examples.trained(),
         files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"),
-        at="  split = 'train'",
+        at="seqio.TaskRegistry.add(",
     )
     good = Example(
         examples.trained(),
@@ -86,7 +86,9 @@ class NoExamples(ResolveRule):
             if problem and where not in said:
                 said.add(where)
                 key = role.key(run.config, "split")
-                yield self.finding(run.config, problem, key, mend, severity=severity)
+                # A split that the user did not choose is the source's fault.
+                place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
+                yield self.finding(run.config, problem, key, mend, severity=severity, location=place)
 
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:

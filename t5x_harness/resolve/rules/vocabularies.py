@@ -59,6 +59,8 @@ class DifferentVocabularies(ResolveRule):
 
 def _but(run: Resolved, one: Any, other: Any) -> str:
     """What is to be said of the pieces of two vocabularies, if anything is."""
+    if type(one) is not type(other):
+        return ""
     if any(map(run.is_vocabulary_made_up, (one, other))):
         return "; their files cannot be read here, so whether their pieces are the same is not known"
     if _have_same_pieces(one, other):
@@ -192,6 +194,6 @@ def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _more(found: Mapping[str, int]) -> str:
-    """``; so are 3 more``, or nothing where there is only one."""
+    """``; the same goes for 3 more``, or nothing where there is only one."""
     left = len(found) - 1
-    return f"; so {'is' if left == 1 else 'are'} {left} more" if left else ""
+    return f"; the same goes for {left} more" if left else ""

@@ -54,6 +54,7 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ("GET", "/storage/v1/b/bucket/notificationConfigs", b"", 403, "notImplemented", None),
         ("POST", "/storage/v1/b/bucket/notificationConfigs", b"{}", 403, "notImplemented", None),
         ("GET", f"{OBJECT}/acl", b"", 403, "notImplemented", None),
+        ("POST", f"{OBJECT}/moveTo/o/b", b"", 403, "notImplemented", None),
         ("GET", "/storage/v1/b/bucket/iam/testPermissions", b"", 403, "notImplemented", None),
         ("GET", "/storage/v1/b/gone/iam", b"", 404, "notFound", None),
         ("GET", "/storage/v1/projects/p/hmacKeys", b"", 403, "notImplemented", None),

@@ -201,6 +201,12 @@ def test_a_null_in_the_metadata_of_a_new_object(call: Any) -> None:
     assert call("POST", f"{UPLOAD}?uploadType=multipart", body, headers).json["metadata"] == {"b": "c"}
 
 
+def test_a_field_of_the_stores_own(call: Any) -> None:
+    policy = call("GET", f"{BUCKET}/iam").json
+    assert call("PATCH", BUCKET, b'{"t5xHarnessPolicy": "text"}').status == 200
+    assert call("GET", f"{BUCKET}/iam").json["bindings"] == policy["bindings"]
+
+
 def test_a_policy_that_another_changes_meanwhile(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = call("GET", f"{BUCKET}/iam").json
     patch = ObjectStore.patch_bucket

@@ -257,8 +257,8 @@ class Attempt:
         return environment, {packages: unpacked}
 
     def _with_devices(self, pool: Pool, unit: Unit, is_t5x: bool, environment: dict[str, str]) -> dict[str, str]:
-        """The harness's environment, where T5X or a TPU is what is to be emulated."""
-        if pool.slice is None and not is_t5x:
+        """The harness's environment, where T5X, a TPU or stand-ins are what is to be emulated."""
+        if pool.slice is None and not is_t5x and not self.settings.options.standins:
             return environment
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
         preference = environment.get(RUNTIME_VARIABLE, "auto")

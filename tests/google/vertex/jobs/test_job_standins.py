@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,31 @@ from google.protobuf.json_format import ParseDict
 
 from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+<<<<<<< HEAD
 from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
+=======
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, STANDINS_VARIABLE
+>>>>>>> origin/main
 
 
-@pytest.mark.parametrize("project", ["/project", ""])
-def test_a_job_makes_stand_ins_if_the_server_was_started_so(project: str, tmp_path: Path) -> None:
-    chosen = VertexOptions.from_dict(VertexOptions(standins=project).to_dict())
+@pytest.mark.parametrize(
+    ("image", "project", "is_set_up"),
+    [
+        ("gcr.io/p/t5x:1", "/project", True),
+        ("gcr.io/p/t5x:1", "", True),
+        ("gcr.io/p/trainer:1", "/project", True),  # its program may use T5X
+        ("gcr.io/p/trainer:1", "", False),
+    ],
+)
+def test_a_job_makes_stand_ins_if_the_server_was_started_so(
+    image: str, project: str, is_set_up: bool, tmp_path: Path
+) -> None:
+    images = {"*/trainer*": "python -m trainer.task"}
+    chosen = VertexOptions.from_dict(VertexOptions(standins=project, images=images).to_dict())
     pool = {
         "machineSpec": {"machineType": "n1-standard-4"},
         "replicaCount": 1,
-        "containerSpec": {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]},
+        "containerSpec": {"imageUri": image, "args": ["--run_mode=train"]},
     }
     spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
     settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
@@ -31,3 +47,4 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(project: str, tmp_pa
     environment = attempt.task(unit).environment
     assert environment[ROOT_VARIABLE] == str(tmp_path / "root")
     assert environment.get(STANDINS_VARIABLE, "") == project
+    assert (BOOTSTRAP_PATH in environment.get("PYTHONPATH", "").split(os.pathsep)) == is_set_up
