@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
-from t5x_harness.commands.main import main
-=======
 from t5x_harness.commands.main import main
 from t5x_harness.runs.several import RunOptions
 from t5x_harness.spec import RunResult, RunSpec
->>>>>>> origin/main
 
 pytest.importorskip("google.cloud.aiplatform_v1")
 

@@ -108,12 +108,8 @@ class _Submission:
 
 
 def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
-<<<<<<< HEAD:t5x_harness/commands/submit/command.py
-    from t5x_harness.runs.several import RunOptions, run_specs
-=======
     from t5x_harness.google.serving.own_folders import own_folder
     from t5x_harness.runs.several import RunOptions, run_specs
->>>>>>> origin/main:t5x_harness/commands/submit/command.py
 
     with own_folder("t5x-harness-submit-") as folder:
         return list(run_specs(specs, RunOptions(folder.path, timeout=600.0)))

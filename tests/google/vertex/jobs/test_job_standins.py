@@ -14,11 +14,8 @@ from google.protobuf.json_format import ParseDict
 
 from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
-<<<<<<< HEAD
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
-=======
-from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, STANDINS_VARIABLE
->>>>>>> origin/main
 
 
 @pytest.mark.parametrize(
