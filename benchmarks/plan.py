@@ -23,7 +23,7 @@ from typing import Any
 
 from reporting import report
 
-from t5x_harness.resolve.examples import FILES
+from t5x_harness.findings.examples import FILES
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import worker_for
 from t5x_harness.runtime.choice import find_runtime

@@ -8,13 +8,13 @@ writes a page for each code and the index.
 from __future__ import annotations
 
 import argparse
-import difflib
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.findings.example_text import BASE_PAGE, bad_example, base_page, good_example
 from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.rule import Example, Rule, all_rules
+from t5x_harness.findings.rule import Rule, all_rules
 from t5x_harness.spec import Severity
 
 __all__ = ["OTHER_CODES", "index", "main", "page", "pages", "rules_by_code"]
@@ -41,7 +41,6 @@ _SEVERITIES: Mapping[Severity, str] = {
     Severity.WARNING: "warning: very likely a mistake, the run goes on",
     Severity.NOTE: "note: worth knowing, shown with `-v`",
 }
-_COMMAND_LINE = "command line"
 
 
 def rules_by_code() -> dict[str, list[type[Rule]]]:
@@ -53,27 +52,37 @@ def rules_by_code() -> dict[str, list[type[Rule]]]:
 
 
 def page(code: str, rules: Sequence[type[Rule]]) -> str:
-    """The page of one code as Markdown.
+    """The page of one code as Markdown that needs no other page.
 
     Args:
       code: such as ``GIN02``.
       rules: those that find it, one for each stage, earliest first.
     """
+    return _page(code, rules, whole=True)
+
+
+def _page(code: str, rules: Sequence[type[Rule]], *, whole: bool) -> str:
     first, *later = rules
     lines = [f"# {code}: {first.title}", "", f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}.", ""]
-    lines += [*_wrapped(first.why), "", *_bad(first.bad), *_good(first.bad, first.good)]
+    lines += [*_wrapped(first.why), "", *bad_example(first.bad, whole=whole)]
+    lines += good_example(first.bad, first.good)
     for rule in later:
         known = f"Found by {rule.stage}, too, once every value is known: {rule.title}. {rule.why}"
         lines += [f"## At {rule.stage}", "", *_wrapped(known), ""]
-    lines += _silence(code)
+    lines += _how_to_silence(code) if whole else [_silence_link(code), ""]
     return "\n".join(lines)
 
 
 def pages() -> dict[str, str]:
     """Every file of the folder of pages: name and text."""
     found = rules_by_code()
-    of_rules = {f"{code}.md": page(code, rules) for code, rules in found.items()}
-    return {"README.md": index(found), **of_rules, **{f"{code}.md": job_page(code) for code in job_codes()}}
+    of_rules = {f"{code}.md": _page(code, rules, whole=False) for code, rules in found.items()}
+    return {
+        "README.md": index(found),
+        BASE_PAGE: base_page(),
+        **of_rules,
+        **{f"{code}.md": job_page(code) for code in job_codes()},
+    }
 
 
 def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
@@ -97,7 +106,15 @@ def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
     lines += ["| code | found by | severity | mistake |", "|---|---|---|---|"]
     for code, mistake in job_codes().items():
         lines.append(f"| [{code}]({code}.md) | {mistake.found_by} | {mistake.level} | {mistake.title} |")
-    lines += ["", "These say how a run went, and cannot be silenced:", "", "| code | what it says |", "|---|---|"]
+    lines += ["", *_how_to_silence("GIN02")]
+    lines += [
+        "## How a run went",
+        "",
+        "These codes say how a run went, and cannot be silenced:",
+        "",
+        "| code | what it says |",
+        "|---|---|",
+    ]
     lines += [f"| {code} | {text} |" for code, text in OTHER_CODES.items()]
     return "\n".join([*lines, ""])
 
@@ -106,53 +123,17 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 115, break_long_words=False, break_on_hyphens=False)
 
 
-def _files(example: Example) -> dict[str, str]:
-    """Everything that an example consists of, by name."""
-    given = "".join(f"--gin.{binding.replace(' = ', '=', 1)}\n" for binding in example.bindings)
-    if example.mode is not None:
-        given += f"--run_mode={example.mode}\n"
-    if example.slice != "v3-8":
-        given += f"--slice={example.slice}\n"
-    written = {f"the config whose run wrote {folder}": gin for folder, gin in example.checkpoints.items()}
-    if example.golden:
-        written["run.gin, when its plan was kept"] = example.golden
-    return {"run.gin": example.gin, **example.files, **written, **({_COMMAND_LINE: given} if given else {})}
-
-
-def _bad(example: Example) -> Iterator[str]:
-    yield from ("## Bad example", "")
-    for name, text in _files(example).items():
-        if text.strip():
-            language = {".py": "python", ".gin": "gin", ".json": "json"}.get(Path(name).suffix, "text")
-            yield from (f"`{name}`", "", f"```{language}", text.rstrip("\n"), "```", "")
-    empty = [f"`{name}`" for name, text in _files(example).items() if not text.strip()]
-    if empty:
-        yield from (f"There is also {' and '.join(empty)}, whose content does not matter.", "")
-    if example.at:
-        yield from (f"The finding points to the line that begins with `{example.at.strip()}`.", "")
-
-
-def _good(bad: Example, good: Example) -> Iterator[str]:
-    """The good example, as what makes it differ from the bad one."""
-    before, after = _files(bad), _files(good)
-    yield from ("## Good example", "", "The same with this change:", "", "```diff")
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name, ""), after.get(name, "")
-        if not old and not new and (name in before) != (name in after):
-            yield f"{'-' if name in before else '+'}there is {name}"
-        elif old != new:
-            changes = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, n=1, lineterm="")
-            yield from (line for line in changes if not line.startswith("@@"))
-    yield from ("```", "")
-
-
-def _silence(code: str) -> Iterator[str]:
+def _how_to_silence(code: str) -> Iterator[str]:
     text = (
         f"For one line of a gin file, with a comment at its end or above it: `# t5x-harness: ignore[{code}]`. For a "
         f"whole file: `# t5x-harness: ignore-file[{code}]`. For a project: `ignore = ['{code}']` in "
         f"`[tool.t5x_harness]` of pyproject.toml. For one call: `--ignore {code}`, with pytest `--t5x-ignore {code}`."
     )
     yield from ("## How to silence it", "", *_wrapped(text), "")
+
+
+def _silence_link(code: str) -> str:
+    return f"To [silence](README.md#how-to-silence-it) it for a line: `# t5x-harness: ignore[{code}]`."
 
 
 def main(folder: Path) -> None:

@@ -116,7 +116,7 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
 
 
 def test_links_lead_somewhere(repository: Path) -> None:
-    pages = [repository / "README.md", *sorted((repository / "docs").glob("*.md"))]
+    pages = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
     for page in pages:
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             if "://" in target:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.main import main
+from t5x_harness.findings.example_text import base_page
 from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.pages import OTHER_CODES, pages
+from t5x_harness.findings.pages import OTHER_CODES, pages, rules_by_code
 from t5x_harness.findings.rule import all_codes
 from t5x_harness.google.vertex.validation import Violation, judge, misspelt_accelerators
 
@@ -50,10 +51,31 @@ def test_every_reason_is_of_a_known_failure_and_says_something() -> None:
 @pytest.mark.parametrize("code", all_codes())
 def test_a_page_has_both_examples_and_says_how_to_silence_it(code: str) -> None:
     text = pages()[f"{code}.md"]
-    parts = ("## Bad example", "```gin", "## Good example", "```diff", f"# t5x-harness: ignore[{code}]")
+    parts = ("## Bad example", "`run.gin`", "## Good example", "```diff", f"# t5x-harness: ignore[{code}]")
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert re.search(r"^\+[^+]", text.split("```diff")[1].split("```")[0], re.MULTILINE) or "\n-" in text
+
+
+@pytest.mark.parametrize("code", all_codes())
+def test_a_page_and_the_common_files_show_all_of_an_example(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = rules_by_code()[code][0].bad
+    short, common = ((PAGES / name).read_text() for name in (f"{code}.md", "base.md"))
+    assert main(["explain", code]) == 0
+    explained = capsys.readouterr().out
+    for text in (bad.gin, *bad.files.values()):
+        assert text.rstrip("\n") in explained, "explain prints an example in full"
+        assert [line for line in text.splitlines() if line not in f"{short}\n{common}".splitlines()] == []
+    assert "](base.md" not in explained
+
+
+def test_a_page_does_not_repeat_the_common_files() -> None:
+    written = pages()
+    several = [line for line in base_page().splitlines() if line.startswith(("    preprocessors=", "import __main__"))]
+    assert len(several) == 4
+    for line in several:
+        repeated = [name for name, text in written.items() if name != "base.md" and line in text.splitlines()]
+        assert len(repeated) < 20, line
 
 
 def test_every_code_of_how_a_run_went_is_listed() -> None:
@@ -97,7 +119,9 @@ def found_in(spec: dict[str, object], location: str) -> list[Violation]:
 
 def test_explain_prints_pages_and_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "gin02"]) == 0
-    assert capsys.readouterr().out == pages()["GIN02.md"]
+    explained, short = capsys.readouterr().out, pages()["GIN02.md"]
+    assert explained.startswith(short[: short.index("To [silence]")])
+    assert "--t5x-ignore GIN02" in explained
     assert main(["explain"]) == 0
     listed = capsys.readouterr().out
     assert [line.split()[0] for line in listed.splitlines()] == [*all_codes(), *job_codes(), *OTHER_CODES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.spec import Finding, Outcome, StageResult
 
 Plan = Callable[..., StageResult]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from t5x_harness.findings import examples
 from t5x_harness.plan.checkpoints_written import checkpoint_bytes, steps_written
-from t5x_harness.resolve import examples
 from t5x_harness.spec import RunResult, Stage, StageResult
 
 

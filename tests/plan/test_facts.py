@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers import Zygote

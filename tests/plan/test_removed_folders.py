@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.findings import examples
 from t5x_harness.google.of_runs import GoogleOfRuns
-from t5x_harness.resolve import examples
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Finding, RunSpec, Stage, StageResult
 from t5x_harness.workers import Zygote

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, module
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
 
 Resolve = Callable[..., StageResult]

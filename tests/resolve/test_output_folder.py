@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.spec import Finding, Severity, StageResult
 
 Resolve = Callable[..., StageResult]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tasks_in_text import INFER_EVAL, SOURCE, STEPS, module
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.spec import StageResult
 
 Resolve = Callable[..., StageResult]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example
-from t5x_harness.resolve.examples import FOLDER
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult

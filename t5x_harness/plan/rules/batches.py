@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings import examples
 from t5x_harness.plan.rule import Example, PlanRule
-from t5x_harness.resolve import examples
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from t5x_harness.findings import examples
 from t5x_harness.plan.rule import Example, RaisedPlanRule
-from t5x_harness.resolve import examples
 
 
 class ChangedPlan(RaisedPlanRule):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings import examples
 from t5x_harness.plan.rule import Example, PlanRule
-from t5x_harness.resolve import examples
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:

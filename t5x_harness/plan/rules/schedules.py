@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings import examples
 from t5x_harness.plan.rule import Example, PlanRule
-from t5x_harness.resolve import examples
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:

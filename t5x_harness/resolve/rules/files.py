@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.resolve.rule import Example, ResolveRule
 from t5x_harness.spec import Finding, Location
 

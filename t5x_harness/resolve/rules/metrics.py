@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.resolve.rule import CalledEarly, Example
 
 _EXACT = "return {'exact': float(targets == predictions)}"

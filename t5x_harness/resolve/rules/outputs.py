@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.resolve import examples
+from t5x_harness.findings import examples
 from t5x_harness.resolve.rule import Example, ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 

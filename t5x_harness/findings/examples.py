@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["FILES", "FOLDER", "TASK", "evaluated", "files", "inferred", "trained"]
+import dataclasses
+
+__all__ = ["BASES", "FILES", "FOLDER", "TASK", "Base", "evaluated", "files", "inferred", "trained"]
 
 TASK = """\
 import seqio
@@ -55,6 +57,23 @@ _TRAIN = (
 )
 _EVAL = _HEAD.format(mode="eval", run="eval")
 _INFER = _HEAD.format(mode="infer", run="infer")
+
+
+@dataclasses.dataclass(frozen=True)
+class Base:
+    """A file that examples start from, with the heading that the pages show it under."""
+
+    heading: str
+    text: str
+
+
+BASES = (
+    Base("The task module", TASK),
+    Base("The train config", _TRAIN),
+    Base("The eval config", _EVAL),
+    Base("The infer config", _INFER),
+)
+"""What the pages of rules print once and link to."""
 
 
 def files(before: str = "", after: str = "", /) -> dict[str, str]:
