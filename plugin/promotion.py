@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from t5x_harness.promotion.expression import TPU
 from t5x_harness.promotion.resources import TpuResources
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
@@ -139,7 +141,8 @@ class Promotion:
             where = f"project {self.target.project}, {self.target.location}, image {self.target.image}"
         except pytest.UsageError:
             where = "no target is configured"
-        service = "an emulated Vertex AI on this machine" if self.settings.emulated else "Vertex AI"
+        here = self.settings.emulated or is_led_to_private_google(os.environ)
+        service = "an emulated Vertex AI on this machine" if here else "Vertex AI"
         dry = "; --tpu-dry-run sends none" if self.settings.dry_run else ""
         return [f"t5x-harness: -m {expression!r} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
 

@@ -13,6 +13,7 @@ from t5x_harness.promotion.settings import DEFAULT_PARALLEL, SERVICES, Promotion
 from t5x_harness.settings.numbers import positive_number
 from t5x_harness.variables import VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
+from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 __all__ = ["add_options", "read_settings", "read_target"]
@@ -33,7 +34,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--vertex",
         choices=SERVICES,
         help="Where promoted tests run: on the real Vertex AI, or on this machine against an emulated one "
-        f"(default: {_SERVICE_VARIABLE}, the ini value t5x_vertex, else real)",
+        f"(default: {_SERVICE_VARIABLE}, the ini value t5x_vertex, else emulated in a shell of t5x-harness serve, "
+        "and real elsewhere)",
     )
     for name, meaning in _TARGET.items():
         group.addoption(
@@ -82,8 +84,9 @@ def read_settings(config: pytest.Config, table: Mapping[str, Any]) -> PromotionS
     service = config.getoption("vertex") or os.environ.get(_SERVICE_VARIABLE) or config.getini("t5x_vertex")
     if service and service not in SERVICES:
         raise pytest.UsageError(f"{_SERVICE_VARIABLE} and t5x_vertex must be {' or '.join(SERVICES)}, not {service!r}")
+    here = is_led_to_private_google(os.environ)
     return PromotionSettings(
-        service=service or SERVICES[0],
+        service=service or ("emulated" if here else "real"),
         parallel=config.getoption("tpu_parallel"),
         max_chip_hours=config.getoption("tpu_max_chip_hours"),
         dry_run=config.getoption("tpu_dry_run"),

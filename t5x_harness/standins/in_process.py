@@ -25,7 +25,7 @@ from typing import Any
 
 from t5x_harness.standins.policy import Policy
 from t5x_harness.system.after_import import after_import
-from t5x_harness.system.buckets import Store, store
+from t5x_harness.system.buckets import Store, bucket_and_name, store
 
 __all__ = ["install"]
 
@@ -57,6 +57,7 @@ class _Process:
         self._folder = folder
         self._project = project
         self._threads = threading.RLock()
+        self._explained: set[str] = set()
 
     @functools.cached_property
     def _own(self) -> Path:
@@ -84,6 +85,7 @@ class _Process:
         class Files(VocabularyFiles):
             def file_for(self, path: str, extra_ids: int) -> str:
                 with process._alone():
+                    process._explain(f"vocabulary {path}", str(path))
                     return super().file_for(path, extra_ids)
 
         Files(
@@ -92,6 +94,15 @@ class _Process:
             None,
             lambda path, what: _say(f"vocabulary {path}: {what.replace('made-up', 'generated')}"),
         ).install()
+
+    def _explain(self, what: str, path: str) -> None:
+        """Says once why something gets no stand-in: its bucket is the user's."""
+        found, place = bucket_and_name(path), self._here.local(path)
+        if what in self._explained or found is None or place is None or place.exists():
+            return
+        if self._here.is_declared(path):
+            self._explained.add(what)
+            _say(f"none for {what}: the bucket {found[0]} is there, so what it lacks is missing")
 
     def take_sources(self, providers: ModuleType) -> None:
         """Has SeqIO's TFDS sources read generated examples where their data is not here."""
@@ -111,6 +122,10 @@ class _Process:
     def _make_up(self, source: Any) -> None:
         from t5x_harness.standins.sources import make_up_tfds
 
+        for split in source._splits or (None,):
+            name, data_dir = source.tfds_dataset.get_split_params(split)
+            if name and data_dir:
+                self._explain(f"TFDS data {name} in {data_dir}", f"{data_dir.rstrip('/')}/{name.partition(':')[0]}")
         for made in make_up_tfds(source, self._own / "tfds", Policy.MISSING, _BATCH):
             where = f" in {made.folder}" if made.folder else ""
             if made.problem:
@@ -144,6 +159,7 @@ class _Process:
 
     def _put_checkpoint(self, path: str, arguments: Mapping[str, Any]) -> None:
         with self._alone():
+            self._explain(f"checkpoint {path}", path)
             if not Policy.MISSING.replaces(path):
                 return
             folder, _, name = path.rstrip("/").rpartition("/")

@@ -243,6 +243,14 @@ def test_a_missing_include_says_where_it_was_searched(
     assert (finding.location, finding.fix) == (Location("run.gin", 2), fix)
 
 
+def test_the_package_t5_is_not_taken_for_a_misspelt_neighbour(folder: Folder) -> None:
+    folder.write({"t5x_of_mine/__init__.py": "", "t5y/__init__.py": ""})
+    finding = folder.only(f"{RUN}import t5.data.mixtures\n", "GIN15")
+    assert finding.fix == "install it: python -m pip install t5"
+    finding = folder.only(f"{RUN}import flaxformer.components\n", "GIN15")
+    assert finding.fix == "install it: python -m pip install git+https://github.com/google/flaxformer"
+
+
 def test_an_include_beside_its_file_is_recognised(folder: Folder) -> None:
     folder.write({"conf/a.gin": "include 'b.gin'\n", "conf/b.gin": ""})
     finding = folder.only("include 'conf/a.gin'\n", "GIN16")

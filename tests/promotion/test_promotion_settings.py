@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,21 @@ def test_the_emulated_one_needs_nothing(run: Run, monkeypatch: pytest.MonkeyPatc
     run("-m", "tpu and not slow", "--vertex=emulated", "--collect-only").stdout.fnmatch_lines(expected)
     monkeypatch.setenv("T5X_HARNESS_VERTEX", "emulated")
     run("-m", "tpu and not slow", "--collect-only").stdout.fnmatch_lines(expected)
+
+
+def test_a_shell_of_serve_has_the_emulated_one(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Jobs of such a shell never get to Google, so none may be called a job of the real service."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", str(tmp_path))
+    header = ["t5x-harness: -m 'tpu' promotes * to jobs on an emulated Vertex AI on this machine (project {}, *"]
+    run("-m", "tpu", "--collect-only").stdout.fnmatch_lines([header[0].format("t5x-harness")])
+    target = [
+        "--vertex-project=mine",
+        "--vertex-location=us-central1",
+        "--vertex-bucket=bucket",
+        "--vertex-image=i:1",
+    ]
+    run("-m", "tpu", "--collect-only", "--vertex=real", *target).stdout.fnmatch_lines([header[0].format("mine")])
 
 
 def test_an_expression_that_promotes_nothing_says_so(run: Run) -> None:

@@ -223,7 +223,7 @@ def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fa
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "t5x-harness: -m 'tpu' promotes * to jobs on Vertex AI (project mine, us-central1, image repo/t5x:1)",
+            "t5x-harness: -m 'tpu' promotes * to jobs on an emulated Vertex AI on this machine (project mine, us-*:1)",
             "test_it was not sent as a job: gs://no-such-bucket/t5x-harness/shipped/*/test.tar.gz: 404, *",
         ]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,9 +41,11 @@ for path in ("gs://t5-data/pretrained_models/t5x/x/checkpoint_900", "gs://theirs
     restored = restore(path)
     print(int(restored.step), float(np.abs(restored.params["enc"]["kernel"]).sum()))
 print(vocabulary.vocab_size, len(texts), texts[0].decode(), source.num_input_examples("train"), row["text"])
+mine = seqio.TfdsDataSource(splits={"train": seqio.TfdsSplit("imdb_reviews:1.0.0", "train", "gs://mine/tfds")})
 for fails in (
     lambda: seqio.SentencePieceVocabulary("gs://mine/none.model").vocab_size,
     lambda: restore("gs://mine/run/checkpoint_3"),
+    lambda: mine.get_dataset("train", shuffle=False),
 ):
     try:
         fails()
@@ -74,17 +77,35 @@ def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> 
     assert other.startswith("7 ")
     assert read.startswith("32100 8 ")
     assert read.endswith(" 8 a row")
-    assert ends == ["fails", "fails"]  # in a bucket of the user's, what is missing is missing
+    assert ends == ["fails"] * 3  # in a bucket of the user's, what is missing is missing
+    of_mine = ": the bucket mine is there, so what it lacks is missing"
     lines = [line.partition("stand-in: ")[2] for line in done.stderr.splitlines() if "t5x-harness: stand-in: " in line]
     assert sorted(set(lines)) == [
         "TFDS data wmt_t2t_translate/de-en:1.0.0: examples generated from its features",
         "checkpoint gs://t5-data/pretrained_models/t5x/x/checkpoint_900: generated in the model's shapes, at step 900",
         "checkpoint gs://theirs/model/checkpoint_7: generated in the model's shapes, at step 7",
         "load_dataset allenai/none:en: 1 declared rows",
+        f"none for TFDS data imdb_reviews:1.0.0 in gs://mine/tfds{of_mine}",
+        f"none for checkpoint gs://mine/run/checkpoint_3{of_mine}",
+        f"none for vocabulary gs://mine/none.model{of_mine}",
         "vocabulary gs://t5-data/vocabs/cc_en.32000/sentencepiece.model: 32,000 generated pieces",
     ]
-    assert [lines.count(line) for line in sorted(set(lines))] == [2, 1, 1, 2, 1]  # what is in no bucket, each makes
+    # What is in no bucket, each makes.
+    assert [lines.count(line) for line in sorted(set(lines))] == [2, 1, 1, 2, 2, 2, 2, 1]
     assert not list((tmp_path / "root" / ".t5x-harness" / "standins").glob("process-*"))
+
+
+def test_children_with_variables_of_their_own_make_stand_ins_unless_exec_s_are_gone(tmp_path: Path) -> None:
+    program = """
+    import os, subprocess, sys
+    say = [sys.executable, "-c", "import sys; print('t5x_harness.standins.in_process' in sys.modules)"]
+    subprocess.run(say, check=True)
+    subprocess.run(say, env={**os.environ, "PYTHONPATH": "mine"}, check=True)
+    subprocess.run(say, env={"PATH": os.environ["PATH"]}, check=True)
+    """
+    (tmp_path / "launcher.py").write_text(textwrap.dedent(program))
+    done = run("--google", "--standins=missing", "--slice=none", "--", sys.executable, "launcher.py", cwd=tmp_path)
+    assert done.stdout.split() == ["True", "True", "False"], done.stderr
 
 
 def test_without_buckets_the_command_is_not_started(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from t5x_harness.lint.user_imports import missing_imports, named_modules
 from t5x_harness.spec import Finding, Severity
 
 _STACK = "seqio"  # what every T5X imports
+_KNOWN = {"t5": "t5", "flaxformer": "git+https://github.com/google/flaxformer"}  # the second is not on PyPI
 _PACKAGES = frozenset(
     "clu fiddle flax jax optax orbax sentencepiece seqio tensorboard tensorflow tensorflow_datasets "
     "tensorflow_text".split()
@@ -83,6 +84,8 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
         if context.snapshot.is_embedded:
             return "the embedded runtime does not have it: install T5X from its git repository"
         return "check its spelling against the T5X that is installed"
+    if part in _KNOWN:  # before t5x is taken for what was meant
+        return f"install it: python -m pip install {_KNOWN[part]}"
     right = closest(part, finder.beside(part))
     if right is not None and (part != top or top not in _PACKAGES):
         return f"did you mean {right}{name.removeprefix(part)}?"
@@ -90,8 +93,6 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
         return f"{top} is there, but has no {part}: check the spelling and the version"
     if top in _PACKAGES:
         return "install what T5X runs with: python -m pip install 't5x-harness[t5x]'"
-    if top in ("t5", "flaxformer"):
-        return f"install it: python -m pip install {top}"
     spec = context.program.spec
     if (folder := _folder_with(Path(spec.cwd), top)) is not None:
         return (
