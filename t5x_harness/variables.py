@@ -17,6 +17,7 @@ __all__ = [
     "SLICE_VARIABLE",
     "SOURCE_VARIABLE",
     "STANDINS_VARIABLE",
+    "START_VARIABLE",
     "VERTEX_PREFIX",
 ]
 
@@ -31,6 +32,8 @@ BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
 """Set in a process that makes a few steps; see :mod:`t5x_harness.upstream.few_steps`."""
 STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
 """Set in a process that makes stand-ins itself: the folder of the project with its declared rows."""
+START_VARIABLE = "T5X_HARNESS_START"
+"""``MODULE:FUNCTION``, called without arguments at the start of each Python process."""
 CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
 """The folder of JAX's compiled programs; empty for none."""
 KEPT_VARIABLE = "T5X_HARNESS_WORKER"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from types import ModuleType
 from typing import Any
 
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, use_runtime
 from t5x_harness.system.after_import import after_import
-from t5x_harness.variables import BRIEF_VARIABLE, POD_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import BRIEF_VARIABLE, POD_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, START_VARIABLE
 
 __all__ = ["start"]
 
@@ -24,10 +25,9 @@ def start() -> None:
         after_import("jax._src.lru_cache", _write_entries_whole)
         # Every mode of T5X imports it, after JAX and before it makes anything.
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
-    if project := os.environ.get(STANDINS_VARIABLE):
-        from t5x_harness.standins.in_process import install
-
-        install(project)
+    if named := os.environ.get(START_VARIABLE):
+        module, _, function = named.partition(":")
+        getattr(importlib.import_module(module), function)()
     if os.environ.get(POD_VARIABLE):
         from t5x_harness.slices.pod import Pod, join_when_needed
 

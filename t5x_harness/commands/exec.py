@@ -23,6 +23,7 @@ from t5x_harness.commands.google_arguments import (
     project_of,
     uses_vertex,
 )
+from t5x_harness.execute import program_standins
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.project import ProjectError
@@ -131,7 +132,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
             "the lines of t5x-harness serve into this shell",
             _USAGE_ERROR,
         )
-    return {**environment, STANDINS_VARIABLE: project}
+    return {**environment, **(program_standins.variables(project) if project else {STANDINS_VARIABLE: ""})}
 
 
 def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
+from t5x_harness.execute import program_standins
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import find_project
@@ -88,7 +89,7 @@ def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
         queued_seconds=args.vertex_queued,
         pending_seconds=args.vertex_pending,
         faults=tuple(args.vertex_fault),
-        standins=project,
+        job_environment=program_standins.variables(project) if project else {},
     )
 
 

@@ -98,7 +98,7 @@ def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> 
 def test_children_with_variables_of_their_own_make_stand_ins_unless_exec_s_are_gone(tmp_path: Path) -> None:
     program = """
     import os, subprocess, sys
-    say = [sys.executable, "-c", "import sys; print('t5x_harness.standins.in_process' in sys.modules)"]
+    say = [sys.executable, "-c", "import sys; print('t5x_harness.execute.program_standins' in sys.modules)"]
     subprocess.run(say, check=True)
     subprocess.run(say, env={**os.environ, "PYTHONPATH": "mine"}, check=True)
     subprocess.run(say, env={"PATH": os.environ["PATH"]}, check=True)

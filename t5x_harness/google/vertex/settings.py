@@ -42,7 +42,7 @@ class VertexOptions:
       warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
       expected: jobs that are about to come; None if nobody knows.
       faults: that are armed from the start.
-      standins: folder of the project whose jobs get stand-ins for what is out of reach; empty if jobs get none.
+      job_environment: variables that the processes of all jobs are given, such as those by which they make stand-ins.
     """
 
     state: str = "memory:"
@@ -54,14 +54,20 @@ class VertexOptions:
     warm: bool = False
     expected: ExpectedJobs | None = None
     faults: tuple[VertexFault, ...] = ()
-    standins: str = ""
+    job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """A value that JSON can hold."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         expected = None if self.expected is None else vars(self.expected) | {"machine": dict(self.expected.machine)}
         faults = [dataclasses.asdict(fault) for fault in self.faults]
-        return {**values, "images": dict(self.images), "expected": expected, "faults": faults}
+        return {
+            **values,
+            "images": dict(self.images),
+            "expected": expected,
+            "faults": faults,
+            "job_environment": dict(self.job_environment),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -40,7 +40,7 @@ from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.system.buckets import Store
-from t5x_harness.variables import BRIEF_VARIABLE, MODE_VARIABLE, ROOT_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import BRIEF_VARIABLE, MODE_VARIABLE, ROOT_VARIABLE, RUNTIME_VARIABLE
 
 __all__ = ["Attempt", "CannotLaunch", "announced", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 
@@ -257,8 +257,8 @@ class Attempt:
         return environment, {packages: unpacked}
 
     def _with_devices(self, pool: Pool, unit: Unit, is_t5x: bool, environment: dict[str, str]) -> dict[str, str]:
-        """The harness's environment, where T5X, a TPU or stand-ins are what is to be emulated."""
-        if pool.slice is None and not is_t5x and not self.settings.options.standins:
+        """The harness's environment, where T5X or a TPU is to be emulated, or jobs are given variables."""
+        if pool.slice is None and not is_t5x and not self.settings.options.job_environment:
             return environment
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
         preference = environment.get(RUNTIME_VARIABLE, "auto")
@@ -273,9 +273,7 @@ class Attempt:
         mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
         root = str(self.settings.root)
         seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
-        if self.settings.options.standins:
-            seen[STANDINS_VARIABLE] = self.settings.options.standins
-        return launched(words, seen, root, mode)
+        return launched(words, {**seen, **self.settings.options.job_environment}, root, mode)
 
 
 def announced(settings: VertexSettings) -> Standbys:

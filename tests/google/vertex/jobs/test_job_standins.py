@@ -31,7 +31,9 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
     image: str, project: str, is_set_up: bool, tmp_path: Path
 ) -> None:
     images = {"*/trainer*": "python -m trainer.task"}
-    chosen = VertexOptions.from_dict(VertexOptions(standins=project, images=images).to_dict())
+    chosen = VertexOptions.from_dict(
+        VertexOptions(job_environment={STANDINS_VARIABLE: project} if project else {}, images=images).to_dict()
+    )
     pool = {
         "machineSpec": {"machineType": "n1-standard-4"},
         "replicaCount": 1,

@@ -26,21 +26,27 @@ from typing import Any
 from t5x_harness.standins.policy import Policy
 from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
+from t5x_harness.variables import STANDINS_VARIABLE, START_VARIABLE
 
-__all__ = ["install"]
+__all__ = ["install", "variables"]
 
 _BATCH = 512
 """Examples of TFDS data are for batches of this size: the config's is not known where a source is read."""
 
 
-def install(project: str) -> None:
-    """Has this process make stand-ins for what is in no bucket, from the moment that SeqIO and T5X are imported.
+def variables(project: str) -> dict[str, str]:
+    """Returns the variables of a program whose processes make stand-ins.
 
     Args:
       project: the folder of the pyproject.toml with rows for Hugging Face's datasets.
     """
-    here = store()
-    if here is None or here.standins is None:
+    return {STANDINS_VARIABLE: project, START_VARIABLE: f"{__name__}:{install.__name__}"}
+
+
+def install() -> None:
+    """Has this process make stand-ins for what is in no bucket, from the moment that SeqIO and T5X are imported."""
+    here, project = store(), os.environ.get(STANDINS_VARIABLE)
+    if here is None or here.standins is None or not project:
         return
     made = _Process(here, here.standins, project)
     after_import("seqio.vocabularies", made.take_vocabularies)
