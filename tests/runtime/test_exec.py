@@ -122,8 +122,13 @@ def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:
     under = run_exec("--", sys.executable, "-c", program)
     assert set(under.stdout.split()) - set(plain) == {
         "t5x_harness",
+        "t5x_harness.bootstrap",
+        "t5x_harness.bootstrap.start",
         "t5x_harness.runtime",
         "t5x_harness.runtime.import_hooks",
+        "t5x_harness.system",
+        "t5x_harness.system.after_import",
+        "t5x_harness.variables",
     }
 
 
