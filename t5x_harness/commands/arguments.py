@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -348,8 +349,9 @@ def _spec_of_file(arguments: argparse.Namespace, project: ProjectConfig, cwd: Pa
 
 
 def _expanded(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[str]:
-    """The files that were named, with each folder replaced by the run configs below it."""
-    from t5x_harness.lint.classify import Kind, classify
+    """The files that were named, with each folder replaced by the run configs below it; says which are left out."""
+    from t5x_harness.lint.classify import Kind, classify_program
+    from t5x_harness.lint.reading import program_of
 
     for name in dict.fromkeys(arguments.files):
         if not name:
@@ -358,12 +360,21 @@ def _expanded(arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) 
             yield name
             continue
         below = sorted(path for path in (cwd / name).rglob("*.gin") if path.is_file())
-        chosen = []
+        chosen: list[str] = []
+        unfinished: dict[str, str] = {}
+        included: set[str] = set()
         for path in below:
             file = os.path.join(name, path.relative_to(cwd / name))
+            program = program_of(_spec_of_file(arguments, project, cwd, file))
+            verdict = classify_program(program)
+            included.update(program.files[1:])
             # What cannot be read is taken too: lint then says why.
-            if classify(_spec_of_file(arguments, project, cwd, file)).kind is not Kind.FRAGMENT:
+            if verdict.kind is not Kind.FRAGMENT:
                 chosen.append(file)
+            elif verdict.mode is not None:
+                unfinished[file] = verdict.reason
+        for reason in (reason for file, reason in unfinished.items() if file not in included):
+            print(f"t5x-harness: left out: {reason}", file=sys.stderr)
         if not chosen:
             seen = f"{len(below)} gin files that are only included" if below else "no gin file"
             raise UsageError(f"{name}: no run config there, but {seen}")

@@ -42,7 +42,7 @@ class Classification:
     Attributes:
       kind: a run config can be run as it is, a fragment is only included, and a broken file cannot be read far enough
         to tell.
-      mode: what a run config runs; None for the others.
+      mode: what a run config runs, or would, if it left nothing open; None for the others.
       reason: why it is what it is, with the place of the fault in a broken file.
       location: the line of the file that makes it a run config: its binding of T5X's function, or the include that
         brings it; None for the others.
@@ -87,7 +87,7 @@ def classify_program(program: GinProgram) -> Classification:
         reason = f"{where}{problem.kind.value}: {problem.subject}{detail}, so {name} cannot be read to the end"
         return Classification(Kind.BROKEN, None, reason)
     if (lacking := _lacking(program)) is not None:
-        return Classification(Kind.FRAGMENT, None, f"{name} is no run config: {lacking}")
+        return Classification(Kind.FRAGMENT, mode, f"{name} is no run config: {lacking}")
     reason = f"{name} binds {_short(program.entry)} and leaves nothing open"
     return Classification(Kind.RUN_CONFIG, mode, reason, _start(program))
 

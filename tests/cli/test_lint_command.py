@@ -118,6 +118,20 @@ def test_only_named_files_are_changed(folder: Path, capsys: pytest.CaptureFixtur
     assert (folder / "run.gin").read_text() == BAD
 
 
+def test_a_run_in_a_folder_that_leaves_something_open_is_not_left_out_in_silence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "conf").mkdir()
+    (folder / "conf" / "base.gin").write_text(GOOD.replace("TRAIN_STEPS = 100\n", ""))
+    (folder / "conf" / "forgotten.gin").write_text(GOOD.replace("TRAIN_STEPS = 100\n", ""))
+    (folder / "conf" / "run.gin").write_text("include 'conf/base.gin'\nTRAIN_STEPS = 100\n")
+    assert main(["lint", "conf", EMBEDDED]) == 0
+    assert capsys.readouterr().err == (
+        "t5x-harness: left out: conf/forgotten.gin is no run config: it leaves TRAIN_STEPS to another file or the "
+        "command line\n"
+    )
+
+
 def test_diff_with_a_report_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "run.gin", EMBEDDED, "--diff", "--json"]) == 2
     assert (

@@ -54,7 +54,8 @@ from t5x_harness.spec import Location, Mode
 def test_the_kind_and_its_reason(folder: Folder, gin: str, kind: Kind, reason: str) -> None:
     found = classify(folder.spec(gin), t5x_parent=T5X)
     assert (found.kind, found.reason) == (kind, reason)
-    assert found.mode is (Mode.TRAIN if kind is Kind.RUN_CONFIG else None)
+    if kind is Kind.RUN_CONFIG:
+        assert found.mode is Mode.TRAIN
     assert found.is_run_config is (kind is Kind.RUN_CONFIG)
 
 

@@ -139,6 +139,14 @@ def test_declared_runs_stand_below_pyproject(run: Run, folder: Path) -> None:
     assert collected(result)[:-1] == items("pyproject.toml::declared", INFER)
 
 
+def test_a_named_run_that_leaves_something_open_says_what_at_its_line(run: Run, folder: Path) -> None:
+    text = (folder / "train.gin").read_text()
+    (folder / "train.gin").write_text("".join(x for x in text.splitlines(True) if not x.startswith("TRAIN_STEPS")))
+    result = run("-m", "smoke", "train.gin", "-k", "lint")
+    result.assert_outcomes(failed=1, deselected=5)
+    result.stdout.fnmatch_lines(["train.gin:*: error GIN03: TRAIN_STEPS is gin.REQUIRED and nothing gives it a value*"])
+
+
 def test_a_declared_run_that_is_none_says_what_it_lacks(run: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text(DECLARED)
     result = run("-m", "smoke", "-k", "open")
