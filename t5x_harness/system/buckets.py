@@ -10,7 +10,7 @@ from pathlib import Path
 
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
-__all__ = ["Store", "bucket_and_name", "is_remote", "is_unreachable", "store"]
+__all__ = ["Store", "bucket_and_name", "is_remote", "is_unreachable", "note_undeclared", "store"]
 
 _MOUNT = f"{os.sep}gcs{os.sep}"
 """Where Vertex AI mounts buckets."""
@@ -35,8 +35,7 @@ class Store:
     Attributes:
       root: its folder; the object ``gs://b/x`` is the file ``buckets/b/x`` in it.
       source: the user's folder that it was filled from; None if it began empty.
-      standins: where processes of ``exec`` and ``serve`` that make stand-ins note which buckets hold nothing else; None
-        where they make none.
+      standins: for the stand-ins that processes of ``exec`` and ``serve`` make; None where they make none.
     """
 
     root: Path
@@ -64,18 +63,32 @@ class Store:
         return self.source is not None and (self.source / found[0]).is_dir()
 
     def claim(self, address: str) -> None:
-        """Notes that the bucket of a stand-in, which is about to be written, holds stand-ins alone."""
+        """Notes that the bucket of a stand-in, which is about to be written, is none of the user's."""
         found = bucket_and_name(address)
         if found is not None and self.standins is not None and not self._bucket(found[0]).is_dir():
-            self._note(found[0]).parent.mkdir(parents=True, exist_ok=True)
-            self._note(found[0]).touch()
+            note_undeclared(self.root, found[0])
 
     def _bucket(self, name: str) -> Path:
         return self.root / "buckets" / name
 
     def _note(self, bucket: str) -> Path:
-        assert self.standins is not None
-        return self.standins / "buckets" / bucket
+        return _undeclared_note(self.root, bucket)
+
+
+def note_undeclared(root: Path, bucket: str) -> None:
+    """Notes that a bucket, which is about to be made, is none that the user gave: what it lacks may be made up."""
+    note = _undeclared_note(root, bucket)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+
+
+def _undeclared_note(root: Path, bucket: str) -> Path:
+    """Returns the file that notes so."""
+    return _standins_of(root) / "buckets" / bucket
+
+
+def _standins_of(root: Path) -> Path:
+    return root / ".t5x-harness" / "standins"
 
 
 def store(environment: Mapping[str, str] | None = None) -> Store | None:
@@ -88,7 +101,7 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
     root, source = environment.get(ROOT_VARIABLE), environment.get(SOURCE_VARIABLE)
     if not root:
         return None
-    standins = Path(root) / ".t5x-harness" / "standins" if environment.get(STANDINS_VARIABLE) and not source else None
+    standins = _standins_of(Path(root)) if environment.get(STANDINS_VARIABLE) and not source else None
     return Store(Path(root), Path(source) if source else None, standins)
 
 

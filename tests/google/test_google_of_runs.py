@@ -16,8 +16,9 @@ import pytest
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.of_runs import GoogleOfRuns
 from t5x_harness.google.serving.settings import ServerError
+from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.system.buckets import Store, bucket_and_name, store
-from t5x_harness.variables import ROOT_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +234,16 @@ def test_no_file_has_a_name_that_leads_out_of_its_bucket(tmp_path: Path) -> None
     assert here.local("gs://b/x/") == tmp_path / "buckets" / "b" / "x"
     assert here.local("gs://b") == tmp_path / "buckets" / "b"
     assert [here.local(address) for address in ("gs://b/../c", "gs://b/x//y", "/gcs/b/./x", "/home/b")] == [None] * 4
+
+
+def test_a_bucket_that_was_made_for_a_request_is_not_the_users(tmp_path: Path) -> None:
+    """A program's MODEL_DIR makes it, and the vocabulary that lies in it on Vertex AI still gets a stand-in."""
+    with ObjectStore(tmp_path, create_buckets=True) as objects:
+        objects.create_bucket("given")
+        objects.bucket("made")
+    here = store({ROOT_VARIABLE: str(tmp_path), STANDINS_VARIABLE: "/project"})
+    assert here
+    assert [here.is_declared(f"gs://{bucket}/x.model") for bucket in ("given", "made")] == [True, False]
 
 
 def test_no_store_without_the_variable() -> None:

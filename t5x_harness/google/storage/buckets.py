@@ -12,6 +12,7 @@ from t5x_harness.google.storage.errors import Conflict, NoSuchBucket
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
+from t5x_harness.system.buckets import note_undeclared
 
 __all__ = ["Buckets", "merge_patch"]
 
@@ -52,6 +53,7 @@ class Buckets:
         """
         found = self._find(name)
         if found is None and self._create and is_bucket_name(name):
+            note_undeclared(self._layout.root, name)
             return self._keep(Bucket(name, time.time_ns() // 1000))
         if found is None:
             raise NoSuchBucket(name)
