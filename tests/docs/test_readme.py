@@ -116,7 +116,7 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
 
 
 def test_links_lead_somewhere(repository: Path) -> None:
-    pages = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
+    pages = [*sorted(repository.glob("*.md")), *sorted((repository / "docs").rglob("*.md"))]
     for page in pages:
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             if "://" in target:
@@ -129,9 +129,11 @@ def test_links_lead_somewhere(repository: Path) -> None:
                 assert anchor in {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}
 
 
-def test_every_page_is_linked_from_the_readme(readme: str, repository: Path) -> None:
+def test_every_page_is_linked_from_the_index_and_the_index_from_the_readme(readme: str, repository: Path) -> None:
+    index = (repository / "docs" / "README.md").read_text()
     for page in (repository / "docs").glob("*.md"):
-        assert f"docs/{page.name}" in readme
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+    assert "](docs/README.md)" in readme
 
 
 def test_the_output_shown_has_the_shape_of_a_report(readme: str) -> None:
