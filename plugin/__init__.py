@@ -76,7 +76,7 @@ def pytest_load_initial_conftests(args: list[str]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and this run's session object; declared runs join what pytest collects."""
     marks.register(config)
-    session = config.stash[SESSION] = HarnessSession(config)
+    session = config.stash[SESSION] = HarnessSession(config, summary.write)
     session.check()
     promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
     config.stash[RUNNER], config.stash[TARGET] = run_for, lambda: promoted.target
@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Sends the first jobs that can be known before any test runs."""
-    shipped_items.send_ahead(session)
+    shipped_items.submit_early(session)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -157,7 +157,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends a run's process as soon as no further stage of it follows."""
     item.config.stash[SESSION].leave(item, nextitem)
-    shipped_items.send_ahead(item.session)
+    shipped_items.submit_early(item.session)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +21,9 @@ from .job_sections import tell_job
 from .junit import stage_properties
 from .promotion import BEFORE, PROMOTION, promotion_of
 from .session import SESSION
+
+if TYPE_CHECKING:
+    from t5x_harness.runs.prefetch import PendingRun
 
 
 class StageFailed(Exception):
@@ -138,7 +143,7 @@ class StageItem(pytest.Item):
         session = self.config.stash[SESSION]
         promotion = promotion_of(self)
         if promotion is None:
-            session.look_ahead(self)
+            session.prefetch(self.spec, self.pending_runs)
         elif self.stage not in BEFORE:
             session.arrived(self.spec)
         result = session.stage(
@@ -148,8 +153,8 @@ class StageItem(pytest.Item):
             network=marks.network_allowed(self),
             promote=promotion.for_run(self, self.spec, self._target) if promotion else None,
         )
-        if promotion and promotion.sends_ahead(self):
-            session.send_ahead(self.spec)
+        if promotion and promotion.submits_early(self):
+            session.submit_early(self.spec)
         marks.count_exercise(self, result.exercised)
         # pytest's own duration is how long was waited for it, which is less where the run worked ahead.
         self.user_properties += [("t5x.stage", self.stage.value), ("t5x.seconds", f"{result.seconds:.3f}")]
@@ -165,6 +170,25 @@ class StageItem(pytest.Item):
             raise pytest.skip.Exception("; ".join(result.not_checked), _use_item_location=True)
         if result.outcome is not Outcome.PASSED:
             raise StageFailed(result)
+
+    def pending_runs(self) -> list[PendingRun]:
+        """The runs that begin with or after this item, up to the next item that is no stage.
+
+        A test may change the environment and the folder of this process, which a run takes over when it starts, so none
+        starts while one runs. Nor is a run begun of which a stage was run already, will be skipped, or comes after a
+        test.
+        """
+        from t5x_harness.runs.prefetch import PendingRun
+
+        items = self.session.items
+        of_all = Counter(each.spec for each in items if isinstance(each, StageItem))
+        found: dict[RunSpec, PendingRun] = {}
+        for each in itertools.takewhile(lambda each: isinstance(each, StageItem), items[items.index(self) :]):
+            assert isinstance(each, StageItem)
+            run = found.setdefault(each.spec, PendingRun(each.spec, marks.network_allowed(each), []))
+            if not any(map(each.get_closest_marker, ("skip", "skipif"))):
+                run.stages.append(each.stage)
+        return [run for run in found.values() if len(run.stages) == of_all[run.spec]]
 
     def _record(self, result: StageResult) -> None:
         """Puts numbers, facts and findings where JUnit and other reporters find them."""

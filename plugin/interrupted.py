@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from .promotion import PROMOTION
 from .session import SESSION
 
 __all__ = ["Interruption"]
@@ -23,7 +22,7 @@ class Interruption:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Kills runs; a second Ctrl-C does not spoil what pytest has yet to say."""
         session = self._config.stash[SESSION]
-        if not session.in_use or self._config.stash[PROMOTION].active:
+        if not session.in_use or session.promotes:
             return
         session.ending.begin()  # it may have come elsewhere
         session.interrupt()

@@ -86,16 +86,16 @@ def _jobs_after_plans(items: list[pytest.Item], promotion: Promotion) -> None:
     together = list(runs.values())
     size = promotion.settings.parallel
     arranged: list[pytest.Item] = []
-    ahead: list[pytest.Item] = []
+    early: list[pytest.Item] = []
     for start in range(0, len(together), size):
         group = together[start : start + size]
         arranged += [item for run in group for item in run if item.stage in BEFORE]
         arranged += [item for run in group for item in run if item.stage not in BEFORE]
-        ahead += _last_before(group)
+        early += _last_before(group)
     places = [index for index, item in enumerate(items) if isinstance(item, StageItem) and promotion.promotes(item)]
     for index, item in zip(places, arranged, strict=True):
         items[index] = item
-    promotion.plan_ahead(ahead)
+    promotion.plan_early(early)
 
 
 def _last_before(group: Sequence[Sequence[StageItem]]) -> Iterator[StageItem]:

@@ -56,12 +56,12 @@ class Promotion:
     def __init__(self, config: pytest.Config, session: HarnessSession) -> None:
         self.config = config
         self._session = session
-        self.active = marks.promotes_tpu(config.option.markexpr or "")
+        self.active = session.promotes
         self.shown: list[str] = []  # jobs that are only printed
         self.left: list[str] = []  # what became of jobs that had not ended with the session
         self._jobs: Jobs | None = None
         self._emulated = contextlib.ExitStack()
-        self._ahead: set[pytest.Item] = set()
+        self._early: set[pytest.Item] = set()
         self._targets = TargetsOfConftests()
         self._importing: threading.Thread | None = None
 
@@ -221,13 +221,13 @@ class Promotion:
 
         return make
 
-    def plan_ahead(self, items: Sequence[pytest.Item]) -> None:
+    def plan_early(self, items: Sequence[pytest.Item]) -> None:
         """Notes the items after which their runs' jobs are sent, as those that wait for these come later."""
-        self._ahead = set(items)
+        self._early = set(items)
 
-    def sends_ahead(self, item: pytest.Item) -> bool:
+    def submits_early(self, item: pytest.Item) -> bool:
         """Whether a run's job is sent after this stage of it, while other runs' stages follow."""
-        return item in self._ahead and self.jobs.has_room
+        return item in self._early and self.jobs.has_room
 
     def heed_interrupts(self, heard: BaseException | None) -> None:
         """Ends the session if Ctrl-C was to end it and came to nothing, while there may be jobs.

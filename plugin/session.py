@@ -24,14 +24,12 @@ from .session_settings import SessionSettings
 if TYPE_CHECKING:
     from t5x_harness.google.of_runs import GoogleOfRuns
     from t5x_harness.report import Report
-    from t5x_harness.runs.ahead import OnProgress, RunAhead
+    from t5x_harness.runs.background import BackgroundRun, OnProgress
     from t5x_harness.runs.local import LocalBackend
     from t5x_harness.runs.pipeline import Pipeline
+    from t5x_harness.runs.prefetch import PendingRun, Prefetcher
     from t5x_harness.runs.vertex import VertexBackend
     from t5x_harness.workers import InProcess, Zygote
-
-    from .ahead import Lookahead
-    from .gin_items import StageItem
 
 SESSION = pytest.StashKey["HarnessSession"]()
 
@@ -40,26 +38,36 @@ Promote = Callable[[Path, Callable[[Mapping[str, Any]], None]], "Callable[[RunSp
 
 
 class HarnessSession(SessionSettings):
-    """Owns everything that outlives a test: one worker, one folder, one pipeline for each distinct run."""
+    """Owns everything that outlives a test: one worker, one folder, one pipeline for each distinct run.
 
-    def __init__(self, config: pytest.Config) -> None:
+    Args:
+      config: pytest's.
+      write_report: writes the table of the runs to the terminal.
+    """
+
+    def __init__(
+        self, config: pytest.Config, write_report: Callable[[pytest.TerminalReporter, HarnessSession], None]
+    ) -> None:
         super().__init__(config)
+        self._write_report = write_report
         self.results: dict[RunSpec, RunResult] = {}
         self._origins: dict[RunSpec, str] = {}  # by the run as it was asked for, or as its result has it
         self._started = time.perf_counter()
         self._import_seconds = 0.0
-        self._pipelines: dict[RunSpec, Pipeline | RunAhead] = {}
+        self._pipelines: dict[RunSpec, Pipeline | BackgroundRun] = {}
         self._workspaces: dict[RunSpec, Path] = {}
-        self._lookahead: Lookahead | None = None
+        self._prefetcher: Prefetcher | None = None
         self._workers: Zygote | InProcess | None = None
         self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
         self._folder: Path | None = None
         self._kept: list[Path] = []
         self._refusals: list[str] = []
-        self._ahead: set[RunSpec] = set()
+        self._submitted_early: set[RunSpec] = set()
         self._is_interrupted = False
 
-    def pipeline(self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None) -> Pipeline | RunAhead:
+    def pipeline(
+        self, spec: RunSpec, *, network: bool = False, promote: Promote | None = None
+    ) -> Pipeline | BackgroundRun:
         """The one pipeline of a run; its stages run once however many items ask for them.
 
         Args:
@@ -68,10 +76,10 @@ class HarnessSession(SessionSettings):
           promote: makes the backend of a run that is promoted, likewise.
         """
         if spec not in self._pipelines:
-            self._pipelines[spec] = self.maker(spec, network=network, promote=promote)(self._progress)
+            self._pipelines[spec] = self.pipeline_factory(spec, network=network, promote=promote)(self._progress)
         return self._pipelines[spec]
 
-    def maker(
+    def pipeline_factory(
         self, spec: RunSpec, *, network: bool, promote: Promote | None = None
     ) -> Callable[[OnProgress], Pipeline]:
         """Makes what makes a run's pipeline, out of who is told of its progress, in any thread."""
@@ -92,16 +100,36 @@ class HarnessSession(SessionSettings):
         )
         return lambda on_progress: made(on_progress=on_progress)
 
-    def look_ahead(self, item: StageItem) -> None:
-        """Has the run of a collected stage, and those of the stages that follow it, work at once."""
-        from .ahead import Lookahead
+    @property
+    def runs_at_once(self) -> int:
+        """How many collected runs may work at the same time.
+
+        One after the other in one of pytest-xdist's workers, which fill the cores already, with runs in this process,
+        for a debugger, with promoted tests, whose jobs are submitted early, and where the user wants it so.
+        """
+        from t5x_harness.runs.background import runs_at_once
+
+        ahead = self.options.ahead
+        if ahead is None and self.options.full_size:
+            ahead = 0  # two such runs may need more memory than there is
+        alone = self.options.in_process or hasattr(self.config, "workerinput") or self.promotes
+        return 1 if alone else runs_at_once(ahead)
+
+    def prefetch(self, spec: RunSpec, find: Callable[[], list[PendingRun]]) -> None:
+        """Has a run and those that follow it work in the background, if they may.
+
+        Args:
+          spec: the run whose stage is the next to be reported.
+          find: finds it and the runs after it.
+        """
+        from t5x_harness.runs.prefetch import Prefetcher
 
         self._follow_controller()
-        self._lookahead = self._lookahead or Lookahead(self.config, self.options)
-        for run in self._lookahead.runs(item):
+        self._prefetcher = self._prefetcher or Prefetcher(self.runs_at_once)
+        for run in self._prefetcher.next_runs(spec, find):
             if run.spec not in self._pipelines:
-                make = self.maker(run.spec, network=run.network)
-                self._pipelines[run.spec] = self._lookahead.begin(run, make, lambda spec: self._progress)
+                make = self.pipeline_factory(run.spec, network=run.network)
+                self._pipelines[run.spec] = self._prefetcher.begin(run, make, lambda spec: self._progress)
 
     def stage(
         self, spec: RunSpec, stage: Stage, *, origin: str, network: bool = False, promote: Promote | None = None
@@ -159,12 +187,12 @@ class HarnessSession(SessionSettings):
     def finish(self) -> None:
         """Ends the runs of which further stages were selected, but never came: after ``-x``.
 
-        Of those that worked ahead, and of which no stage came at all, nothing is told.
+        Of those that worked in the background, and of which no stage came at all, nothing is told.
         """
-        from t5x_harness.runs.ahead import RunAhead
+        from t5x_harness.runs.background import BackgroundRun
 
         for spec, run in list(self._pipelines.items()):
-            if isinstance(run, RunAhead) and not run.is_asked:
+            if isinstance(run, BackgroundRun) and not run.is_asked:
                 self._pipelines.pop(spec).close()
             else:
                 self.end(spec)
@@ -185,17 +213,13 @@ class HarnessSession(SessionSettings):
         return Ending(pytest.ExitCode.INTERRUPTED, self._tell)
 
     def _tell(self) -> None:
-        from . import summary
-
         capture = self.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-            summary.write(self.config.pluginmanager.getplugin("terminalreporter"), self)
+            self._write_report(self.config.pluginmanager.getplugin("terminalreporter"), self)
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
         """While the block lasts, Ctrl-C begins the end of the session, unless a debugger, or jobs, are to handle it."""
-        from .promotion import PROMOTION
-
-        others = self.config.option.usepdb or self.options.in_process or self.config.stash[PROMOTION].active
+        others = self.config.option.usepdb or self.options.in_process or self.promotes
         return contextlib.nullcontext() if others or not self.in_use else self.ending.watching()
 
     @property
@@ -208,10 +232,10 @@ class HarnessSession(SessionSettings):
         if self._is_interrupted:
             return
         self._is_interrupted = True
-        from t5x_harness.runs.ahead import RunAhead
+        from t5x_harness.runs.background import BackgroundRun
 
         for spec, run in self._pipelines.items():
-            known = run.known(asked=True) if isinstance(run, RunAhead) else run.known()
+            known = run.known(asked=True) if isinstance(run, BackgroundRun) else run.known()
             if known.stages:
                 self._take(known, self._origins[spec])
             if any(stage.outcome is Outcome.FAILED for stage in known.stages):
@@ -341,21 +365,21 @@ class HarnessSession(SessionSettings):
     def leave(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Ends the run of ``item`` unless ``nextitem`` is a further stage of it."""
         spec = getattr(item, "spec", None)
-        if spec in self._pipelines and spec not in self._ahead and getattr(nextitem, "spec", None) != spec:
+        if spec in self._pipelines and spec not in self._submitted_early and getattr(nextitem, "spec", None) != spec:
             self.end(spec)
 
-    def send_ahead(self, spec: RunSpec) -> None:
+    def submit_early(self, spec: RunSpec) -> None:
         """Sends the job of a promoted run whose items that wait for it come later, after those of other runs."""
         from t5x_harness.runs.pipeline import Pipeline
 
         run = self._pipelines.get(spec)
         if isinstance(run, Pipeline):
-            self._ahead.add(spec)
-            run.send_ahead()
+            self._submitted_early.add(spec)
+            run.submit_early()
 
     def arrived(self, spec: RunSpec) -> None:
         """The items have come that wait for a run's job."""
-        self._ahead.discard(spec)
+        self._submitted_early.discard(spec)
 
     def failed_before(self, spec: RunSpec, result: StageResult) -> StageResult | None:
         """The failed stage because of which ``result`` was not run."""
@@ -370,8 +394,8 @@ class HarnessSession(SessionSettings):
             self._pipelines.pop(spec).close()
         if self._workers is not None:
             self._workers.close()  # which ends a thread's wait for it
-        if self._lookahead is not None:
-            self._lookahead.join(patient=not self._is_interrupted)
+        if self._prefetcher is not None:
+            self._prefetcher.join(patient=not self._is_interrupted)
         for google in self._googles.values():
             google.close(patient=not self._is_interrupted)
         if self._folder is not None and self._folder.is_dir():  # whoever clears up /tmp may have been here

@@ -33,11 +33,13 @@ class SessionSettings:
     Attributes:
       config: as above.
       options: of the command line and the ini file.
+      promotes: whether ``-m`` promotes the tests that it selects to TPU jobs.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.options = Options.of(config)
+        self.promotes = marks.promotes_tpu(config.option.markexpr or "")
         self._store = store()
         self._project: ProjectConfig | None = None
         self._runtime: Runtime | None = None
@@ -167,8 +169,7 @@ class SessionSettings:
     @property
     def expects_runs(self) -> bool:
         """Whether the command line asks for runs: ``-m smoke``, ``-m tpu``, or a gin file by name."""
-        expression = self.config.option.markexpr or ""
-        if marks.selects_only(expression, marks.SMOKE) or marks.promotes_tpu(expression):
+        if self.promotes or marks.selects_only(self.config.option.markexpr or "", marks.SMOKE):
             return True
         return any(str(arg).partition("::")[0].endswith(".gin") for arg in self.config.args)
 

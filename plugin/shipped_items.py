@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from t5x_harness.promotion.shipped import ShippedOutcome
     from t5x_harness.vertex.launching import LaunchedJob
 
-__all__ = ["ShippedItem", "replaced", "report_of", "send_ahead"]
+__all__ = ["ShippedItem", "replaced", "report_of", "submit_early"]
 
 _DECIDED_THERE = frozenset({"skip", "skipif", "xfail"})
 
@@ -94,7 +94,7 @@ class ShippedItem(pytest.Item):
         from t5x_harness.promotion.jobs import JobNotSent
 
         self.send()
-        send_ahead(self.session)  # those that go where this one goes, which may be known only now
+        submit_early(self.session)  # those that go where this one goes, which may be known only now
         if isinstance(self._problem, JobNotSent):
             raise pytest.skip.Exception(NOT_SENT, _use_item_location=True)
         try:
@@ -218,7 +218,7 @@ class ShippedItem(pytest.Item):
         return outcome
 
 
-def send_ahead(session: pytest.Session) -> None:
+def submit_early(session: pytest.Session) -> None:
     """Sends jobs of shipped tests that follow, as many as may be there at once, and of which is known where they go.
 
     Not in a process of pytest-xdist, in which other workers take a part of the tests.

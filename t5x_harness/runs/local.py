@@ -133,9 +133,6 @@ class LocalBackend:
             self._results[stage] = self._run_stage(stage) if failed is None else self._left_out(stage, failed)
         return self._results[stage]
 
-    def send_ahead(self) -> None:
-        """Nothing here takes long elsewhere."""
-
     def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
         """What a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
 

@@ -62,11 +62,19 @@ class Backend(Protocol):
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far, and what they wrote."""
 
-    def send_ahead(self) -> None:
-        """Begins what takes long elsewhere, without waiting for it."""
-
     def close(self) -> None:
         """Ends the run's process. May be called again."""
+
+
+class RemoteBackend(Backend, Protocol):
+    """One whose stages are done elsewhere, and take long."""
+
+    def submit_early(self) -> None:
+        """Begins them, without waiting for them."""
+
+
+BackendFactory = Callable[[RunSpec, "LocalBackend"], RemoteBackend]
+"""Makes the backend whose executing stages are a job elsewhere, out of the one for here."""
 
 
 class Pipeline:
@@ -83,7 +91,7 @@ class Pipeline:
       lint_on_slice: whether lint judges by the slice, as plan does.
       env: variables for the run's process; None takes one out.
       google: the private Google that the run's process is led to; None for none.
-      promote: makes the backend whose executing stages are a job elsewhere, out of the one for here; None for all here.
+      promote: makes the backend of a run that is a job elsewhere; None for all stages here.
     """
 
     def __init__(
@@ -99,7 +107,7 @@ class Pipeline:
         lint_on_slice: bool = False,
         env: Mapping[str, str | None] | None = None,
         google: GoogleOfRuns | None = None,
-        promote: Callable[[RunSpec, LocalBackend], Backend] | None = None,
+        promote: BackendFactory | None = None,
     ) -> None:
         self._spec = spec
         self._zygote = zygote
@@ -114,6 +122,7 @@ class Pipeline:
         self._promote = promote
         self._led: Mapping[str, str] | None = None  # how the run's process is led to it
         self._program: GinProgram | None = None
+        self._remote: RemoteBackend | None = None
         self._backend: Backend | None = None
         self._results: dict[Stage, StageResult] = {}
         self._seconds = 0.0
@@ -156,11 +165,13 @@ class Pipeline:
             self._results[stage] = _strict(result) if self._spec.strict else result
         return self._results[stage]
 
-    def send_ahead(self) -> None:
+    def submit_early(self) -> None:
         """Sends the run's job, if it is one and every stage before it has passed, without waiting for it."""
         executes = self._promote is not None and len(self.stages) > len(_BEFORE)
         if executes and all(self.stage(stage).outcome is Outcome.PASSED for stage in _BEFORE):
-            self._open().send_ahead()
+            self._open()
+            assert self._remote is not None
+            self._remote.submit_early()
 
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far."""
@@ -267,7 +278,8 @@ class Pipeline:
                 env={**(self._env or {}), **environment},
                 needed=self._google.server_of(environment) if self._google is not None else None,
             )
-            self._backend = self._promote(self.spec, local) if self._promote is not None else local
+            self._remote = self._promote(self.spec, local) if self._promote is not None else None
+            self._backend = self._remote or local
         return self._backend
 
     def _google_environment(self) -> Mapping[str, str]:

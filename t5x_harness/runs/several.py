@@ -15,7 +15,7 @@ from t5x_harness.spec import RunResult, RunSpec
 
 if TYPE_CHECKING:
     from t5x_harness.google.of_runs import GoogleOfRuns
-    from t5x_harness.runs.ahead import Ahead, OpenPipeline, RunAhead
+    from t5x_harness.runs.background import BackgroundRun, BackgroundRuns, OpenPipeline
     from t5x_harness.workers import InProcess, Zygote
 
 __all__ = ["RunOptions", "run_specs"]
@@ -68,7 +68,7 @@ def run_specs(
       RuntimeError: a run asks for an installed T5X and there is none.
     """
     ensure_model_dirs(specs)
-    from t5x_harness.runs.ahead import runs_at_once
+    from t5x_harness.runs.background import runs_at_once
     from t5x_harness.workers import NOT_KEPT
 
     shared = _Shared(options)
@@ -100,8 +100,8 @@ class _Shared:
         self._options = options
         self._workers: dict[str, Zygote | InProcess] = {}
         self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
-        self._ahead: Ahead | None = None
-        self._begun: deque[Pipeline | RunAhead] = deque()  # those whose results have not come
+        self._background: BackgroundRuns | None = None
+        self._begun: deque[Pipeline | BackgroundRun] = deque()  # those whose results have not come
 
     def one_by_one(self, specs: Sequence[RunSpec], on_progress: Callable[[RunSpec], OnProgress]) -> Iterator[RunResult]:
         """Makes a run when the one before it is done, in this thread."""
@@ -118,7 +118,7 @@ class _Shared:
         self, specs: Sequence[RunSpec], number_of_runs: int, on_progress: Callable[[RunSpec], OnProgress]
     ) -> Iterator[RunResult]:
         """Makes several at the same time. At most twice as many are begun: the next ones while one takes long."""
-        from t5x_harness.runs.ahead import Ahead
+        from t5x_harness.runs.background import BackgroundRuns
 
         def taken() -> RunResult:
             run = self._begun[0]
@@ -128,12 +128,12 @@ class _Shared:
             self._begun.popleft()
             return result
 
-        self._ahead = ahead = Ahead(number_of_runs)
+        self._background = background = BackgroundRuns(number_of_runs)
         for number, spec in enumerate(specs, start=1):
             if len(self._begun) == 2 * number_of_runs:
                 yield taken()
             with self._pipeline(number, spec, None) as pipeline:
-                run = ahead.begin(spec, pipeline.stages, self._opener(number, spec), on_progress)
+                run = background.begin(spec, pipeline.stages, self._opener(number, spec), on_progress)
             self._begun.append(run)
         while self._begun:
             yield taken()
@@ -163,14 +163,14 @@ class _Shared:
         Args:
           patient: whether to wait for what is just starting.
         """
-        if self._ahead is not None:
-            self._ahead.cancel()
+        if self._background is not None:
+            self._background.cancel()
         for worker in self._workers.values():
             worker.close()
         for google in self._googles.values():
             google.close(patient=patient)
-        if self._ahead is not None:
-            self._ahead.join(patient=patient)
+        if self._background is not None:
+            self._background.join(patient=patient)
 
     def _opener(self, number: int, spec: RunSpec) -> OpenPipeline:
         @contextlib.contextmanager

@@ -53,7 +53,7 @@ class VertexBackend:
         workspace: Path,
         on_progress: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
-        """Takes the settings; the job is sent with :meth:`send_ahead` or the first stage that executes.
+        """Takes the settings; the job is sent with :meth:`submit_early` or the first stage that executes.
 
         Args:
           spec: what to run, with its mode.
@@ -86,7 +86,7 @@ class VertexBackend:
             self._results |= self._executed()
         return self._results[stage]
 
-    def send_ahead(self) -> None:
+    def submit_early(self) -> None:
         """Sends the job and does not wait for it; why it cannot be sent is the result of its stage."""
         if self._sent is None:
             started = time.monotonic()
@@ -129,7 +129,7 @@ class VertexBackend:
     def _executed(self) -> dict[Stage, StageResult]:
         """The results of all stages that execute, once the job has ended."""
         started = time.monotonic()
-        self.send_ahead()
+        self.submit_early()
         if isinstance(self._sent, StageResult):
             first, *later = self._executing
             reason = self._sent.not_checked or (f"not run, because {first} failed",)

@@ -1,9 +1,9 @@
-"""Runs that work ahead: several at once, each in a process of its own, whose results are taken later and in order.
+"""Runs that work in the background: several at once, each in a process of its own; results are taken later, in order.
 
 Tracing, building input pipelines and most of compiling is done by one thread of a run, which waits for disks and other
 threads besides, so that runs one after the other leave cores without work. Here a thread of this process asks each run
-for its stages, before anyone wants them; it only waits for the run's process. Who wants a result asks :class:`RunAhead`
-for it as if it was a pipeline.
+for its stages, before anyone wants them; it only waits for the run's process. A result is asked of
+:class:`BackgroundRun` as if that was a pipeline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from t5x_harness.spec import RunResult, RunSpec, Stage, StageResult
 if TYPE_CHECKING:
     from t5x_harness.runs.pipeline import Pipeline
 
-__all__ = ["MOST", "Ahead", "OnProgress", "OpenPipeline", "RunAhead", "runs_at_once"]
+__all__ = ["MOST", "BackgroundRun", "BackgroundRuns", "OnProgress", "OpenPipeline", "runs_at_once"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
@@ -47,7 +47,7 @@ def runs_at_once(ahead: int | None) -> int:
     return 1 + ahead if ahead is not None else min(MOST, 1 + len(os.sched_getaffinity(0)))
 
 
-class Ahead:
+class BackgroundRuns:
     """Lets runs work at the same time, in the order in which they are begun.
 
     It is ended by :meth:`cancel`, then the end of the worker that a run's thread may wait for, then :meth:`join`. Its
@@ -59,9 +59,9 @@ class Ahead:
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
-        self._waiting: SimpleQueue[RunAhead | None] = SimpleQueue()
+        self._waiting: SimpleQueue[BackgroundRun | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._runs: list[RunAhead] = []
+        self._runs: list[BackgroundRun] = []
 
     def begin(
         self,
@@ -69,7 +69,7 @@ class Ahead:
         stages: Sequence[Stage],
         make: OpenPipeline,
         on_progress: Callable[[RunSpec], OnProgress],
-    ) -> RunAhead:
+    ) -> BackgroundRun:
         """Lets a run work as soon as fewer than ``at_once`` others do.
 
         Args:
@@ -78,11 +78,11 @@ class Ahead:
           make: makes its pipeline, in a thread.
           on_progress: makes what is told, in a thread, of the progress of a stage while that is waited for.
         """
-        run = RunAhead(spec, stages, make, on_progress)
+        run = BackgroundRun(spec, stages, make, on_progress)
         self._runs.append(run)
         self._waiting.put(run)
         if len(self._threads) < self.at_once:
-            self._threads.append(threading.Thread(target=self._work, name="t5x-ahead", daemon=True))
+            self._threads.append(threading.Thread(target=self._work, name="t5x-background", daemon=True))
             self._threads[-1].start()
         return run
 
@@ -108,7 +108,7 @@ class Ahead:
             run.work()
 
 
-class RunAhead:
+class BackgroundRun:
     """A run that works by itself; what it is asked for is what its pipeline would answer."""
 
     def __init__(
@@ -143,9 +143,6 @@ class RunAhead:
         self._asked.append(stage)
         with self._progress.shown(stage):
             return self._results[stage].result()
-
-    def send_ahead(self) -> None:
-        """Nothing of a run that works here takes long elsewhere."""
 
     def result(self) -> RunResult:
         """What came of the stages that were asked for; waits until the run's process has ended.

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from t5x_harness.runs.ahead import Ahead, OnProgress, RunAhead, runs_at_once
+from t5x_harness.runs.background import BackgroundRun, BackgroundRuns, OnProgress, runs_at_once
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
@@ -50,12 +50,12 @@ class Fake:
 class Begun:
     """Runs that were begun, and the pipelines that stand behind those that work."""
 
-    def __init__(self, ahead: Ahead) -> None:
-        self.ahead = ahead
+    def __init__(self, background: BackgroundRuns) -> None:
+        self.background = background
         self.fakes: dict[str, Fake] = {}
         self.made = threading.Condition()
 
-    def __call__(self, name: str, on_progress: OnProgress = lambda event: None) -> RunAhead:
+    def __call__(self, name: str, on_progress: OnProgress = lambda event: None) -> BackgroundRun:
         @contextlib.contextmanager
         def make(told: OnProgress) -> Iterator[Pipeline]:
             fake = Fake(told)
@@ -67,7 +67,7 @@ class Begun:
             finally:
                 fake.close()
 
-        return self.ahead.begin(RunSpec((f"{name}.gin",)), STAGES, make, lambda spec: on_progress)
+        return self.background.begin(RunSpec((f"{name}.gin",)), STAGES, make, lambda spec: on_progress)
 
     def fake(self, name: str) -> Fake:
         with self.made:
@@ -77,10 +77,10 @@ class Begun:
 
 @pytest.fixture
 def begin() -> Iterator[Begun]:
-    begun = Begun(Ahead(2))
+    begun = Begun(BackgroundRuns(2))
     yield begun
-    begun.ahead.cancel()
-    begun.ahead.join()
+    begun.background.cancel()
+    begun.background.join()
 
 
 def test_as_many_runs_work_at_once_as_may_and_the_next_one_follows(begin: Begun) -> None:
@@ -131,8 +131,8 @@ def test_a_closed_run_is_killed_and_begins_no_further_stage(begin: Begun) -> Non
     run.close()
     assert begin.fake("a").ended.wait(LONG)
     waits[1].close()  # has not begun
-    begin.ahead.cancel()
-    begin.ahead.join()
+    begin.background.cancel()
+    begin.background.join()
     assert begin.fake("a").done == [Stage.LINT]
     assert "c" not in begin.fakes
 
@@ -141,7 +141,7 @@ def test_what_making_a_run_raises_is_raised_where_it_is_asked_for(begin: Begun) 
     def make(told: OnProgress) -> Any:
         raise ValueError("no such folder")
 
-    run = begin.ahead.begin(RunSpec(("a.gin",)), STAGES, make, lambda spec: lambda event: None)
+    run = begin.background.begin(RunSpec(("a.gin",)), STAGES, make, lambda spec: lambda event: None)
     with pytest.raises(ValueError, match="no such folder"):
         run.stage(Stage.LINT)
     with pytest.raises(ValueError, match="no such folder"):

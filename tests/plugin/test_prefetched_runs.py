@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.plugin.ahead import Lookahead
 from t5x_harness.plugin.gin_items import StageItem
-from t5x_harness.plugin.options import Options
+from t5x_harness.plugin.session import SESSION
+from t5x_harness.runs.prefetch import Prefetcher
 
 Collect = Callable[..., Sequence[pytest.Item]]
 
@@ -34,9 +34,11 @@ def runs(items: Sequence[pytest.Item], index: int = 0, ahead: int | None = 1) ->
     """The runs that are begun when it is an item's turn, each with the first letters of its stages."""
     item = items[index]
     assert isinstance(item, StageItem)
-    options = Options.of(item.config)
-    lookahead = Lookahead(item.config, options if ahead is None else dataclasses.replace(options, ahead=ahead))
-    return [(run.spec.name, "".join(stage[0] for stage in run.stages)) for run in lookahead.runs(item)]
+    session = item.config.stash[SESSION]
+    if ahead is not None:
+        session.options = dataclasses.replace(session.options, ahead=ahead)
+    found = Prefetcher(session.runs_at_once).next_runs(item.spec, item.pending_runs)
+    return [(run.spec.name, "".join(stage[0] for stage in run.stages)) for run in found]
 
 
 def test_the_next_runs_are_begun_with_all_their_selected_stages(collect: Collect) -> None:
