@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Mapping
 
-from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.pages import OTHER_CODES, page, rules_by_code
+from t5x_harness.findings.codes import Code, every_code
+from t5x_harness.findings.pages import explained
 
 __all__ = ["add_arguments", "run"]
 
@@ -29,8 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
       The exit status: 0, or 2 for a code that does not exist.
     """
-    rules = rules_by_code()
-    known = {**dict.fromkeys(rules), **dict.fromkeys(job_codes()), **OTHER_CODES}
+    known = every_code()
     codes = [code.upper() for code in arguments.codes]
     for code in codes:
         if code not in known and not _of_family(code, known):
@@ -39,38 +38,17 @@ def run(arguments: argparse.Namespace) -> int:
             hint = f"did you mean {' or '.join(near)}?" if near else "t5x-harness explain lists them all"
             print(f"t5x-harness: there is no code {code}; {hint}", file=sys.stderr)
             return _USAGE
-    if codes:
-        print("\n".join(_explained(code, known) for code in codes), end="")
-    else:
-        print(_list(known), end="")
+    pages = [explained(code) if code in known else _list(_of_family(code, known)) for code in codes]
+    print("\n".join(pages) if codes else _list(known), end="")
     return _FINE
 
 
-def _of_family(family: str, known: Iterable[str]) -> list[str]:
+def _of_family(family: str, known: Mapping[str, Code]) -> dict[str, Code]:
     """The codes that begin with these letters."""
-    return [code for code in known if family.isalpha() and code.startswith(family)]
+    return {code: about for code, about in known.items() if family.isalpha() and code.startswith(family)}
 
 
-def _explained(code: str, known: Collection[str]) -> str:
-    rules = rules_by_code()
-    if code not in known:
-        return _list(_of_family(code, known))
-    return page(code, rules[code]) if code in rules else _page_without_rule(code)
-
-
-def _list(codes: Collection[str]) -> str:
+def _list(codes: Mapping[str, Code]) -> str:
     """A line for each code: where it is found, how bad it is, the mistake."""
-    lines: list[tuple[str, str, str, str]] = []
-    for code, found in rules_by_code().items():
-        lines.append((code, ", ".join(rule.stage for rule in found), found[0].severity, found[0].title))
-    lines += [(code, "job", mistake.level, mistake.title) for code, mistake in job_codes().items()]
-    lines += [(code, "any", "error", text) for code, text in OTHER_CODES.items()]
-    shown = [line for line in lines if line[0] in codes]
-    width = max(len(stages) for _, stages, _, _ in shown)
-    return "".join(f"{code}  {stages:{width}}  {level:7}  {title}\n" for code, stages, level, title in shown)
-
-
-def _page_without_rule(code: str) -> str:
-    if code in job_codes():
-        return job_page(code)
-    return f"# {code}\n\n{OTHER_CODES[code][0].upper()}{OTHER_CODES[code][1:]}. It cannot be silenced.\n"
+    width = max(len(about.found_by) for about in codes.values())
+    return "".join(f"{code}  {a.found_by:{width}}  {a.level:7}  {a.title}\n" for code, a in codes.items())

@@ -57,16 +57,20 @@ class Check(abc.ABC):
     Attributes:
       code: stable id.
       title: what it looks at.
+      why: what goes wrong where it is not well, for ``t5x-harness explain``.
       of_image: whether it is about a container image for jobs, and part of the round with ``--image`` only.
     """
 
     code: ClassVar[str]
     title: ClassVar[str]
+    why: ClassVar[str]
     of_image: ClassVar[bool] = False
     _by_code: ClassVar[dict[str, type[Check]]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if not hasattr(cls, "why"):
+            raise TypeError(f"check {cls.__qualname__} ({cls.code}) does not set why")
         other = Check._by_code.setdefault(cls.code, cls)
         if other is not cls:
             raise TypeError(f"check {cls.__qualname__} has code {cls.code}, which {other.__qualname__} has already")
@@ -79,6 +83,11 @@ class Check(abc.ABC):
           of_image: of the round inside a container image.
         """
         return tuple(check for _, check in sorted(Check._by_code.items()) if check.of_image == of_image)
+
+    @classmethod
+    def command(cls) -> str:
+        """Returns the words after ``t5x-harness`` that run it."""
+        return "doctor --image" if cls.of_image else "doctor"
 
     @abc.abstractmethod
     def run(self, environment: Environment) -> Diagnosis:

@@ -23,6 +23,11 @@ class OverwrittenPackages(Check):
 
     code = "ENV01"
     title = "packages overwriting each other"
+    why = (
+        "Two distributions, such as seqio and seqio-nightly, can bring the same package: whichever was installed last "
+        "has overwritten files of the other, and what is imported is a mixture. Removing one takes the files of both, "
+        "so the one to keep has to be installed again."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Looks for both of a pair, and for the rival alone."""
@@ -62,6 +67,10 @@ class DuplicateMetadata(Check):
 
     code = "ENV02"
     title = "distributions recorded twice"
+    why = (
+        "A distribution is recorded twice in one folder, as an interrupted upgrade leaves it: pip and the code that "
+        "runs may then see different versions."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Looks for names that come twice in one folder."""

@@ -20,6 +20,12 @@ class GcsPaths(Check):
 
     code = "ENV10"
     title = "/gcs paths"
+    why = (
+        "Runs see `/gcs` as a mount of their own, which needs user namespaces. Where the kernel or a container forbids "
+        "these, T5X finds such paths because its own file functions are patched, but native code that the user's "
+        "modules hand such a path to may not. The warning goes away with the command that it prints, or, in Docker, "
+        "with two security options."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Mounts in a process of its own, which ends at once."""

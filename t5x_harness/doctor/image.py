@@ -31,6 +31,10 @@ class PinnedT5x(Check):
 
     code = "IMG01"
     title = "T5X at its commit"
+    why = (
+        "A job runs the T5X of its image, so the image names the commit of T5X in a variable and has to have that "
+        "commit installed. The embedded T5X is for machines without T5X, not for jobs."
+    )
     of_image = True
 
     def run(self, environment: Environment) -> Diagnosis:
@@ -54,6 +58,10 @@ class EntryPoint(Check):
 
     code = "IMG02"
     title = "entry point"
+    why = (
+        "The entry point of an image is `python -m t5x.main`, which imports the run modes. If one is missing or cannot "
+        "be imported, the job ends only after its TPU was started."
+    )
     of_image = True
 
     def run(self, environment: Environment) -> Diagnosis:
@@ -100,6 +108,10 @@ class PinnedVersions(Check):
 
     code = "IMG03"
     title = "pinned versions"
+    why = (
+        "Every distribution has to have the version that the image's requirements file names. An image that was built "
+        "anew with other versions fails on the TPU, often without a log."
+    )
     of_image = True
 
     def run(self, environment: Environment) -> Diagnosis:
@@ -119,6 +131,10 @@ class TpuLibrary(Check):
 
     code = "IMG04"
     title = "TPU library"
+    why = (
+        "JAX needs libtpu at the version that its extra `tpu` asks for. Without it, JAX computes on the CPU of the TPU "
+        "machine and only logs a warning."
+    )
     of_image = True
 
     def run(self, environment: Environment) -> Diagnosis:
@@ -144,6 +160,10 @@ class ShippedTests(Check):
 
     code = "IMG05"
     title = "shipped tests"
+    why = (
+        "A test with `ship=True` runs inside the job, so the image needs pytest and t5x-harness as installed "
+        "distributions."
+    )
     of_image = True
 
     def run(self, environment: Environment) -> Diagnosis:
@@ -162,6 +182,10 @@ class EmulationLeft(Check):
 
     code = "IMG06"
     title = "nothing emulated"
+    why = (
+        "Variables of an emulation on a developer's machine, such as STORAGE_EMULATOR_HOST, would keep a job from its "
+        "TPU or its buckets if they were built into the image."
+    )
     of_image = True
 
     def run(self, environment: Environment) -> Diagnosis:

@@ -21,6 +21,10 @@ class ForcedDevices(Check):
 
     code = "ENV07"
     title = "forced CPU devices"
+    why = (
+        "A slice is emulated by as many CPU devices as it has chips, which JAX makes from version 0.5.0 on. Variables "
+        "that choose other devices are replaced in runs."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Looks at JAX's version and at the variables that choose devices."""
@@ -47,6 +51,7 @@ class TpuCompiler(Check):
 
     code = "ENV08"
     title = "TPU compiler"
+    why = "libtpu is the compiler for TPUs. Runs on this machine do not need it; an image for jobs does (IMG04)."
 
     def run(self, environment: Environment) -> Diagnosis:
         """Says whether it is there."""

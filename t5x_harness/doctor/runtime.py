@@ -14,6 +14,7 @@ class T5xPlaceholder(Check):
 
     code = "ENV05"
     title = "placeholder t5x from PyPI"
+    why = "PyPI's `t5x 0.0.0` is a placeholder and brings no module: `pip install t5x` does not install T5X."
 
     def run(self, environment: Environment) -> Diagnosis:
         """Looks for a distribution named t5x without a package t5x."""
@@ -34,6 +35,10 @@ class RuntimeInUse(Check):
 
     code = "ENV06"
     title = "T5X in use"
+    why = (
+        "Runs import an installed T5X where there is one, and the embedded T5X elsewhere. This line says which it is "
+        "and where it is."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Says which; there always is one."""

@@ -22,6 +22,11 @@ class StorageEndpoint(Check):
 
     code = "ENV09"
     title = "storage endpoint"
+    why = (
+        "TENSORSTORE_GCS_HTTP_URL takes the address of the storage service alone. With a bucket in its path, as seen "
+        "in forums, tensorstore, which reads and writes checkpoints, sends every request to a wrong address and "
+        "authentication fails."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Looks at the variable."""

@@ -21,6 +21,10 @@ class IncompatibleVersions(Check):
 
     code = "ENV03"
     title = "versions working together"
+    why = (
+        "One part of the stack refuses the installed version of another by its own metadata. pip installs such a pair "
+        "where it is asked for each alone."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Compares every requirement within the stack with what is installed."""
@@ -47,6 +51,10 @@ class OutsideTheRecord(Check):
 
     code = "ENV04"
     title = "versions of the record"
+    why = (
+        "The behavior of T5X that runs are compared with was recorded with the versions that the extra `t5x` names. "
+        "With others the embedded T5X may not work, and the numbers of an installed one may differ."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Compares what is installed with the bounds of the harness's extra ``t5x``."""

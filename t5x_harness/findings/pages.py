@@ -12,29 +12,14 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.doctor.check import Check
+from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
 from t5x_harness.findings.example_text import BASE_PAGE, bad_example, base_page, good_example
 from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.rule import Rule, all_rules
+from t5x_harness.findings.rule import Rule
 from t5x_harness.spec import Severity
 
-__all__ = ["OTHER_CODES", "index", "main", "page", "pages", "rules_by_code"]
-
-OTHER_CODES: Mapping[str, str] = {
-    "RUN01": "T5X, a library or the run's process stopped, and no rule knows why: see the end of the log",
-    "RUN02": "a stage did no work, so it proved nothing",
-    "RUN03": "the last checkpoint is not of the step that training ended at",
-    "RUN04": "a loss is not finite",
-    "RUN05": "a restored checkpoint differs from the state that was saved",
-    "RUN06": "a stage took longer than its limit, and was ended",
-    "RUN07": "the process of a stage ended by itself: see the end of its log",
-    "RUN08": "a stage could not be started, here or as a job",
-    "RUN09": "data is out of reach, on the hub or in a bucket, and no rows are declared to stand for it",
-    "RUN10": "a library that this config needs, here and in the job, is not installed",
-    "RUN11": "a job on a TPU's machine ran on the CPU",
-    "RUN12": "the harness itself could not go on: an earlier stage left nothing to begin with, or it has a mistake",
-    "USR01": "a function of yours raised: file, line and error are named",
-}
-"""Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""
+__all__ = ["explained", "index", "main", "page", "pages"]
 
 _SEVERITIES: Mapping[Severity, str] = {
     Severity.ERROR: "error: the stage fails",
@@ -43,12 +28,28 @@ _SEVERITIES: Mapping[Severity, str] = {
 }
 
 
-def rules_by_code() -> dict[str, list[type[Rule]]]:
-    """The rules of each code in the order of stages, ordered by code."""
-    found: dict[str, list[type[Rule]]] = {}
-    for rule in all_rules():
-        found.setdefault(rule.code, []).append(rule)
-    return dict(sorted(found.items()))
+def explained(code: str) -> str:
+    """Returns all that is known of a code as Markdown that needs no other page.
+
+    Raises:
+      KeyError: there is no such code.
+    """
+    rules, checks = rules_by_code(), checks_by_code()
+    if code in rules:
+        return page(code, rules[code])
+    if code in job_codes():
+        return job_page(code)
+    if code in checks:
+        return _check_page(checks[code])
+    if code in RUN_CODES:
+        return f"# {code}\n\n{RUN_CODES[code][0].upper()}{RUN_CODES[code][1:]}. It cannot be silenced.\n"
+    title, reason = next(group[code] for group in NOT_CAUGHT.values() if code in group)
+    return f"# {code}: {title}\n\nNothing finds it in a config before it runs: {reason}.\n"
+
+
+def _check_page(check: type[Check]) -> str:
+    command = f"Checked by `t5x-harness {check.command()}`, which prints the fix below what it finds."
+    return "\n".join([f"# {check.code}: {check.title}", "", command, "", *_wrapped(check.why), ""])
 
 
 def page(code: str, rules: Sequence[type[Rule]]) -> str:
@@ -80,6 +81,7 @@ def pages() -> dict[str, str]:
     return {
         "README.md": index(found),
         BASE_PAGE: base_page(),
+        "not-caught.md": _not_caught_page(),
         **of_rules,
         **{f"{code}.md": job_page(code) for code in job_codes()},
     }
@@ -115,8 +117,25 @@ def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
         "| code | what it says |",
         "|---|---|",
     ]
-    lines += [f"| {code} | {text} |" for code, text in OTHER_CODES.items()]
+    lines += [f"| {code} | {text} |" for code, text in RUN_CODES.items()]
     return "\n".join([*lines, ""])
+
+
+def _not_caught_page() -> str:
+    lines = [
+        "# Known to go wrong, and not caught before a run",
+        "",
+        *_wrapped(
+            "The failures of T5X users that a look at config, data and shapes could have found in principle, but that "
+            "no rule finds, each with the reason. What needs a run, a pod, the TPU compiler or the cloud is in "
+            "[what local does not emulate](../what-local-does-not-emulate.md)."
+        ),
+        "",
+    ]
+    for heading, rows in NOT_CAUGHT.items():
+        lines += [f"## {heading}", "", "| code | what happens | why there is no rule |", "|---|---|---|"]
+        lines += [*(f"| {code} | {title} | {reason} |" for code, (title, reason) in rows.items()), ""]
+    return "\n".join(lines)
 
 
 def _wrapped(text: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t5x_harness.findings.pages import OTHER_CODES, page, rules_by_code
+from t5x_harness.findings.codes import every_code, rules_by_code
+from t5x_harness.findings.pages import page
 from t5x_harness.findings.rule import Rule
 
 __all__ = ["rule_descriptors"]
@@ -17,11 +18,11 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     Args:
       codes: those of the findings; one that is none of ours gets an id and nothing else.
     """
-    rules = rules_by_code()
+    rules, known = rules_by_code(), every_code()
     return [
         _descriptor(code, rules[code])
         if code in rules
-        else {"id": code} | ({"shortDescription": {"text": OTHER_CODES[code]}} if code in OTHER_CODES else {})
+        else {"id": code} | ({"shortDescription": {"text": known[code].title}} if code in known else {})
         for code in sorted(set(codes))
     ]
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.main import main
+from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, every_code, rules_by_code
 from t5x_harness.findings.example_text import base_page
 from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.pages import OTHER_CODES, pages, rules_by_code
+from t5x_harness.findings.pages import pages
 from t5x_harness.findings.rule import all_codes
 from t5x_harness.google.vertex.validation import Violation, judge, misspelt_accelerators
 
@@ -22,15 +23,12 @@ PAGES = REPOSITORY / "docs" / "rules"
 STAGES = json.loads((REPOSITORY / "tests" / "reference" / "failure_codes.json").read_text())["stages"]
 
 
-def not_caught() -> dict[str, str]:
-    rows = re.findall(r"^\| ([A-Z]{3}\d\d) \|[^|]*\| (.*) \|$", (PAGES / "not-caught.md").read_text(), re.MULTILINE)
-    assert len(dict(rows)) == len(rows), "a code stands there twice"
-    return dict(rows)
+REASONS = {code: reason for group in NOT_CAUGHT.values() for code, (_, reason) in group.items()}
 
 
 def test_the_pages_are_what_the_rules_say() -> None:
     made = pages()
-    there = {path.name: path.read_text() for path in PAGES.glob("*.md") if path.name != "not-caught.md"}
+    there = {path.name: path.read_text() for path in PAGES.glob("*.md")}
     assert sorted(there) == sorted(made), "run: python -m t5x_harness.findings.pages docs/rules"
     for name, text in made.items():
         assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.findings.pages docs/rules"
@@ -39,11 +37,11 @@ def test_the_pages_are_what_the_rules_say() -> None:
 @pytest.mark.parametrize("code", [c for c, stages in STAGES.items() if {"S0", "S1", "S2", "S5"} & set(stages)])
 def test_a_failure_that_can_be_seen_early_has_a_rule_or_a_reason(code: str) -> None:
     has_page = code in all_codes() or code in job_codes()
-    assert has_page != (code in not_caught()), f"{code} needs a rule or a reason, and not both"
+    assert has_page != (code in REASONS), f"{code} needs a rule or a reason, and not both"
 
 
 def test_every_reason_is_of_a_known_failure_and_says_something() -> None:
-    for code, reason in not_caught().items():
+    for code, reason in REASONS.items():
         assert code in STAGES
         assert len(reason.split()) > 4
 
@@ -81,7 +79,7 @@ def test_a_page_does_not_repeat_the_common_files() -> None:
 def test_every_code_of_how_a_run_went_is_listed() -> None:
     sources = [path for folder in ("t5x_harness", "plugin") for path in (REPOSITORY / folder).rglob("*.py")]
     used = {code for path in sources for code in re.findall(r'"((?:RUN|USR)\d\d)"', path.read_text(encoding="utf-8"))}
-    assert used == set(OTHER_CODES)
+    assert used == set(RUN_CODES)
 
 
 @pytest.mark.parametrize("code", job_codes())
@@ -124,11 +122,31 @@ def test_explain_prints_pages_and_the_list(capsys: pytest.CaptureFixture[str]) -
     assert "--t5x-ignore GIN02" in explained
     assert main(["explain"]) == 0
     listed = capsys.readouterr().out
-    assert [line.split()[0] for line in listed.splitlines()] == [*all_codes(), *job_codes(), *OTHER_CODES]
+    assert [line.split()[0] for line in listed.splitlines()] == [*every_code()]
     assert main(["explain", "vtx04"]) == 0
     assert capsys.readouterr().out == pages()["VTX04.md"]
     assert main(["explain", "RUN01"]) == 0
     assert "It cannot be silenced" in capsys.readouterr().out
+
+
+def test_every_code_that_a_text_names_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [REPOSITORY / "README.md"]
+    for folder in ("t5x_harness", "plugin", "fixtures", "sample_tasks", "docs"):
+        texts += [p for p in (REPOSITORY / folder).rglob("*") if p.suffix in {".py", ".md", ".toml", ".json", ".gin"}]
+    named = {code for path in texts for code in re.findall(r"\b[A-Z]{3}\d\d\b", path.read_text(encoding="utf-8"))}
+    assert len(named) > 150
+    for code in sorted(named):
+        assert main(["explain", code]) == 0, code
+        assert capsys.readouterr().out.startswith(f"# {code}")
+
+
+def test_a_check_of_the_doctor_is_explained_by_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "ENV10", "IMG04", "POD01"]) == 0
+    explained = capsys.readouterr().out
+    assert "# ENV10: /gcs paths\n\nChecked by `t5x-harness doctor`, which prints the fix" in explained
+    assert "user namespaces" in explained
+    assert "# IMG04: TPU library\n\nChecked by `t5x-harness doctor --image`" in explained
+    assert "Nothing finds it in a config before it runs: how it is started is not in the config." in explained
 
 
 def test_explain_knows_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -262,7 +262,7 @@ def test_the_bounds_of_the_record_are_those_of_the_harness_itself() -> None:
 
 def test_two_checks_cannot_share_a_code() -> None:
     with pytest.raises(TypeError, match="has code ENV01, which OverwrittenPackages has already"):
-        type("Another", (Check,), {"code": "ENV01", "title": "x"})
+        type("Another", (Check,), {"code": "ENV01", "title": "x", "why": "y"})
 
 
 MAIN = (

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sample_reports import BAD, GOOD
 
 from t5x_harness import __version__
-from t5x_harness.findings.pages import OTHER_CODES, page, rules_by_code
+from t5x_harness.findings.codes import RUN_CODES, rules_by_code
+from t5x_harness.findings.pages import page
 from t5x_harness.report import Report
 from t5x_harness.report.sarif import FINGERPRINT, document, render
 from t5x_harness.report.sarif_rules import rule_descriptors
@@ -102,13 +103,13 @@ def test_codes_are_described_as_on_their_pages(lint: Lint) -> None:
     assert (driver["name"], driver["semanticVersion"]) == ("t5x-harness", __version__)
     assert [rule["id"] for rule in driver["rules"]] == ["GIN02", "GIN09"]  # and no code that nothing was found of
     rules = rules_by_code()
-    described = {rule["id"]: rule for rule in rule_descriptors([*rules, *OTHER_CODES])}
+    described = {rule["id"]: rule for rule in rule_descriptors([*rules, *RUN_CODES])}
     for code, (rule, *_) in rules.items():
         assert described[code]["shortDescription"]["text"] == rule.title
         assert described[code]["fullDescription"]["text"] == rule.why
         assert described[code]["help"]["markdown"] == page(code, rules[code])
         assert described[code]["defaultConfiguration"]["level"] == rule.severity
-    assert described["RUN01"]["shortDescription"]["text"] == OTHER_CODES["RUN01"]
+    assert described["RUN01"]["shortDescription"]["text"] == RUN_CODES["RUN01"]
 
 
 def test_a_code_of_somebody_elses_is_an_id_alone() -> None:

@@ -21,7 +21,7 @@ import tensorflow as tf  # noqa: E402
 from t5x import eval as eval_module  # noqa: E402
 from t5x import infer, trainer, utils  # noqa: E402
 
-from t5x_harness.findings.pages import OTHER_CODES  # noqa: E402
+from t5x_harness.findings.codes import RUN_CODES  # noqa: E402
 from t5x_harness.findings.rule import all_codes  # noqa: E402
 from t5x_harness.resolve.frames import causes, one_line  # noqa: E402
 from t5x_harness.resolve.frames import told as told_of  # noqa: E402
@@ -362,7 +362,7 @@ def test_orbax_at_gs_without_its_client() -> None:
 
 
 def test_every_code_of_the_table_has_a_page() -> None:
-    assert {known.code for known in KNOWN_ERRORS} <= {*all_codes(), *OTHER_CODES}
+    assert {known.code for known in KNOWN_ERRORS} <= {*all_codes(), *RUN_CODES}
 
 
 def test_what_a_generator_raises_is_told_without_tensorflows_wrapping() -> None:

@@ -1,0 +1,124 @@
+"""Every code that a text of this project may name, in one place: what it means, and where it is found.
+
+A code is of a rule of the first stages, of a job on Vertex AI, of a check of ``t5x-harness doctor``, of how a run went,
+or of a failure that nothing finds, with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from t5x_harness.doctor import Check
+from t5x_harness.findings.job_pages import job_codes
+from t5x_harness.findings.rule import Rule, all_rules
+
+__all__ = ["NOT_CAUGHT", "RUN_CODES", "Code", "checks_by_code", "every_code", "rules_by_code"]
+
+RUN_CODES: Mapping[str, str] = {
+    "RUN01": "T5X, a library or the run's process stopped, and no rule knows why: see the end of the log",
+    "RUN02": "a stage did no work, so it proved nothing",
+    "RUN03": "the last checkpoint is not of the step that training ended at",
+    "RUN04": "a loss is not finite",
+    "RUN05": "a restored checkpoint differs from the state that was saved",
+    "RUN06": "a stage took longer than its limit, and was ended",
+    "RUN07": "the process of a stage ended by itself: see the end of its log",
+    "RUN08": "a stage could not be started, here or as a job",
+    "RUN09": "data is out of reach, on the hub or in a bucket, and no rows are declared to stand for it",
+    "RUN10": "a library that this config needs, here and in the job, is not installed",
+    "RUN11": "a job on a TPU's machine ran on the CPU",
+    "RUN12": "the harness itself could not go on: an earlier stage left nothing to begin with, or it has a mistake",
+    "USR01": "a function of yours raised: file, line and error are named",
+}
+"""Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""
+
+NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Not sound, or not in the config": {
+        "GCS09": (
+            "a bucket in the address of TENSORSTORE_GCS_HTTP_URL",
+            "`t5x-harness doctor` finds it (ENV09): it is in the environment, not in the config",
+        ),
+    },
+    "Does not happen here": {
+        "MSH01": (
+            "a mesh on CPU that has nothing to do with the slice's, so that green means nothing",
+            "runs here are given the slice's own mesh",
+        ),
+    },
+    "In what launches a run": {
+        "AUX01": (
+            "an auxiliary job that never starts for want of its mixtures",
+            "it is a flag of the launcher, not of the config",
+        ),
+        "AUX06": (
+            "metrics of the auxiliary job in another folder",
+            "its steps and folder are flags of the launcher",
+        ),
+        "VTX01": (
+            "an image that was built anew with other versions, and fails without a log",
+            "nothing in a spec says what is in the image; `t5x-harness doctor --image`, run inside it, says",
+        ),
+        "VTX17": (
+            "a launcher that has no newer TPUs",
+            "it is XManager's own table of accelerators; jobs that are sent from here do not go through it",
+        ),
+        "POD11": (
+            "workers with different code",
+            "every host of a job on Vertex AI runs its one image; pods that were started by hand are not seen",
+        ),
+    },
+    "Needs the cloud": {
+        "GCS01": ("an account that may not list the bucket", "permissions are known to the cloud alone"),
+        "GCS06": ("a bucket in another region than the TPU", "neither region is in the config"),
+        "POD01": (
+            "a program that was started on one worker of several",
+            "how it is started is not in the config",
+        ),
+        "POD03": (
+            "a run that falls back to the CPU without a word",
+            "which libtpu the image has is not in the config",
+        ),
+    },
+}
+"""Failures that a look at config, data and shapes could have found in principle, and why no rule does; by heading."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """One code.
+
+    Attributes:
+      found_by: where it is found, in a word or two.
+      level: ``error``, ``warning`` or ``note``; empty where nothing is reported under it.
+      title: the mistake, or what a check looks at, in a few words.
+    """
+
+    found_by: str
+    level: str
+    title: str
+
+
+def rules_by_code() -> dict[str, list[type[Rule]]]:
+    """Returns the rules of each code in the order of stages, ordered by code."""
+    found: dict[str, list[type[Rule]]] = {}
+    for rule in all_rules():
+        found.setdefault(rule.code, []).append(rule)
+    return dict(sorted(found.items()))
+
+
+def checks_by_code() -> dict[str, type[Check]]:
+    """Returns the checks of ``t5x-harness doctor``, ordered by code."""
+    return {check.code: check for check in (*Check.all(), *Check.all(of_image=True))}
+
+
+def every_code() -> dict[str, Code]:
+    """Returns every code that there is: of rules, jobs, the doctor's checks and runs, then what nothing finds."""
+    rules = rules_by_code().items()
+    rows = (row for group in NOT_CAUGHT.values() for row in group.items())
+    return {
+        **{code: Code(", ".join(r.stage for r in of), of[0].severity, of[0].title) for code, of in rules},
+        **{code: Code("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
+        **{code: Code(check.command(), "", check.title) for code, check in checks_by_code().items()},
+        **{code: Code("any", "error", title) for code, title in RUN_CODES.items()},
+        **{code: Code("not found", "", title) for code, (title, _) in rows},
+    }
