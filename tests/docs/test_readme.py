@@ -42,8 +42,8 @@ def test_the_own_test_passes(readme: str, pytester: pytest.Pytester, imported: N
 
 
 def test_the_two_commands_are_what_the_ci_runs(readme: str, repository: Path) -> None:
-    (first, *_) = blocks(readme, "shell")
-    shown = commands(f"```shell\n{first}```\n")
+    (block,) = [block for block in blocks(readme, "shell") if "tox" in block]
+    shown = commands(f"```shell\n{block}```\n")
     assert shown == [
         ["python", "-m", "pip", "install", "tox"],
         ["tox", "run", "-e", "smoke"],
@@ -52,6 +52,14 @@ def test_the_two_commands_are_what_the_ci_runs(readme: str, repository: Path) ->
     lines = (repository / ".ci" / "run").read_text().splitlines()
     run = [[word for word in shlex.split(line, comments=True) if word != "--quiet"] for line in lines]
     assert [words for words in run if words in shown] == shown
+
+
+def test_the_first_screen_is_the_users(readme: str) -> None:
+    """Install, a config, what it prints, a test: and only then what this checkout itself is for."""
+    order = ["pip install", "pytest -m smoke", "```console", "```python", "tox run -e smoke", "tox run -e tests"]
+    places = [readme.index(part) for part in order]
+    assert places == sorted(places)
+    assert readme[: places[-1]].count("\n") < 80
 
 
 def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
