@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from t5x_harness.doctor import Check
 from t5x_harness.findings.job_pages import job_codes
-from t5x_harness.findings.rule import Rule, all_rules
+from t5x_harness.findings.rule import Mistake, all_mistakes
 
 __all__ = ["NOT_CAUGHT", "RUN_CODES", "Code", "checks_by_code", "every_code", "rules_by_code"]
 
@@ -98,10 +98,10 @@ class Code:
     title: str
 
 
-def rules_by_code() -> dict[str, list[type[Rule]]]:
+def rules_by_code() -> dict[str, list[type[Mistake]]]:
     """Returns the rules of each code in the order of stages, ordered by code."""
-    found: dict[str, list[type[Rule]]] = {}
-    for rule in all_rules():
+    found: dict[str, list[type[Mistake]]] = {}
+    for rule in all_mistakes():
         found.setdefault(rule.code, []).append(rule)
     return dict(sorted(found.items()))
 

@@ -16,7 +16,7 @@ from t5x_harness.doctor.check import Check
 from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
 from t5x_harness.findings.example_text import BASE_PAGE, bad_example, base_page, good_example
 from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.rule import Rule
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.spec import Severity
 
 __all__ = ["explained", "index", "main", "page", "pages"]
@@ -52,7 +52,7 @@ def _check_page(check: type[Check]) -> str:
     return "\n".join([f"# {check.code}: {check.title}", "", command, "", *_wrapped(check.why), ""])
 
 
-def page(code: str, rules: Sequence[type[Rule]]) -> str:
+def page(code: str, rules: Sequence[type[Mistake]]) -> str:
     """The page of one code as Markdown that needs no other page.
 
     Args:
@@ -62,7 +62,7 @@ def page(code: str, rules: Sequence[type[Rule]]) -> str:
     return _page(code, rules, whole=True)
 
 
-def _page(code: str, rules: Sequence[type[Rule]], *, whole: bool) -> str:
+def _page(code: str, rules: Sequence[type[Mistake]], *, whole: bool) -> str:
     first, *later = rules
     lines = [f"# {code}: {first.title}", "", f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}.", ""]
     lines += [*_wrapped(first.why), "", *bad_example(first.bad, whole=whole)]
@@ -87,7 +87,7 @@ def pages() -> dict[str, str]:
     }
 
 
-def index(found: Mapping[str, Sequence[type[Rule]]]) -> str:
+def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
     """The index of all codes as Markdown."""
     lines = [
         "# Rules",

@@ -1,8 +1,9 @@
-"""What a rule is: one kind of mistake with its code, its explanation and two examples, found at one stage.
+"""What a mistake is: data, with a code, an explanation and two examples, found at one stage.
 
-The rooms ``lint``, ``resolve`` and ``plan`` each derive their own kind from :class:`Rule`, with a ``check`` that sees
-what that stage knows.  Defining a subclass registers it; :func:`all_rules` imports the modules that define them.
-Nothing here, and nothing at the top of a module with rules, imports jax, tensorflow or T5X: rules are listed and
+What finds it is apart from it: a rule of ``lint``, ``resolve`` or ``plan`` is a mistake with a ``check`` that sees what
+its stage knows; others are found by a stage itself, by the patterns of :mod:`t5x_harness.resolve.known_errors`, or
+while metrics are called early.  Defining a subclass registers it; :func:`all_mistakes` imports the modules that define
+them.  Nothing here, and nothing at the top of such a module, imports jax, tensorflow or T5X: mistakes are listed and
 explained without them.
 """
 
@@ -18,14 +19,14 @@ from typing import Any, ClassVar
 
 from t5x_harness.spec import Mode, Severity, Stage
 
-__all__ = ["ROOMS", "Example", "Rule", "all_codes", "all_rules"]
+__all__ = ["ROOMS", "Example", "Mistake", "all_codes", "all_mistakes"]
 
 ROOMS: Mapping[Stage, str] = {
     Stage.LINT: "t5x_harness.lint.rules",
     Stage.RESOLVE: "t5x_harness.resolve.rules",
     Stage.PLAN: "t5x_harness.plan.rules",
 }
-"""The packages whose modules define the rules of a stage."""
+"""The packages whose modules define the mistakes of a stage."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +55,12 @@ class Example:
     at: str = ""
 
 
-class Rule(abc.ABC):
+class Mistake(abc.ABC):
     """One kind of mistake.
 
     Attributes:
       code: stable id from the failure catalogue.
-      stage: where it is found; set by each room's own base class.
+      stage: where it is found; rules have it from the base class of their room.
       severity: of its findings, unless a finding says otherwise.
       title: the mistake in a few words.
       why: what happens on the TPU, and why the rule is worth obeying.
@@ -75,7 +76,7 @@ class Rule(abc.ABC):
     bad: ClassVar[Example]
     good: ClassVar[Example]
 
-    _registered: ClassVar[dict[tuple[Stage, str], type[Rule]]] = {}
+    _registered: ClassVar[dict[tuple[Stage, str], type[Mistake]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -83,30 +84,30 @@ class Rule(abc.ABC):
             return
         missing = [name for name in ("title", "why", "bad", "good") if not hasattr(cls, name)]
         if missing:
-            raise TypeError(f"rule {cls.__qualname__} ({cls.code}) does not set {', '.join(missing)}")
-        other = Rule._registered.get((cls.stage, cls.code))
+            raise TypeError(f"{cls.__qualname__} ({cls.code}) does not set {', '.join(missing)}")
+        other = Mistake._registered.get((cls.stage, cls.code))
         if other is not None:
             raise TypeError(
                 f"rule {cls.__qualname__} has code {cls.code}, and so has {other.__module__}.{other.__qualname__}"
             )
-        Rule._registered[cls.stage, cls.code] = cls
+        Mistake._registered[cls.stage, cls.code] = cls
 
     @classmethod
-    def registered(cls, stage: Stage) -> tuple[type[Rule], ...]:
-        """The rules of one stage that were defined so far, ordered by code."""
-        found = sorted((code, rule) for (at, code), rule in Rule._registered.items() if at is stage)
+    def registered(cls, stage: Stage) -> tuple[type[Mistake], ...]:
+        """The mistakes of one stage that were defined so far, ordered by code."""
+        found = sorted((code, rule) for (at, code), rule in Mistake._registered.items() if at is stage)
         return tuple(rule for _, rule in found)
 
 
-def all_rules(*stages: Stage) -> tuple[type[Rule], ...]:
-    """Every rule of these stages, or of all, in the order of stages and codes; imports their modules."""
+def all_mistakes(*stages: Stage) -> tuple[type[Mistake], ...]:
+    """Every mistake of these stages, or of all, in the order of stages and codes; imports their modules."""
     for stage in stages or ROOMS:
         package = importlib.import_module(ROOMS[stage])
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    return tuple(rule for stage in stages or ROOMS for rule in Rule.registered(stage))
+    return tuple(rule for stage in stages or ROOMS for rule in Mistake.registered(stage))
 
 
 def all_codes() -> tuple[str, ...]:
-    """The codes of every rule, sorted, each once: one mistake may be found at several stages."""
-    return tuple(sorted({rule.code for rule in all_rules()}))
+    """The codes of every mistake, sorted, each once: one mistake may be found at several stages."""
+    return tuple(sorted({mistake.code for mistake in all_mistakes()}))

@@ -50,7 +50,7 @@ class Context:
         return file.is_relative_to(Path(program.t5x_parent) / "t5x")
 
 
-class Rule(rule.Rule):
+class Rule(rule.Mistake):
     """A mistake that can be seen in the text of a config.
 
     Attributes:
@@ -97,7 +97,7 @@ class Rule(rule.Rule):
 
 def all_rules() -> tuple[type[Rule], ...]:
     """Every rule of this room, ordered by code."""
-    return tuple(found for found in rule.all_rules(Stage.LINT) if issubclass(found, Rule))
+    return tuple(found for found in rule.all_mistakes(Stage.LINT) if issubclass(found, Rule))
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:

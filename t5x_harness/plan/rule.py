@@ -13,7 +13,7 @@ from t5x_harness.spec import Finding, Stage
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
-__all__ = ["Example", "PlanRule", "RaisedPlanRule"]
+__all__ = ["Example", "PlanRule"]
 
 
 class PlanRule(ConfigRule):
@@ -24,11 +24,3 @@ class PlanRule(ConfigRule):
     @abc.abstractmethod
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields what is wrong with a planned run."""
-
-
-class RaisedPlanRule(PlanRule):
-    """A mistake that plan meets as an exception while it builds the mesh or traces the model."""
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields nothing: a run that comes this far did not raise."""
-        yield from ()

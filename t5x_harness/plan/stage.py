@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from t5x_harness.findings.rule import all_rules
+from t5x_harness.findings.rule import all_mistakes
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
 from t5x_harness.plan.data_layout import data_layout
@@ -65,7 +65,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     if planned.shapes is not None:
         report.exercised = len(planned.shapes.leaves)
     describe(planned, report)
-    for rule in all_rules(Stage.PLAN):
+    for rule in all_mistakes(Stage.PLAN):
         if issubclass(rule, PlanRule):
             report.add(rule().check(planned))
     report.not_checked.append("activations and temporaries: their memory is known only to the TPU compiler")

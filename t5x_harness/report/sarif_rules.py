@@ -7,7 +7,7 @@ from typing import Any
 
 from t5x_harness.findings.codes import every_code, rules_by_code
 from t5x_harness.findings.pages import page
-from t5x_harness.findings.rule import Rule
+from t5x_harness.findings.rule import Mistake
 
 __all__ = ["rule_descriptors"]
 
@@ -27,7 +27,7 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _descriptor(code: str, rules: Sequence[type[Rule]]) -> dict[str, Any]:
+def _descriptor(code: str, rules: Sequence[type[Mistake]]) -> dict[str, Any]:
     """What the code's page says. There is no ``helpUri``: the pages have no public address."""
     first, text = rules[0], page(code, rules)
     return {

@@ -19,7 +19,7 @@ from t5x_harness.resolve.errors import log_traceback
 from t5x_harness.resolve.frames import one_line, root_cause
 from t5x_harness.resolve.metric_calls import Calls, call
 from t5x_harness.resolve.metric_errors import is_out_of_reach, kind_of
-from t5x_harness.resolve.metric_faults import fault_of
+from t5x_harness.resolve.metric_faults import finding_of
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.resolve.stage_report import StageReport
@@ -48,8 +48,8 @@ def call_metrics(run: Resolved, report: StageReport) -> None:
     """Calls the metrics of every sampled task whose metrics the run computes.
 
     Args:
-      run: gets what went wrong, as ``metric_faults``.
-      report: gets the values for perfect predictions, and what was not called.
+      run: the resolved config with the sampled examples.
+      report: gets what goes wrong, the values for perfect predictions, and what was not called.
     """
     until = time.monotonic() + _SECONDS_IN_ALL
     loggers = _loggers(run, report)
@@ -93,7 +93,7 @@ def _told(calls: Calls, run: Resolved, role: DataRole, sample: Sample, report: S
             return "they need the network"
         if not calls.given and kind_of(calls.error).code != "SEQ23":
             return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(calls.error))}"
-        run.metric_faults.append(fault_of(calls.error, calls.given, run, role, sample))
+        report.add([finding_of(calls.error, calls.given, run, role, sample)])
     return "they took too long" if calls.late else None
 
 

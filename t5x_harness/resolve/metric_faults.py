@@ -12,21 +12,21 @@ import seqio
 
 from t5x_harness.resolve.frames import one_line, root_cause, shown_path, told, user_frame
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, computed, kind_of, postprocessed
-from t5x_harness.spec import Location, Mode, Severity
+from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
-    from t5x_harness.resolve.resolved import MetricFault, Resolved
+    from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.resolve.samples import Sample
 
-__all__ = ["fault_of"]
+__all__ = ["finding_of"]
 
 _LONGEST = 60
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
-def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample: Sample) -> MetricFault:
-    """The fault behind an exception of SeqIO's evaluator.
+def finding_of(error: Exception, given: str, run: Resolved, role: DataRole, sample: Sample) -> Finding:
+    """Builds the finding for an exception of SeqIO's evaluator.
 
     Args:
       error: the exception.
@@ -55,7 +55,16 @@ def fault_of(error: Exception, given: str, run: Resolved, role: DataRole, sample
     frame = user_frame(error)
     own = _definition(task.postprocessor) if code == POSTPROCESS else _metric_line(task)
     place = location or (frame.location if frame else None) or own or run.registrations.place(task.name)
-    return MetricFault(code, severity, message, kind.fix, place, role.key(run.config, "mixture_or_task_name"))
+    key = role.key(run.config, "mixture_or_task_name")
+    return Finding(
+        code,
+        severity,
+        Stage.RESOLVE,
+        message,
+        place or run.config.location(key),
+        kind.fix,
+        key.short if key else None,
+    )
 
 
 def _raised(error: Exception, code: str) -> str:

@@ -12,34 +12,13 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.endings import Ending
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.samples import Sample
-from t5x_harness.spec import Location, Mode, Severity
+from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.upstream.seqio_registrations import Registrations
 from t5x_harness.upstream.seqio_vocabularies import vocabulary_file
 
-__all__ = ["MetricFault", "Resolved", "embedding_rows", "lengths_of"]
-
-
-@dataclasses.dataclass(frozen=True)
-class MetricFault:
-    """Why SeqIO's evaluator cannot compute or write the metrics of a task.
-
-    Attributes:
-      code: of the rule that reports it.
-      severity: a warning where it may only be that few examples were given.
-      message: what raised, what it was given.
-      fix: the smallest change.
-      location: the line of the user's module; None where none is known.
-      key: the binding that names the task.
-    """
-
-    code: str
-    severity: Severity
-    message: str
-    fix: str
-    location: Location | None
-    key: BindingKey | None
+__all__ = ["Resolved", "embedding_rows", "lengths_of"]
 
 
 @dataclasses.dataclass
@@ -55,7 +34,6 @@ class Resolved:
       endings: where the end of a source was looked for, by task name and split: what is read to its end.
       registrations: the lines that registered the tasks.
       standins: what was made up of the data.
-      metric_faults: why metrics cannot be computed, of those that were called early.
     """
 
     config: GinConfig
@@ -66,7 +44,6 @@ class Resolved:
     endings: dict[tuple[str, str], Ending] = dataclasses.field(default_factory=dict)
     registrations: Registrations = dataclasses.field(default_factory=Registrations)
     standins: StandIns | None = None
-    metric_faults: list[MetricFault] = dataclasses.field(default_factory=list)
 
     def standin_source(self, task: seqio.Task) -> str | None:
         """What a task reads here instead of its own source, in words: how many examples that has says nothing."""

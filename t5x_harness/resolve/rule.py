@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.gin_config import BindingKey, GinConfig
     from t5x_harness.resolve.resolved import Resolved
 
-__all__ = ["CalledEarly", "ConfigRule", "Example", "RaisedRule", "ResolveRule"]
+__all__ = ["ConfigRule", "Example", "ResolveRule"]
 
 
-class ConfigRule(rule.Rule):
+class ConfigRule(rule.Mistake):
     """A rule whose findings point to bindings of a parsed config."""
 
     def finding(
@@ -59,23 +59,3 @@ class ResolveRule(ConfigRule):
     @abc.abstractmethod
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields what is wrong with a run."""
-
-
-class CalledEarly(ResolveRule):
-    """A mistake that shows when metrics are called early; :mod:`t5x_harness.resolve.early_metrics` calls them."""
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each task whose metrics fail in the rule's way."""
-        for fault in run.metric_faults:
-            if fault.code == self.code:
-                yield self.finding(
-                    run.config, fault.message, fault.key, fault.fix, severity=fault.severity, location=fault.location
-                )
-
-
-class RaisedRule(ResolveRule):
-    """A mistake that resolve meets as an exception; :mod:`t5x_harness.resolve.errors` knows its text."""
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields nothing: a run that comes this far did not raise."""
-        yield from ()

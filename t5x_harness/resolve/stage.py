@@ -6,7 +6,7 @@ import dataclasses
 
 from t5x import utils
 
-from t5x_harness.findings.rule import all_rules
+from t5x_harness.findings.rule import all_mistakes
 from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of
 from t5x_harness.resolve.description import describe
 from t5x_harness.resolve.early_metrics import call_metrics
@@ -124,7 +124,7 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
 
 
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
-    for rule in all_rules(Stage.RESOLVE):
+    for rule in all_mistakes(Stage.RESOLVE):
         if issubclass(rule, ResolveRule) and (not codes or rule.code in codes):
             report.add(rule().check(run))
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.findings.rule import Example, Rule, all_rules
+from t5x_harness.findings.rule import Example, Mistake, all_mistakes
 from t5x_harness.spec import Finding, Outcome, Severity, Stage
 
 if TYPE_CHECKING:
     from conftest import Examined
 
-RULES = all_rules(Stage.RESOLVE, Stage.PLAN)
+RULES = all_mistakes(Stage.RESOLVE, Stage.PLAN)
 
 
 def _line(finding: Finding, example: Example, folder: Path) -> str:
@@ -26,7 +26,7 @@ def _line(finding: Finding, example: Example, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
-def test_a_rule_finds_its_bad_example(rule: type[Rule], examine: Examined, tmp_path: Path) -> None:
+def test_a_rule_finds_its_bad_example(rule: type[Mistake], examine: Examined, tmp_path: Path) -> None:
     result = examine(rule.bad, rule.stage)
     found = [f for f in result.findings if f.code == rule.code]
     assert found, result
@@ -38,16 +38,16 @@ def test_a_rule_finds_its_bad_example(rule: type[Rule], examine: Examined, tmp_p
     assert result.outcome is expected
 
 
-def _sharing_their_good_example() -> list[list[type[Rule]]]:
+def _sharing_their_good_example() -> list[list[type[Mistake]]]:
     """The rules, those together whose good example is the same: it is run once for all of them."""
-    together: dict[tuple[Stage, str], list[type[Rule]]] = {}
+    together: dict[tuple[Stage, str], list[type[Mistake]]] = {}
     for rule in RULES:
         together.setdefault((rule.stage, repr(rule.good)), []).append(rule)
     return list(together.values())
 
 
 @pytest.mark.parametrize("rules", _sharing_their_good_example(), ids=lambda rules: "-".join(r.code for r in rules))
-def test_rules_leave_their_good_example_alone(rules: list[type[Rule]], examine: Examined) -> None:
+def test_rules_leave_their_good_example_alone(rules: list[type[Mistake]], examine: Examined) -> None:
     result = examine(rules[0].good, rules[0].stage)
     assert not {rule.code for rule in rules} & {f.code for f in result.findings}, result.findings
     assert result.outcome is Outcome.PASSED
@@ -55,7 +55,7 @@ def test_rules_leave_their_good_example_alone(rules: list[type[Rule]], examine: 
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
-def test_a_rule_explains_itself(rule: type[Rule]) -> None:
+def test_a_rule_explains_itself(rule: type[Mistake]) -> None:
     assert re.fullmatch(r"[A-Z]{3}\d\d", rule.code)
     assert rule.title
     assert not rule.title.endswith(".")

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule, RaisedPlanRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.plan.rule import PlanRule
+from t5x_harness.spec import Finding, Severity, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
@@ -70,9 +71,10 @@ class AxisWithoutRule(PlanRule):
                 )
 
 
-class NoFactorRule(RaisedPlanRule):
+class NoFactorRule(Mistake):
     """A parameter that Adafactor does not know how to factor."""
 
+    stage = Stage.PLAN
     code = "MSH13"
     title = "parameter or axis without an Adafactor factorisation rule"
     why = (
@@ -115,9 +117,10 @@ _MODEL = (
 )
 
 
-class AxisNames(RaisedPlanRule):
+class AxisNames(Mistake):
     """Parameters without names for their axes, or with more or fewer names than axes."""
 
+    stage = Stage.PLAN
     code = "MSH15"
     title = "parameters whose axes have no names, or not as many as they have axes"
     why = (
@@ -134,9 +137,10 @@ class AxisNames(RaisedPlanRule):
     )
 
 
-class UnknownType(RaisedPlanRule):
+class UnknownType(Mistake):
     """A name of a type that JAX does not have."""
 
+    stage = Stage.PLAN
     code = "MOD02"
     title = "model's type that JAX does not know"
     why = "The model raises `data type … not understood` when T5X makes the train state, after it built the datasets."

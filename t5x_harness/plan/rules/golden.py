@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, RaisedPlanRule
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.spec import Stage
 
 
-class ChangedPlan(RaisedPlanRule):
+class ChangedPlan(Mistake):
     """A plan that differs from its golden plan; :mod:`t5x_harness.plan.golden_check` compares them."""
 
+    stage = Stage.PLAN
     code = "PLN01"
     title = "plan that differs from the golden plan"
     why = (

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule, RaisedPlanRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.plan.rule import PlanRule
+from t5x_harness.spec import Finding, Severity, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
 
-class NoMesh(RaisedPlanRule):
+class NoMesh(Mistake):
     """Partitions or a submesh that do not fit the slice."""
 
+    stage = Stage.PLAN
     code = "MSH03"
     title = "number of partitions or submesh that the slice has no mesh for"
     why = "T5X asserts on the TPU that each dimension of the submesh is a factor of the slice's; a CPU ignores both."
@@ -28,9 +30,10 @@ class NoMesh(RaisedPlanRule):
     good = Example(examples.trained("partitioning.PjitPartitioner.num_partitions = 4"), files=examples.FILES)
 
 
-class HostsCut(RaisedPlanRule):
+class HostsCut(Mistake):
     """A submesh that divides the slice, but not along its hosts."""
 
+    stage = Stage.PLAN
     code = "MSH04"
     title = "submesh that does not fill whole hosts, nor hosts it"
     why = (

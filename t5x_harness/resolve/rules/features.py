@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, RaisedRule
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.spec import Stage
 
 _REGISTERED = "seqio.TaskRegistry.add("
 
 
-class MissingFeature(RaisedRule):
+class MissingFeature(Mistake):
     """A feature that the task declares and its preprocessors do not make."""
 
+    stage = Stage.RESOLVE
     code = "SEQ06"
     title = "output feature that the preprocessors do not make"
     why = "Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example."
@@ -20,9 +22,10 @@ class MissingFeature(RaisedRule):
     good = Example(examples.trained(), files=examples.FILES)
 
 
-class FeatureType(RaisedRule):
+class FeatureType(Mistake):
     """A feature of another type than the task declares."""
 
+    stage = Stage.RESOLVE
     code = "SEQ37"
     title = "feature of another type than the task declares"
     why = (
@@ -40,9 +43,10 @@ class FeatureType(RaisedRule):
 _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
 
 
-class FeatureRank(RaisedRule):
+class FeatureRank(Mistake):
     """A feature with more or fewer dimensions than the task declares."""
 
+    stage = Stage.RESOLVE
     code = "SEQ40"
     title = "feature of another rank than the task declares"
     why = "T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example."

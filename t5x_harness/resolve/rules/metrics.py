@@ -1,11 +1,13 @@
-"""SEQ20 to SEQ23 and INF12: metric functions that raise, or whose results SeqIO cannot use or write."""
+"""SEQ20 to SEQ24 and INF12: metric and postprocess functions that raise, or whose results SeqIO cannot use or write."""
 
 from __future__ import annotations
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import CalledEarly, Example
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.spec import Stage
 
 _EXACT = "return {'exact': float(targets == predictions)}"
+_METRICS = "    metric_fns=[exact],\n"
 _WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
 
 
@@ -22,9 +24,10 @@ _TRAINED = examples.trained(
 )
 
 
-class MetricRaises(CalledEarly):
+class MetricRaises(Mistake):
     """A metric function that raises."""
 
+    stage = Stage.RESOLVE
     code = "SEQ20"
     title = "metric function that raises"
     why = (
@@ -35,9 +38,10 @@ class MetricRaises(CalledEarly):
     good = Example(_EVALUATED, files=examples.FILES)
 
 
-class LateMetricRaises(CalledEarly):
+class LateMetricRaises(Mistake):
     """A metric function that raises in a thread beside training."""
 
+    stage = Stage.RESOLVE
     code = "SEQ21"
     title = "metric function that raises beside training"
     why = (
@@ -48,9 +52,10 @@ class LateMetricRaises(CalledEarly):
     good = Example(_TRAINED, files=examples.FILES)
 
 
-class DuplicateMetricKey(CalledEarly):
+class DuplicateMetricKey(Mistake):
     """Two metric functions that give the same key."""
 
+    stage = Stage.RESOLVE
     code = "SEQ22"
     title = "two metric functions with the same key"
     why = "SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation."
@@ -62,9 +67,10 @@ class DuplicateMetricKey(CalledEarly):
     good = Example(_EVALUATED, files=examples.FILES)
 
 
-class MetricArguments(CalledEarly):
+class MetricArguments(Mistake):
     """A metric function from whose arguments SeqIO cannot tell what it wants."""
 
+    stage = Stage.RESOLVE
     code = "SEQ23"
     title = "metric function with other arguments than SeqIO passes"
     why = (
@@ -79,9 +85,10 @@ class MetricArguments(CalledEarly):
     good = Example(_EVALUATED, files=examples.FILES)
 
 
-class UnwritableMetric(CalledEarly):
+class UnwritableMetric(Mistake):
     """A metric that the loggers cannot write."""
 
+    stage = Stage.RESOLVE
     code = "INF12"
     title = "metric that is no number"
     why = (
@@ -94,3 +101,27 @@ class UnwritableMetric(CalledEarly):
         at="def exact",
     )
     good = Example(_EVALUATED, files=examples.FILES)
+
+
+class PostprocessRaises(Mistake):
+    """A postprocess function that raises."""
+
+    stage = Stage.RESOLVE
+    code = "SEQ24"
+    title = "postprocess function that raises"
+    why = (
+        "SeqIO calls it with the text of every target and every prediction, and with `example` and `is_target` by "
+        "name, when all predictions are made. An untrained model predicts any text, an empty one, too; one text that "
+        "makes it raise ends the evaluation."
+    )
+    bad = Example(
+        _EVALUATED,
+        files=examples.files(
+            _METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: [int(number) for number in text.split()],\n"
+        ),
+        at="    postprocess_fn=",
+    )
+    good = Example(
+        _EVALUATED,
+        files=examples.files(_METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: text.split(),\n"),
+    )

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, RaisedRule, ResolveRule
-from t5x_harness.spec import Finding
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.resolve.rule import ResolveRule
+from t5x_harness.spec import Finding, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
@@ -37,9 +38,10 @@ _BOTH = "{'inputs': OTHER, 'targets': OTHER}"
 _GOOD_MIXTURE = Example(examples.trained(_MIXED), files=_mixture("seqio.ByteVocabulary()", _BOTH))
 
 
-class RegisteredTwice(RaisedRule):
+class RegisteredTwice(Mistake):
     """A task that is registered a second time."""
 
+    stage = Stage.RESOLVE
     code = "SEQ05"
     title = "task or mixture registered twice"
     why = (
@@ -54,9 +56,10 @@ class RegisteredTwice(RaisedRule):
     good = Example(examples.trained(), files=examples.FILES)
 
 
-class DifferentFeatures(RaisedRule):
+class DifferentFeatures(Mistake):
     """A mixture of tasks with different features."""
 
+    stage = Stage.RESOLVE
     code = "SEQ07"
     title = "mixture of tasks with different features"
     why = "SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs."
@@ -151,9 +154,10 @@ class TaskObject(ResolveRule):
             )
 
 
-class ConfigurablesInModule(RaisedRule):
+class ConfigurablesInModule(Mistake):
     """A module with Gin configurables that is imported after Gin's files were parsed."""
 
+    stage = Stage.RESOLVE
     code = "GIN22"
     title = "MIXTURE_OR_TASK_MODULE with Gin configurables"
     why = (
