@@ -98,7 +98,7 @@ trained = state(train)
 
 # %%
 folder = runs().set_index("run").folder["train-1"]
-checkpoint = f"{folder}/checkpoint_2"
+checkpoint = f"{folder}/checkpoint_1002"
 gcsfs.GCSFileSystem.clear_instance_cache()
 assert gcsfs.GCSFileSystem().exists(checkpoint)
 

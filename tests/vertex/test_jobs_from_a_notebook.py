@@ -38,7 +38,8 @@ TASK_FEATURE_LENGTHS = {{'inputs': 20, 'targets': 8}}
 DROPOUT_RATE = 0.0
 """
 TRAIN = """
-TRAIN_STEPS = 2
+INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_tiny/checkpoint_1000'
+TRAIN_STEPS = 1002
 BATCH_SIZE = 8
 train_script.train.eval_steps = 1
 train_script.train.eval_period = 2
@@ -53,7 +54,7 @@ utils.DatasetConfig.split = 'validation'
 def test_a_notebook_trains_evaluates_and_infers(tmp_path: Path) -> None:
     configs = tmp_path / "configs"
     configs.mkdir()
-    (configs / "finetune.gin").write_text(MODEL.format(script="train_script", run="pretrain") + TRAIN)
+    (configs / "finetune.gin").write_text(MODEL.format(script="train_script", run="finetune") + TRAIN)
     (configs / "eval.gin").write_text(MODEL.format(script="eval_script", run="eval") + READ)
     (configs / "infer.gin").write_text(MODEL.format(script="infer_script", run="infer") + READ)
     shutil.copy(Path(__file__).with_name("notebook_cells.py"), tmp_path)
@@ -61,7 +62,7 @@ def test_a_notebook_trains_evaluates_and_infers(tmp_path: Path) -> None:
     shutil.copytree(CONFIGS.parent / "data" / "tfds", bucket / "datasets")
     exec_ = [sys.executable, "-m", "t5x_harness", "exec", "--slice=none", "--t5x-runtime=embedded"]
     done = subprocess.run(
-        [*exec_, "--google-root=cloud", "--", sys.executable, "notebook_cells.py"],
+        [*exec_, "--google-root=cloud", "--standins=missing", "--", sys.executable, "notebook_cells.py"],
         cwd=tmp_path,
         check=False,
         capture_output=True,
@@ -73,8 +74,10 @@ def test_a_notebook_trains_evaluates_and_infers(tmp_path: Path) -> None:
     assert found["states"] == dict.fromkeys(("train", "eval", "infer"), "JOB_STATE_SUCCEEDED"), done.stderr[-4000:]
     assert found["runs"] == ["eval-1", "infer-1", "train-1"]
     assert found["metrics"] == {"examples": 40.0}
+    # The job made it where the notebook's pretrained checkpoint lies in Google's bucket.
+    assert (tmp_path / "cloud/buckets/t5-data/pretrained_models/t5x/t5_1_1_tiny/checkpoint_1000").is_dir()
     runs = bucket / "experiments" / "translation" / "runs"
-    assert "TRAIN_STEPS = 2" in (runs / "train-1" / "config.gin").read_text()
+    assert "TRAIN_STEPS = 1002" in (runs / "train-1" / "config.gin").read_text()
     assert list((runs / "eval-1" / "inference_eval").iterdir())
     predictions = (runs / "infer-1" / "sample_sums-predict.jsonl-00000-of-00001").read_text().splitlines()
     assert len(predictions) == 40

@@ -149,7 +149,7 @@ def test_notifications_are_refused_naming_what_there_is(bucket: Any) -> None:
         bucket.acl.reload,
     )
     for ask in refused:
-        with pytest.raises(exceptions.MethodNotImplemented, match=f"t5x-harness does not emulate .*; {known}"):
+        with pytest.raises(exceptions.Forbidden, match=f"t5x-harness does not emulate .*; {known}"):
             ask()
 
 

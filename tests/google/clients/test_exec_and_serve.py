@@ -37,7 +37,7 @@ print(json.dumps(told))
 """
 TOLD = (
     '[["NotFound", ["notFound"]], ["NotFound", []], ["NotFound", ["notFound"]], ["BadRequest", ["invalid"]], '
-    '["NotFound", []], ["Conflict", ["conflict"]], ["MethodNotImplemented", ["notImplemented"]]]\n'
+    '["NotFound", []], ["Conflict", ["conflict"]], ["Forbidden", ["notImplemented"]]]\n'
 )
 
 

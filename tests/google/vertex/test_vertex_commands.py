@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from t5x_harness.commands import serve
+from t5x_harness.commands.google_arguments import options_of, project_of
 
 SUBMIT = """
 import time
@@ -97,3 +101,17 @@ def test_what_cannot_be_had_is_said(tmp_path: Path, words: tuple[str, ...], mess
     assert done.returncode != 0
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_serve_is_told_of_stand_ins_reaches_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    chosen = parser.parse_args(["--standins=missing"])
+    given = options_of(chosen, project_of(chosen)).job_environment
+    assert given == {
+        "T5X_HARNESS_STANDINS": str(tmp_path),
+        "T5X_HARNESS_START": "t5x_harness.execute.program_standins:install",
+    }
+    chosen = parser.parse_args([])
+    assert options_of(chosen, project_of(chosen)).job_environment == {}
