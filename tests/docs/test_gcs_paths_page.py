@@ -25,9 +25,3 @@ def test_a_test_has_a_bucket_at_gcs(blocks: list[str], pytester: pytest.Pytester
     found = pytester.runpytest_subprocess().parseoutcomes()
     assert found.get("passed", 0) + found.get("skipped", 0) == 2
     assert found["passed"] >= 1
-
-
-def test_a_test_has_an_s3(blocks: list[str], pytester: pytest.Pytester) -> None:
-    pytest.importorskip("boto3", reason="the extra s3 is not installed")
-    pytester.makepyfile(test_on_s3=blocks[2])
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)

@@ -45,10 +45,3 @@ def test_the_commands_parse(page: str) -> None:
     for words in commands:
         parser, _ = parser_of(words[0])
         parser.parse_args(words)
-
-
-def test_the_fixtures_are_there(page: str, pytester: pytest.Pytester) -> None:
-    named = re.findall(r"^\| `(vertex\w*)` \|", page, re.MULTILINE)
-    assert len(named) == 5
-    shown = pytester.runpytest_subprocess("--fixtures").stdout.str()
-    assert [name for name in named if not re.search(rf"^{name}\b", shown, re.MULTILINE)] == []
