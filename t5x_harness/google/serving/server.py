@@ -24,7 +24,7 @@ from t5x_harness.google.serving.filling import fill_folder, write_clients_files
 from t5x_harness.google.serving.folder import SessionFolder
 from t5x_harness.google.serving.front import front
 from t5x_harness.google.serving.grpc_service import GrpcService
-from t5x_harness.google.serving.http_server import HttpServer
+from t5x_harness.google.serving.http1 import HttpServer
 from t5x_harness.google.serving.listener import Listener, Sayings
 from t5x_harness.google.serving.own_folders import SERVERS, own_folder
 from t5x_harness.google.serving.peers import Peers

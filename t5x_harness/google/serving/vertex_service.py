@@ -166,11 +166,11 @@ class VertexService:
 
 
 def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
-    from t5x_harness.google.vertex.api.rest import RestRequest
+    from t5x_harness.google.vertex.api.rest import RestRequest, answer_rest
 
     query = tuple(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     unrecorded = bool(header_of(scope, UNRECORDED.encode()))
-    return api.call_rest(RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
+    return answer_rest(api, RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
 
 
 def _project_v1(api: Api, scope: Scope, token: str) -> Any:

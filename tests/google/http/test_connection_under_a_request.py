@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from t5x_harness.google.serving.connection import connection_of
-from t5x_harness.google.serving.http_server import HttpServer
+from t5x_harness.google.serving.http1 import HttpServer
 
 
 def exchange(end: str) -> tuple[bytes, Exception | None]:

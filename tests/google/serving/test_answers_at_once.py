@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from t5x_harness.google.serving.eager import begin
-from t5x_harness.google.serving.http_server import HttpServer
+from t5x_harness.google.serving.http1 import HttpServer
 from t5x_harness.google.serving.request_parser import RequestParser
 
 HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"

@@ -20,7 +20,7 @@ from t5x_harness.google.serving import peers as peers_module
 from t5x_harness.google.serving import server
 from t5x_harness.google.serving.connections import BUSY, Connections
 from t5x_harness.google.serving.endpoints import Endpoints
-from t5x_harness.google.serving.http_server import HttpServer
+from t5x_harness.google.serving.http1 import HttpServer
 from t5x_harness.google.serving.listener import Listener, Sayings
 from t5x_harness.google.serving.peers import Peers
 from t5x_harness.google.serving.settings import Settings

@@ -76,7 +76,7 @@ def sdk(
 
 @pytest.fixture(params=["memory:", "fakeredis:"])
 def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Callable[..., Any]]]:
-    """Calls to two APIs with one state; they have the part that the test's module names as PART."""
+    """Calls to two APIs with one state."""
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     if request.param == "fakeredis:":
         pytest.importorskip("fakeredis", reason="needs the extra vertex")
@@ -87,7 +87,7 @@ def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[C
 
     state = open_store(request.param)
     settings = VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs")
-    apis = [Api(settings, state=state, parts=[request.module.PART]) for _ in range(2)]
+    apis = [Api(settings, state=state) for _ in range(2)]
 
     def calling(api: Any) -> Callable[..., Any]:
         def ask(method: str, **fields: Any) -> Any:

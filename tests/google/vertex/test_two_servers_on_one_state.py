@@ -58,13 +58,13 @@ def test_nothing_is_left_below_what_is_deleted(order: list[bool]) -> None:
 @quickly
 def test_a_job_is_not_failed_while_its_server_takes_it(order: list[bool]) -> None:
     state = SteppedStore()
-    apis = [Api(VertexSettings(Path("root"), Path("jobs")), state=state, parts=()) for _ in range(2)]
-    apis[0].resources.create(JOB, CustomJob(state=1))
-    one, other = map(Ownership, apis)
+    apis = [Api(VertexSettings(Path("root"), Path("jobs")), state=state) for _ in range(2)]
+    apis[0].services.resources.create(JOB, CustomJob(state=1))
+    one, other = (Ownership(api.services) for api in apis)
     other._me = dataclasses.replace(Owner.this(), host="elsewhere")
     try:
         interleave(state, lambda: one.take(JOB), lambda: other.look_after(JOB, CustomJob), order)
-        assert apis[0].resources.get(JOB, CustomJob).state == State.QUEUED
+        assert apis[0].services.resources.get(JOB, CustomJob).state == State.QUEUED
         assert state.get(aspect_key(JOB, "owner")) is not None
     finally:
         one.close()
@@ -72,15 +72,15 @@ def test_a_job_is_not_failed_while_its_server_takes_it(order: list[bool]) -> Non
 
 def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     state = SteppedStore()
-    api = Api(VertexSettings(Path("root"), Path("jobs")), state=state, parts=())
-    api.resources.create(JOB, CustomJob(state=1))
-    looking = Ownership(api)
+    api = Api(VertexSettings(Path("root"), Path("jobs")), state=state)
+    api.services.resources.create(JOB, CustomJob(state=1))
+    looking = Ownership(api.services)
     looking.look_after(JOB, CustomJob)
-    assert api.resources.get(JOB, CustomJob).state == State.QUEUED
-    now = api.clock.now()
-    monkeypatch.setattr(api.clock, "now", lambda: now + 31_000_000_000)
+    assert api.services.resources.get(JOB, CustomJob).state == State.QUEUED
+    now = api.services.clock.now()
+    monkeypatch.setattr(api.services.clock, "now", lambda: now + 31_000_000_000)
     looking.look_after(JOB, CustomJob)
-    job = api.resources.get(JOB, CustomJob)
+    job = api.services.resources.get(JOB, CustomJob)
     assert (job.state, job.error.message) == (
         State.FAILED,
         "t5x-harness: the server that created this job has ended before it could run it.",
@@ -93,7 +93,7 @@ def test_points_of_a_series_that_is_deleted_meanwhile_are_not_kept(order: list[b
     """A series that is made later under the same name would have them."""
     state = SteppedStore()
     settings = VertexSettings(Path("root"), Path("jobs"))
-    api = Api(settings, state=state, parts=("t5x_harness.google.vertex.tensorboard",))
+    api = Api(settings, state=state)
     run = f"{BOARD}/experiments/e/runs/r"
     series = f"{run}/timeSeries/1"
     for name, kept in ((BOARD, Tensorboard()), (run, types.TensorboardRun.pb()())):
@@ -109,7 +109,7 @@ def test_points_of_a_series_that_is_deleted_meanwhile_are_not_kept(order: list[b
     interleave(
         state,
         lambda: api.call(path, write.SerializeToString(), api.authority.token),
-        lambda: api.resources.delete(series),
+        lambda: api.services.resources.delete(series),
         order,
     )
     assert state.keys(series) == []

@@ -8,12 +8,12 @@ from google.protobuf import field_mask_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.handlers import Call
 from t5x_harness.google.vertex.api.kinds import Kind, snake_case
 from t5x_harness.google.vertex.api.masks import check_paths
 from t5x_harness.google.vertex.api.matching import Matcher
 from t5x_harness.google.vertex.api.ordering import in_order
 from t5x_harness.google.vertex.api.pages import PageToken, page_bounds, page_size
+from t5x_harness.google.vertex.services import Call
 
 __all__ = ["list_page"]
 
@@ -37,7 +37,7 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
     order_by = getattr(request, "order_by", "")
     in_order([blank], order_by, newest_first=False)
     if text := getattr(request, "filter", ""):
-        matches = Matcher(parse_filter(text), call.api)
+        matches = Matcher(parse_filter(text), call.services)
         matches(blank)
         resources = [resource for resource in resources if matches(resource)]
     resources = in_order(resources, order_by, newest_first=kind.newest_first)

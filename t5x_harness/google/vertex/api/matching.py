@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 
@@ -13,9 +13,7 @@ from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.fields import is_repeated
 from t5x_harness.google.vertex.api.filters import And, Expression, Function, Not, Or, Restriction
 from t5x_harness.google.vertex.api.kinds import snake_case
-
-if TYPE_CHECKING:
-    from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["Matcher"]
 
@@ -36,12 +34,12 @@ class Matcher:
 
     Args:
       expression: the filter.
-      api: for its functions.
+      services: for its functions.
     """
 
-    def __init__(self, expression: Expression, api: Api) -> None:
+    def __init__(self, expression: Expression, services: Services) -> None:
         self._expression = expression
-        self._api = api
+        self._services = services
 
     def __call__(self, resource: Any) -> bool:
         """Whether it holds.
@@ -64,13 +62,14 @@ class Matcher:
             case Not(operand):
                 return not self._holds(operand, resource)
             case Function(name, arguments):
-                function = self._api.filters.get(name)
+                function = self._services.filters.get(name)
                 if function is None:
                     raise _invalid(f"there is no function {name}")
-                return function(self._api, resource, arguments)
+                return function(self._services, resource, arguments)
             case Restriction(path, compared, value):
-                derived = self._api.filters.get(f"{resource.DESCRIPTOR.name}.{path[0]}")
-                return derived(self._api, resource, (compared, value)) if derived else _restricts(expression, resource)
+                if derived := self._services.filters.get(f"{resource.DESCRIPTOR.name}.{path[0]}"):
+                    return derived(self._services, resource, (compared, value))
+                return _restricts(expression, resource)
 
 
 def _restricts(restriction: Restriction, resource: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
@@ -16,11 +16,9 @@ from t5x_harness.google.vertex.api.errors import ApiError, Code, NotEmulated, Vi
 from t5x_harness.google.vertex.api.json_body import check_text, parse_json
 from t5x_harness.google.vertex.api.query import set_parameters
 from t5x_harness.google.vertex.api.routes import Match, routes_of
+from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.api.status import to_status
 from t5x_harness.google.vertex.validation import misspelt_accelerators
-
-if TYPE_CHECKING:
-    from t5x_harness.google.vertex.api.service import Api
 
 __all__ = ["RestAnswer", "RestRequest", "answer_rest"]
 

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
-import threading
+import functools
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from google.longrunning import operations_pb2
-from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from t5x_harness.google.serving.authority import UNAUTHENTICATED, Authority
-from t5x_harness.google.serving.folder import PROJECT
-from t5x_harness.google.vertex.api import common, standard
-from t5x_harness.google.vertex.api.clock import Clock
 from t5x_harness.google.vertex.api.errors import ApiError, Code, NotEmulated
-from t5x_harness.google.vertex.api.faulting import Faults
-from t5x_harness.google.vertex.api.handlers import Call, FilterFunction, Handlers, Part
 from t5x_harness.google.vertex.api.locations import check_location, named_resource
 from t5x_harness.google.vertex.api.name_checks import check_names
-from t5x_harness.google.vertex.api.names import ProjectNames
-from t5x_harness.google.vertex.api.operations import Operations
-from t5x_harness.google.vertex.api.resources import Resources
-from t5x_harness.google.vertex.api.rest import RestAnswer, RestRequest, answer_rest
 from t5x_harness.google.vertex.api.rpc_table import Rpc, rpc_table
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
+from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.entries_api import list_entries
+from t5x_harness.google.vertex.jobs.methods import Jobs
+from t5x_harness.google.vertex.metadata.filtering import FILTERS
+from t5x_harness.google.vertex.methods import methods_of
+from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.settings import VertexSettings
-from t5x_harness.google.vertex.state import StateError, StateStore, open_store
+from t5x_harness.google.vertex.state import StateError, StateStore
+from t5x_harness.google.vertex.tensorboard.points import Points
+from t5x_harness.google.vertex.training_pipelines.methods import follow_to_the_end
 
-__all__ = ["PARTS", "Api"]
-
-PARTS: Sequence[str] = (
-    "t5x_harness.google.vertex.jobs",
-    "t5x_harness.google.vertex.metadata",
-    "t5x_harness.google.vertex.tensorboard",
-    "t5x_harness.google.vertex.training_pipelines",
-)
-"""The modules of the parts; each has a function ``part(api: Api) -> Part``."""
+__all__ = ["Api"]
 
 _EMULATED = (
     "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
@@ -51,24 +40,17 @@ class Api:
     """Vertex AI's services over one state. Any thread may call it.
 
     Args:
-      settings: what it is told.
+      settings: from whoever starts the server.
       state: keeps everything; by default what ``settings.options.state`` names.
       authority: knows who may ask; by default one with a token of its own.
-      parts: modules, by name, or functions ``part(api)``; by default all that there are.
+      graces: for processes of jobs that are told to end; by default those of the service.
 
     Attributes:
-      settings: what it was told.
-      state: keeps everything.
-      clock: for the times of resources.
-      projects: their numbers.
-      resources: by name.
-      operations: long-running ones.
-      faults: to be injected, and the record of requests.
+      services: that its methods are answered with.
       authority: knows who may ask.
-      filters: functions in filters, by name.
 
     Raises:
-      StateError: the state cannot be had.
+      StateError: the state cannot be opened.
     """
 
     def __init__(
@@ -77,35 +59,22 @@ class Api:
         *,
         state: StateStore | None = None,
         authority: Authority | None = None,
-        parts: Sequence[str | Callable[[Api], Part]] = PARTS,
+        graces: Graces | None = None,
     ) -> None:
-        self.settings = settings
-        self.state = open_store(settings.options.state) if state is None else state
-        self.clock = Clock()
-        self.projects = ProjectNames(self.state, PROJECT)
-        self.resources = Resources(self.state, self.clock)
-        self._closing = threading.Event()
-        self.operations = Operations(self.resources, self._closing)
-        self.faults = Faults()
-        for fault in settings.options.faults:
-            self.faults.arm(fault)
+        self.services = services = Services(settings, state)
         self.authority = authority or Authority()
-        self._parts = [_make(part)(self) for part in parts]
-        self._handlers = Handlers(common.HANDLERS, *(part.handlers for part in self._parts))
-        self._admin = {name: function for part in self._parts for name, function in part.admin.items()}
-        self.filters: Mapping[str, FilterFunction] = {
-            name: function for part in self._parts for name, function in part.filters.items()
-        }
+        self._jobs = Jobs(services, graces, functools.partial(follow_to_the_end, services))
+        services.methods = methods_of(self._jobs, Points(services.state))
+        services.filters = FILTERS
 
     @classmethod
-    def local(cls, folder: Path, parts: Sequence[str | Callable[[Api], Part]] = PARTS) -> Self:
+    def local(cls, folder: Path) -> Self:
         """One in this process without a server, for tests and tools: its state is in memory.
 
         Args:
           folder: takes the object store (``root``) and what jobs need on disk (``jobs``).
-          parts: as above.
         """
-        return cls(VertexSettings(root=folder / "root", folder=folder / "jobs"), parts=parts)
+        return cls(VertexSettings(root=folder / "root", folder=folder / "jobs"))
 
     def call(self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc") -> bytes:
         """Answers one request to a method whose response is one message.
@@ -141,12 +110,12 @@ class Api:
                 raise _unimplemented(path)
             message = _parsed(rpc, request)
             about = named_resource(message)[1]
-            if transport and (fault := self.faults.take(rpc.name, "fail", "stall")):
+            if transport and (fault := self.services.faults.take(rpc.name, "fail", "stall")):
                 self._suffer(rpc, fault)
             check_names(rpc, message)
             check_location(message, host)
-            self.projects.normalize(message)
-            answer = self._answer(Call(rpc, message, self))
+            self.services.projects.normalize(message)
+            answer = self._answer(Call(rpc, message, self.services))
             answers = [answer] if isinstance(answer, Message) else answer
             for each in answers:
                 yield _bytes_for(version, each)
@@ -166,7 +135,9 @@ class Api:
             name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
             known = version if ".aiplatform." in path else ""
             if transport:
-                self.faults.record(RecordedCall(name, known, transport, about, code, fault.kind if fault else ""))
+                self.services.faults.record(
+                    RecordedCall(name, known, transport, about, code, fault.kind if fault else "")
+                )
 
     def admit(self, token: str) -> None:
         """Refuses whoever holds no token of the session.
@@ -177,93 +148,63 @@ class Api:
         if not self.authority.admits(token):
             raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
 
-    def call_rest(self, request: RestRequest) -> RestAnswer:
-        """Answers one request over HTTP."""
-        return answer_rest(self, request)
-
     def rpc(self, path: str) -> Rpc | None:
         """The method of v1 that a path of any version stands for; None if there is none."""
         return rpc_table().get(path.replace(".v1beta1.", ".v1."))
-
-    def message(self, name: str) -> type[Message]:
-        """The class of a message of v1 by its short name, such as ``CustomJob``."""
-        rpc_table()  # has the library define them
-        found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
-        kind: type[Message] = message_factory.GetMessageClass(found)
-        return kind
-
-    def standard(self, call: Call) -> Message:
-        """What a method does by the rules for all resources; see :meth:`Call.standard`."""
-        return standard.run_standard(call)
-
-    def deleting(self, job: Message) -> None:
-        """Tells all parts that a job is about to be deleted."""
-        for part in self._parts:
-            part.deleting(job)
 
     def administer(self, name: str, value: Any) -> Any:
         """Answers the harness itself.
 
         Args:
-          name: ``faults`` (all, and the record), ``arm`` (with a fault), ``reset``, ``state`` (its URL), or what a
-            part has.
+          name: ``faults`` (all, and the record), ``arm`` (with a fault), ``reset``, ``state`` (its URL) or ``entries``
+            (of logs).
           value: its argument, as JSON has it.
 
         Returns:
           A value for JSON.
 
         Raises:
-          ApiError: NOT_FOUND: there is nothing of that name. UNAVAILABLE: the state is lost. What the parts raise.
+          ApiError: NOT_FOUND: there is nothing of that name. UNAVAILABLE: the state is lost.
         """
         try:
             match name:
                 case "arm":
-                    self.faults.arm(VertexFault(**value))
+                    self.services.faults.arm(VertexFault(**value))
                 case "reset":
                     self.reset()
                 case "state":
-                    return {"url": self.state.url}
-                case _ if name in self._admin:
-                    return self._admin[name](value)
+                    return {"url": self.services.state.url}
+                case "entries":
+                    return list_entries(self.services, {} if value is None else value)
                 case _ if name != "faults":
                     raise ApiError(Code.NOT_FOUND, f"there is no {name} to administer")
         except StateError as error:
             raise _lost(error) from None
-        return self.faults.told()
+        return self.services.faults.told()
 
     def reset(self) -> None:
         """Ends all jobs, and forgets all resources, faults and requests."""
-        for part in self._parts:
-            part.reset()
-        self.state.clear()
-        self.faults.clear()
+        self._jobs.reset()
+        self.services.state.clear()
+        self.services.faults.clear()
 
     def close(self) -> None:
         """Ends all jobs and lets go of the state; what still waits here goes on at once."""
-        self._closing.set()
-        for part in self._parts:
-            part.close()
-        self.state.close()
+        self.services.closing.set()
+        self._jobs.close()
+        self.services.state.close()
 
     def _suffer(self, rpc: Rpc, fault: VertexFault) -> None:
         if fault.kind == "stall":
-            self._closing.wait(fault.seconds)
+            self.services.closing.wait(fault.seconds)
             return
         raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
 
     def _answer(self, call: Call) -> Message | Iterator[Message]:
-        if handler := self._handlers.get(call.rpc.name):
-            return handler(call)
-        if standard.has_standard(call):
-            return self.standard(call)
-        raise _unimplemented(call.rpc.path)
-
-
-def _make(part: str | Callable[[Api], Part]) -> Callable[[Api], Part]:
-    if isinstance(part, str):
-        made: Callable[[Api], Part] = importlib.import_module(part).part
-        return made
-    return part
+        method = self.services.methods.get(call.rpc.name)
+        if method is None:
+            raise _unimplemented(call.rpc.path)
+        return method(call)
 
 
 def _parsed(rpc: Rpc, request: bytes) -> Message:

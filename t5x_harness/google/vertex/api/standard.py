@@ -13,41 +13,35 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation, not_found
 from t5x_harness.google.vertex.api.fields import is_repeated
-from t5x_harness.google.vertex.api.handlers import Call
 from t5x_harness.google.vertex.api.kinds import Kind, verb_of
 from t5x_harness.google.vertex.api.listing import list_page
 from t5x_harness.google.vertex.api.masks import apply_mask
 from t5x_harness.google.vertex.api.names import is_resource, parent_of
 from t5x_harness.google.vertex.api.operation_metadata import metadata_of
+from t5x_harness.google.vertex.services import Call
 
-__all__ = ["has_standard", "run_standard"]
+__all__ = ["run_standard"]
 
 _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
-
-
-def has_standard(call: Call) -> bool:
-    """Whether a method is one of the five of a kind that is complete."""
-    return verb_of(call.rpc) is not None
 
 
 def run_standard(call: Call) -> Message:
     """Does what a method does by the common rules.
 
     Raises:
-      ApiError: as the rules have it; UNIMPLEMENTED if there are none for it.
+      ApiError: as the rules have it; .
     """
     found = verb_of(call.rpc)
-    if found is None:
-        raise ApiError(Code.UNIMPLEMENTED, f"{call.rpc.name} has no standard form")
+    assert found is not None, f"{call.rpc.name} has no standard form"
     verb, kind = found
     return _RUN[verb](call, kind)
 
 
 def _create(call: Call, kind: Kind) -> Message:
     request = call.request
-    if is_resource(request.parent) and not call.api.resources.exists(request.parent):
+    if is_resource(request.parent) and not call.services.resources.exists(request.parent):
         raise not_found(request.parent)
-    made = call.api.resources.create(
+    made = call.services.resources.create(
         f"{request.parent}/{kind.collection}/{_new_id(request, kind)}", getattr(request, kind.field)
     )
     return _answered(call, made, about=made.name)
@@ -63,42 +57,42 @@ def _new_id(request: Any, kind: Kind) -> str:
 
 
 def _get(call: Call, kind: Kind) -> Message:
-    return call.api.resources.get(call.request.name, call.rpc.response)
+    return call.services.resources.get(call.request.name, call.rpc.response)
 
 
 def _list(call: Call, kind: Kind) -> Message:
     parent = call.request.parent
-    if is_resource(parent) and "/-" not in parent and not call.api.resources.exists(parent):
+    if is_resource(parent) and "/-" not in parent and not call.services.resources.exists(parent):
         raise not_found(parent)
     (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if is_repeated(f) and f.message_type is not None)
     # Made like this as the class of a field's message is not told otherwise.
     message = type(getattr(call.rpc.response(), field.name).add())
-    return list_page(call, kind, call.api.resources.list(parent, kind.collection, message), field.name)
+    return list_page(call, kind, call.services.resources.list(parent, kind.collection, message), field.name)
 
 
 def _update(call: Call, kind: Kind) -> Message:
     request = call.request
     given = getattr(request, kind.field)
-    if getattr(request, "allow_missing", False) and not call.api.resources.exists(given.name):
-        if not call.api.resources.exists(parent_of(given.name)):
+    if getattr(request, "allow_missing", False) and not call.services.resources.exists(given.name):
+        if not call.services.resources.exists(parent_of(given.name)):
             raise not_found(parent_of(given.name))
-        return _answered(call, call.api.resources.create(given.name, given), about=given.name)
+        return _answered(call, call.services.resources.create(given.name, given), about=given.name)
 
     def change(kept: Any) -> None:
         check_etag(kind.name, getattr(given, "etag", ""), getattr(kept, "etag", ""), Code.ABORTED)
         apply_mask(kept, given, request.update_mask.paths)
 
-    return _answered(call, call.api.resources.update(given.name, type(given), change), about=given.name)
+    return _answered(call, call.services.resources.update(given.name, type(given), change), about=given.name)
 
 
 def _delete(call: Call, kind: Kind) -> Message:
     request = call.request
 
     def check(kept: bytes) -> None:
-        message: Any = call.api.message(kind.name).FromString(kept)
+        message: Any = call.services.message(kind.name).FromString(kept)
         check_etag(kind.name, request.etag, message.etag, Code.FAILED_PRECONDITION)
 
-    call.api.resources.delete(request.name, check if getattr(request, "etag", "") else None)
+    call.services.resources.delete(request.name, check if getattr(request, "etag", "") else None)
     return _answered(call, empty_pb2.Empty(), about=parent_of(request.name))
 
 
@@ -129,6 +123,6 @@ def check_etag(kind: str, given: str, kept: str, code: Code) -> None:
 
 def _answered(call: Call, result: Any, about: str) -> Message:
     if call.rpc.response is operations_pb2.Operation:
-        return call.api.operations.done(result, about, metadata_of(call.rpc, call.api.clock.now()))
+        return call.services.operations.done(result, about, metadata_of(call.rpc, call.services.clock.now()))
     answer: Message = result
     return answer

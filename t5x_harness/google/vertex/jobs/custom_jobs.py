@@ -9,16 +9,15 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.api.standard import run_standard
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
 from t5x_harness.google.vertex.jobs.experiment_runs import with_run
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
-from t5x_harness.google.vertex.jobs.methods import JobMethods
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
+from t5x_harness.google.vertex.services import Call, Services
 
 __all__ = ["CustomJobs"]
 
@@ -27,7 +26,7 @@ class CustomJobs:
     """The custom jobs that run here, and the methods for all.
 
     Args:
-      api: keeps the jobs.
+      services: keeps the jobs.
       ownership: knows who runs them.
       graces: for their processes.
       start: starts one of them.
@@ -35,30 +34,26 @@ class CustomJobs:
 
     def __init__(
         self,
-        api: Api,
+        services: Services,
         ownership: Ownership,
         graces: Graces | None = None,
         start: Callable[[Task], Guarded] = Guarded,
     ) -> None:
-        self._api = api
+        self._services = services
         self._ownership = ownership
         self._graces = graces
         self._start = start
         self._lock = threading.Lock()
         self._running: dict[str, Driver] = {}
 
-    def handlers(self) -> Handlers:
-        """Of the methods, by name."""
-        return JobMethods(self._api, self._ownership, "CustomJob", create=self._create, cancel=self.cancel).handlers()
-
-    def create(self, parent: str, job: Any) -> Any:
+    def keep(self, parent: str, job: Any) -> Any:
         """Keeps a new job under a name of its own; for one that no client has asked for.
 
         Args:
           parent: the location.
           job: its message.
         """
-        return self._api.resources.create(f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}", job)
+        return self._services.resources.create(f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}", job)
 
     def run(
         self,
@@ -86,9 +81,11 @@ class CustomJobs:
                 ended(name)
 
         self._ownership.take(job.name)
-        notes = [*notes, *notes_on(job.job_spec, self._api.settings)]
-        policy = policy_of(job.job_spec, self._api.settings)
-        driver = Driver(self._api, job, policy, end, trial=trial, notes=notes, graces=self._graces, start=self._start)
+        notes = [*notes, *notes_on(job.job_spec, self._services.settings)]
+        policy = policy_of(job.job_spec, self._services.settings)
+        driver = Driver(
+            self._services, job, policy, end, trial=trial, notes=notes, graces=self._graces, start=self._start
+        )
         with self._lock:
             self._running[job.name] = driver
         try:
@@ -118,11 +115,12 @@ class CustomJobs:
         for driver in self._drivers():
             driver.close()
 
-    def _create(self, call: Call) -> Message:
+    def create(self, call: Call) -> Message:
+        """Creates a job and starts it."""
         warnings = check_job(call.request.custom_job, call.request.parent)
-        made = call.standard()
-        with fails_if_not_started(self._api, made):
-            made = with_run(self._api, made)
+        made = run_standard(call)
+        with fails_if_not_started(self._services, made):
+            made = with_run(self._services, made)
             self.run(made, notes=warnings)
         return made
 

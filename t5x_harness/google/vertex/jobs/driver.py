@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.deadlines import Deadlines
@@ -26,6 +25,7 @@ from t5x_harness.google.vertex.jobs.scheduling import Scheduling
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["Driver", "Graces", "Trial"]
 
@@ -66,7 +66,7 @@ class Driver:
     """Runs one custom job, in a thread of its own.
 
     Args:
-      api: keeps the job.
+      services: keeps the job.
       job: its message, as it was created.
       policy: what its spec asks for.
       ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
@@ -78,7 +78,7 @@ class Driver:
 
     def __init__(
         self,
-        api: Api,
+        services: Services,
         job: Any,
         policy: Policy,
         ended: Callable[[str], None],
@@ -88,14 +88,14 @@ class Driver:
         graces: Graces | None = None,
         start: Callable[[Task], Guarded] = Guarded,
     ) -> None:
-        self._api = api
+        self._services = services
         self._job = job
         self._policy = policy
         self._ended = ended
         self._trial = trial
         self._notes = notes
         self._graces = graces or Graces()
-        self._options = api.settings.options
+        self._options = services.settings.options
         self._scheduling = Scheduling.of(job.job_spec.scheduling)
         self._progress = Progress()
         self._tasks: dict[str, Task] = {}
@@ -104,9 +104,9 @@ class Driver:
         self._deadlines: Deadlines[_Message] = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
         self._over = threading.Event()
-        folder = Attempt(job.name, job.job_spec, api.settings).folder
+        folder = Attempt(job.name, job.job_spec, services.settings).folder
         folder.mkdir(parents=True)
-        self._log = JobLog(job.name, project_of(api, job.name), api.state, folder, trial)
+        self._log = JobLog(job.name, project_of(services, job.name), services.state, folder, trial)
         self._watched = Watched(start)
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
@@ -203,7 +203,7 @@ class Driver:
         if now.state.is_final and not before.state.is_final:
             self._end()
         elif (now.state, now.attempt) != (before.state, before.attempt):
-            publish(self._api, self._job.name, type(self._job), now.state)
+            publish(self._services, self._job.name, type(self._job), now.state)
             self._entered(now.state)
         for command in commands:
             self._do(command)
@@ -220,7 +220,7 @@ class Driver:
 
     def _provide(self) -> None:
         """Gets ready what the processes need, and says when there are machines for them."""
-        attempt = Attempt(self._job.name, self._job.job_spec, self._api.settings, self._trial)
+        attempt = Attempt(self._job.name, self._job.job_spec, self._services.settings, self._trial)
         try:
             self._tasks = {unit: attempt.task(unit) for unit in attempt.units}
         except CannotLaunch as error:
@@ -228,7 +228,7 @@ class Driver:
             return
         if (longest := self._scheduling.max_wait) is not None and self._progress.attempt == 1:
             self._deadlines.set("waited", longest, machine.WaitedTooLong())
-        fault = self._api.faults.take(self._job.display_name, "stockout")
+        fault = self._services.faults.take(self._job.display_name, "stockout")
         if fault is None:
             self._deadlines.set("provisioned", self._options.pending_seconds, machine.Provisioned())
         elif not self._scheduling.waits:
@@ -252,7 +252,7 @@ class Driver:
         """Takes a fault for the processes that run now, if there is one."""
         if self._progress.state is not State.RUNNING or self._fault is not None:
             return
-        self._fault = self._api.faults.take(self._job.display_name, "preempt", "internal", "expire", "oom")
+        self._fault = self._services.faults.take(self._job.display_name, "preempt", "internal", "expire", "oom")
         if self._fault is not None and not self._fault.output:
             self._deadlines.set("fault", self._fault.seconds, _Strike())
 
@@ -281,13 +281,13 @@ class Driver:
     def _give_back(self) -> None:
         """A fault that the job did not live to meet is for another one."""
         if self._fault is not None:
-            self._api.faults.give_back(self._fault)
+            self._services.faults.give_back(self._fault)
 
     def _finish(self, state: State, error: endings.JobError | None) -> None:
         place = JobPlace.of(self._job.name)
         if error is not None:
             self._log.service(error.text(place.project, place.job_id), "ERROR")
         self._log.service(endings.course(state), "ERROR" if error else "INFO")
-        publish(self._api, self._job.name, type(self._job), state, error)
+        publish(self._services, self._job.name, type(self._job), state, error)
         self._give_back()
         self._over.set()

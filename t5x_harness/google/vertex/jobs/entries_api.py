@@ -10,8 +10,8 @@ from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.logs import Line, jobs_with_logs, read_lines
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["list_entries"]
 
@@ -22,11 +22,11 @@ _COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": oper
 _JOB_ID = ("resource", "labels", "job_id")
 
 
-def list_entries(api: Api, request: Mapping[str, Any]) -> dict[str, Any]:
+def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answers a request.
 
     Args:
-      api: that has the jobs.
+      services: that has the jobs.
       request: ``resourceNames``, ``filter``, ``orderBy``, ``pageSize`` and ``pageToken``, as JSON has them.
 
     Returns:
@@ -42,12 +42,14 @@ def list_entries(api: Api, request: Mapping[str, Any]) -> dict[str, Any]:
         raise ApiError(Code.INVALID_ARGUMENT, f"orderBy {order!r} is none of timestamp asc and timestamp desc")
     text = str(request.get("filter") or "")
     wanted = parse_filter(text) if text.strip() else And(())
-    projects = [api.projects.number(str(n).split("/")[1]) for n in request.get("resourceNames", ()) if "/" in str(n)]
+    projects = [
+        services.projects.number(str(n).split("/")[1]) for n in request.get("resourceNames", ()) if "/" in str(n)
+    ]
     size = min(int(request.get("pageSize") or _PAGE), _LARGEST_PAGE)
     descending = _ORDERS[order]
     last = _last_of(str(request.get("pageToken") or ""))
     found: list[tuple[Line, dict[str, Any]]] = []
-    for line in _lines(api, projects, wanted, last, descending):
+    for line in _lines(services, projects, wanted, last, descending):
         if _holds(wanted, entry := line.entry()):
             if len(found) == size:
                 return {"entries": [entry for _, entry in found], "nextPageToken": _token_of(found[-1][0])}
@@ -56,7 +58,7 @@ def list_entries(api: Api, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lines(
-    api: Api, projects: list[str], wanted: Expression, last: tuple[int, str] | None, descending: bool
+    services: Services, projects: list[str], wanted: Expression, last: tuple[int, str] | None, descending: bool
 ) -> list[Line]:
     """The lines behind the last one of the page before, in order; most that cannot match are left out.
 
@@ -68,9 +70,9 @@ def _lines(
     job_ids = set(_job_ids(wanted))
     lines: dict[str, Line] = {}
     for project in projects:
-        for name in jobs_with_logs(api.state, project):
+        for name in jobs_with_logs(services.state, project):
             if not job_ids or name.rpartition("/")[2] in job_ids:
-                lines |= {line.id: line for line in read_lines(api.state, name, since)}
+                lines |= {line.id: line for line in read_lines(services.state, name, since)}
     behind = (line for line in lines.values() if last is None or (line[:2] < last if descending else line[:2] > last))
     return sorted(behind, key=operator.itemgetter(0, 1), reverse=descending)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from t5x_harness.google.vertex.api.resources import aspect_key
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
+from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["SERVICE", "JobLog", "Line", "Lines", "jobs_with_logs", "project_of", "read_entries", "read_lines"]
@@ -153,9 +153,9 @@ class Line(NamedTuple):
         }
 
 
-def project_of(api: Api, name: str) -> str:
+def project_of(services: Services, name: str) -> str:
     """The id of a job's project, which its log has in the place of the number."""
-    identifier: str = api.projects.identifier(JobPlace.of(name).project)
+    identifier: str = services.projects.identifier(JobPlace.of(name).project)
     return identifier
 
 

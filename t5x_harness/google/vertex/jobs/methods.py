@@ -1,4 +1,4 @@
-"""The methods that JobService has for each kind of job, and does alike for all of them."""
+"""The methods of JobService, and the jobs that run in this server."""
 
 from __future__ import annotations
 
@@ -10,79 +10,91 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.service import Api
-from t5x_harness.google.vertex.jobs.launching import job_folder
+from t5x_harness.google.vertex.api.kinds import KINDS, Kind
+from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
+from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.launching import announced, job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.tuning.tuning_jobs import TuningJobs
+from t5x_harness.google.vertex.services import Call, Services
 
-__all__ = ["JobMethods"]
+__all__ = ["Jobs"]
 
 
-class JobMethods:
-    """Create, get, list, cancel and delete for one kind of job.
+class Jobs:
+    """Get, list, cancel and delete for both kinds of jobs; each kind has its own way to create one.
 
     Args:
-      api: keeps the jobs.
-      ownership: knows who runs them.
-      kind: of the job, such as ``CustomJob``.
-      create: answers the method that creates one.
-      cancel: cancels one, by its name, if it runs here.
+      services: keep the jobs.
+      graces: for processes that are told to end; by default those of the service.
+      deleting: called with a job that is about to be deleted, while it can still be read.
+
+    Attributes:
+      custom: custom jobs.
+      tuning: hyperparameter tuning jobs.
     """
 
     def __init__(
-        self,
-        api: Api,
-        ownership: Ownership,
-        kind: str,
-        *,
-        create: Callable[[Call], Message],
-        cancel: Callable[[str], None],
+        self, services: Services, graces: Graces | None = None, deleting: Callable[[Any], None] = lambda _: None
     ) -> None:
-        self._api = api
-        self._ownership = ownership
-        self._name = kind
-        self._kind = api.message(kind)
-        self._collection = f"{kind[0].lower()}{kind[1:]}s"
-        self._create = create
-        self._cancel_here = cancel
-        ownership.cancels[self._collection] = cancel
+        self._services = services
+        self._deleting = deleting
+        self._ownership = Ownership(services)
+        self._standbys = announced(services.settings)
+        self._standbys.begin()
+        self.custom = CustomJobs(services, self._ownership, graces, self._standbys.start)
+        self.tuning = TuningJobs(services, self._ownership, self.custom)
+        self._ownership.cancels |= {"customJobs": self.custom.cancel, "hyperparameterTuningJobs": self.tuning.cancel}
+        services.faults.on_arm(self.custom.look_for_faults)
 
-    def handlers(self) -> Handlers:
-        """Of the methods, by name."""
-        handlers = Handlers()
-        handlers.on(f"JobService.Create{self._name}")(self._create)
-        handlers.on(f"JobService.Get{self._name}")(self._get)
-        handlers.on(f"JobService.List{self._name}s")(self._list)
-        handlers.on(f"JobService.Cancel{self._name}")(self._cancel)
-        handlers.on(f"JobService.Delete{self._name}")(self._delete)
-        return handlers
+    def get(self, call: Call) -> Message:
+        """Returns a job."""
+        self._ownership.look_after(call.request.name, self._services.message(_kind(call).name))
+        return run_standard(call)
 
-    def _get(self, call: Call) -> Message:
-        self._ownership.look_after(call.request.name, self._kind)
-        return call.standard()
+    def list(self, call: Call) -> Message:
+        """Returns a page of jobs."""
+        kind = _kind(call)
+        for name in self._services.resources.names(call.request.parent, kind.collection):
+            self._ownership.look_after(name, self._services.message(kind.name))
+        return run_standard(call)
 
-    def _list(self, call: Call) -> Message:
-        for name in self._api.resources.names(call.request.parent, self._collection):
-            self._ownership.look_after(name, self._kind)
-        return call.standard()
-
-    def _cancel(self, call: Call) -> Message:
-        name = call.request.name
-        self._api.resources.get(name, self._kind)  # refuses one that is not there
+    def cancel(self, call: Call) -> Message:
+        """Cancels a job, which may run in another server."""
+        name, kind = call.request.name, _kind(call)
+        self._services.resources.get(name, self._services.message(kind.name))  # refuses one that is not there
         if not self._ownership.pass_on_cancel(name):
-            self._cancel_here(name)
+            self._ownership.cancels[kind.collection](name)
         return empty_pb2.Empty()
 
-    def _delete(self, call: Call) -> Message:
-        name = call.request.name
-        self._ownership.look_after(name, self._kind)
-        job = self._api.resources.get(name, self._kind)
+    def delete(self, call: Call) -> Message:
+        """Deletes a job that has ended, with its folder."""
+        name, kind = call.request.name, self._services.message(_kind(call).name)
+        self._ownership.look_after(name, kind)
+        job = self._services.resources.get(name, kind)
         _refuse_to_delete(job)
-        self._api.deleting(job)
-        answer = call.standard()
-        shutil.rmtree(job_folder(self._api.settings, name), ignore_errors=True)
+        self._deleting(job)
+        answer = run_standard(call)
+        shutil.rmtree(job_folder(self._services.settings, name), ignore_errors=True)
         return answer
+
+    def reset(self) -> None:
+        """Ends all jobs, and waits for it."""
+        self.tuning.close()
+        self.custom.close()
+
+    def close(self) -> None:
+        """Ends all jobs; no more can be started."""
+        self._standbys.close()
+        self.reset()
+        self._ownership.close()
+
+
+def _kind(call: Call) -> Kind:
+    """The kind of jobs that a method such as ``CancelCustomJob`` is for."""
+    return next(kind for kind in KINDS.values() if kind.name in call.rpc.method)
 
 
 def _refuse_to_delete(job: Any) -> None:

@@ -16,10 +16,10 @@ from typing import Any, Self
 
 from t5x_harness.google.vertex.api.names import collection_of
 from t5x_harness.google.vertex.api.resources import aspect_key
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["Owner", "Ownership"]
 
@@ -78,16 +78,16 @@ class Ownership:
     """One server's part in it.
 
     Args:
-      api: whose state it shares with others.
+      services: whose state it shares with others.
 
     Attributes:
       cancels: by collection, what cancels a job of a name; called in a thread of this object, for clients of other
         servers.
     """
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._state = api.state
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._state = services.state
         self.cancels: dict[str, Callable[[str], None]] = {}
         self._me = Owner.this()
         self._closed = threading.Event()
@@ -113,14 +113,14 @@ class Ownership:
         """
         if not self._is_shared:
             return
-        job = self._api.resources.find(name, kind)
+        job = self._services.resources.find(name, kind)
         if job is None or State(job.state).is_final:
             return
         if self._state.get(aspect_key(name, _ASPECT)) is None:
-            if self._api.clock.now() - job.create_time.ToNanoseconds() > _SILENT_SECONDS * 1e9:
-                publish(self._api, name, kind, State.FAILED, endings.never_taken())
+            if self._services.clock.now() - job.create_time.ToNanoseconds() > _SILENT_SECONDS * 1e9:
+                publish(self._services, name, kind, State.FAILED, endings.never_taken())
         elif (owner := self._owner(name)) is not None and self._is_gone(owner):
-            publish(self._api, name, kind, State.FAILED, endings.owner_gone(str(owner)))
+            publish(self._services, name, kind, State.FAILED, endings.owner_gone(str(owner)))
 
     def pass_on_cancel(self, name: str) -> bool:
         """Asks the server that runs a job to cancel it; whether that is another one than this."""

@@ -8,28 +8,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobError
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateError
 
 __all__ = ["fails_if_not_started", "publish"]
 
 
-def publish(api: Api, name: str, kind: type[Any], state: State, error: JobError | None = None) -> None:
+def publish(services: Services, name: str, kind: type[Any], state: State, error: JobError | None = None) -> None:
     """Sets a job's state. One that has ended, or is gone, is left as it is.
 
     Args:
-      api: keeps it.
+      services: keeps it.
       name: of the job.
       kind: the class of its message.
       state: the new one.
       error: why it ended.
     """
     place = JobPlace.of(name)
-    now = api.clock.now()
+    now = services.clock.now()
 
     def change(job: Any) -> None:
         if job.state in list(State) and State(job.state).is_final:
@@ -44,15 +44,15 @@ def publish(api: Api, name: str, kind: type[Any], state: State, error: JobError 
             job.error.message = error.text(place.project, place.job_id)
 
     with contextlib.suppress(ApiError):
-        api.resources.update(name, kind, change)
+        services.resources.update(name, kind, change)
 
 
 @contextlib.contextmanager
-def fails_if_not_started(api: Api, job: Any) -> Iterator[None]:
+def fails_if_not_started(services: Services, job: Any) -> Iterator[None]:
     """Fails a job that is created already, and cannot be started in the block: nobody else would ever end it.
 
     Args:
-      api: keeps it.
+      services: keeps it.
       job: its message.
 
     Raises:
@@ -64,4 +64,4 @@ def fails_if_not_started(api: Api, job: Any) -> Iterator[None]:
         raise
     except Exception as error:
         traceback.print_exc()  # for the owner of the server; clients get what helps them
-        publish(api, job.name, type(job), State.FAILED, endings.unable(f"the job cannot be started: {error}"))
+        publish(services, job.name, type(job), State.FAILED, endings.unable(f"the job cannot be started: {error}"))

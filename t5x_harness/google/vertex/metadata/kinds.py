@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.api.names import collection_of
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Call, Services
 
-__all__ = ["ARTIFACT", "CONTEXT", "EXECUTION", "KINDS", "NodeKind", "get_node", "store_of"]
+__all__ = ["ARTIFACT", "CONTEXT", "EXECUTION", "KINDS", "NodeKind", "get_node", "kind_of", "store_of"]
 
 _SchemaType = metadata_schema.MetadataSchema.MetadataSchemaType
 
@@ -45,11 +45,16 @@ CONTEXT = NodeKind("Context", "contexts", context.Context.pb(), _SchemaType.CONT
 KINDS = (ARTIFACT, EXECUTION, CONTEXT)
 
 
-def get_node(api: Api, name: str, kind: NodeKind) -> Any:
+def kind_of(call: Call) -> NodeKind:
+    """The kind that a method such as ``ListArtifacts`` is for."""
+    return next(kind for kind in KINDS if kind.noun in call.rpc.method)
+
+
+def get_node(services: Services, name: str, kind: NodeKind) -> Any:
     """A node.
 
     Args:
-      api: that has it.
+      services: that has it.
       name: its full name.
       kind: what it has to be.
 
@@ -59,7 +64,7 @@ def get_node(api: Api, name: str, kind: NodeKind) -> Any:
     if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
         shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
         raise ApiError(Code.INVALID_ARGUMENT, f"{name!r} is not the name of a {kind.noun}: {shape}")
-    found = api.resources.find(name, kind.message)
+    found = services.resources.find(name, kind.message)
     if found is None:
         message = f"Get{kind.noun} is unable to find {kind.field} resource with name: {name}"
         raise ApiError(Code.NOT_FOUND, f"Resource not found.; {message}")

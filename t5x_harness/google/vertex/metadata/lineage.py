@@ -11,57 +11,50 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.matching import Matcher
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, NodeKind, get_node
+from t5x_harness.google.vertex.services import Call, Services
 
-__all__ = ["HANDLERS"]
-
-HANDLERS = Handlers()
+__all__ = ["add_events", "query_artifact", "query_context", "query_execution"]
 
 _LARGEST = 1000
 _Subgraph = lineage_subgraph.LineageSubgraph.pb()
 _NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED
 
 
-@HANDLERS.on("MetadataService.AddExecutionEvents")
 def add_events(call: Call) -> Message:
     """Says which artifacts an execution read or made. What is said of an artifact already stays."""
-    execution = get_node(call.api, call.request.execution, EXECUTION)
+    execution = get_node(call.services, call.request.execution, EXECUTION)
     for number, event in enumerate(call.request.events):
         if event.type_ == _NO_TYPE:
             raise ApiError.of_violations([Violation(f"events[{number}].type", "it has to be INPUT or OUTPUT")])
-        event.artifact = get_node(call.api, event.artifact, ARTIFACT).name
+        event.artifact = get_node(call.services, event.artifact, ARTIFACT).name
     for event in call.request.events:
         event.execution = execution.name
-        event.event_time.FromNanoseconds(call.api.clock.now())
-        links.add_event(call.api, event)
+        event.event_time.FromNanoseconds(call.services.clock.now())
+        links.add_event(call.services, event)
     response: Message = metadata_service.AddExecutionEventsResponse.pb()()
     return response
 
 
-@HANDLERS.on("MetadataService.QueryExecutionInputsAndOutputs")
 def query_execution(call: Call) -> Message:
     """An execution with its artifacts and the events between them."""
-    execution = get_node(call.api, call.request.execution, EXECUTION)
-    events = links.events_of(call.api, execution.name)
-    return _subgraph(call.api, {event.artifact for event in events}, {execution.name}, events)
+    execution = get_node(call.services, call.request.execution, EXECUTION)
+    events = links.events_of(call.services, execution.name)
+    return _subgraph(call.services, {event.artifact for event in events}, {execution.name}, events)
 
 
-@HANDLERS.on("MetadataService.QueryContextLineageSubgraph")
 def query_context(call: Call) -> Message:
     """The artifacts and executions of a context, and the events between them."""
-    context = get_node(call.api, call.request.context, CONTEXT)
-    members = links.members(call.api, context.name)
+    context = get_node(call.services, call.request.context, CONTEXT)
+    members = links.members(call.services, context.name)
     artifacts = {name for name in members if f"/{ARTIFACT.collection}/" in name}
     executions = members - artifacts
-    events = [e for name in executions for e in links.events_of(call.api, name) if e.artifact in artifacts]
-    return _subgraph(call.api, artifacts, executions, events)
+    events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
+    return _subgraph(call.services, artifacts, executions, events)
 
 
-@HANDLERS.on("MetadataService.QueryArtifactLineageSubgraph")
 def query_artifact(call: Call) -> Message:
     """What an artifact was made from and what was made from it, as far as a number of hops leads.
 
@@ -69,37 +62,39 @@ def query_artifact(call: Call) -> Message:
     number, so both stand for all.
     """
     request = call.request
-    artifact = get_node(call.api, request.artifact, ARTIFACT)
+    artifact = get_node(call.services, request.artifact, ARTIFACT)
     if request.max_hops < 0:
         raise ApiError.of_violations([Violation("max_hops", f"{request.max_hops} is negative")])
-    matches: Callable[[Any], bool] = Matcher(parse_filter(request.filter), call.api) if request.filter else _everything
+    matches: Callable[[Any], bool] = (
+        Matcher(parse_filter(request.filter), call.services) if request.filter else _everything
+    )
     artifacts, executions = {artifact.name}, set[str]()
     newest, hops = {artifact.name}, 0
     while newest and (hops < request.max_hops or not request.max_hops):
         hops += 1
         if hops % 2:
-            newest = {e for name in newest for e in links.executions_of(call.api, name)} - executions
+            newest = {e for name in newest for e in links.executions_of(call.services, name)} - executions
             executions |= newest
         else:
-            reached = {e.artifact for name in newest for e in links.events_of(call.api, name)} - artifacts
-            newest = {node.name for node in _nodes(call.api, reached, ARTIFACT) if matches(node)}
+            reached = {e.artifact for name in newest for e in links.events_of(call.services, name)} - artifacts
+            newest = {node.name for node in _nodes(call.services, reached, ARTIFACT) if matches(node)}
             artifacts |= newest
         _check_size(artifacts, executions)
-    events = [e for name in executions for e in links.events_of(call.api, name) if e.artifact in artifacts]
-    return _subgraph(call.api, artifacts, executions, events)
+    events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
+    return _subgraph(call.services, artifacts, executions, events)
 
 
-def _subgraph(api: Api, artifacts: Iterable[str], executions: Iterable[str], events: list[Any]) -> Message:
-    nodes, makers = _nodes(api, artifacts, ARTIFACT), _nodes(api, executions, EXECUTION)
+def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable[str], events: list[Any]) -> Message:
+    nodes, makers = _nodes(services, artifacts, ARTIFACT), _nodes(services, executions, EXECUTION)
     _check_size(nodes, makers, events)
     ordered = sorted(events, key=lambda event: event.event_time.ToNanoseconds())
     graph: Message = _Subgraph(artifacts=nodes, executions=makers, events=ordered)
     return graph
 
 
-def _nodes(api: Api, names: Iterable[str], kind: NodeKind) -> list[Any]:
+def _nodes(services: Services, names: Iterable[str], kind: NodeKind) -> list[Any]:
     """The nodes of some names, but for those that were deleted meanwhile."""
-    found = api.state.get_all(sorted(names))
+    found = services.state.get_all(sorted(names))
     return [kind.message.FromString(data) for data in found if data is not None]
 
 

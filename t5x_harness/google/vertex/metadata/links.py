@@ -13,8 +13,8 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import event as event_types
 
 from t5x_harness.google.vertex.api.resources import aspect_key
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT
+from t5x_harness.google.vertex.services import Services
 
 __all__ = [
     "Connections",
@@ -36,59 +36,59 @@ _MEMBERS, _CONTEXTS, _CHILDREN, _EXECUTIONS = "members", "contexts", "children",
 Event = event_types.Event.pb()
 
 
-def add_member(api: Api, context: str, node: str) -> None:
+def add_member(services: Services, context: str, node: str) -> None:
     """Puts an artifact or an execution into a context; it may be there."""
-    api.state.add(aspect_key(node, _CONTEXTS), context)
-    api.state.add(aspect_key(context, _MEMBERS), node)
+    services.state.add(aspect_key(node, _CONTEXTS), context)
+    services.state.add(aspect_key(context, _MEMBERS), node)
 
 
-def members(api: Api, context: str) -> set[str]:
+def members(services: Services, context: str) -> set[str]:
     """The names of the artifacts and executions of a context."""
-    return api.state.members(aspect_key(context, _MEMBERS))
+    return services.state.members(aspect_key(context, _MEMBERS))
 
 
-def contexts_of(api: Api, node: str) -> set[str]:
+def contexts_of(services: Services, node: str) -> set[str]:
     """The names of the contexts that an artifact or an execution is in."""
-    return api.state.members(aspect_key(node, _CONTEXTS))
+    return services.state.members(aspect_key(node, _CONTEXTS))
 
 
-def add_child(api: Api, parent: str, child: str) -> None:
+def add_child(services: Services, parent: str, child: str) -> None:
     """Makes a context the child of another; it may be.
 
     Neither has a new etag or time by it: who holds a run's context can still write it when the run is put into its
     experiment.
     """
-    _change_parents(api, child, lambda parents: parents if parent in parents else [*parents, parent])
-    api.state.add(aspect_key(parent, _CHILDREN), child)
+    _change_parents(services, child, lambda parents: parents if parent in parents else [*parents, parent])
+    services.state.add(aspect_key(parent, _CHILDREN), child)
 
 
-def remove_child(api: Api, parent: str, child: str) -> None:
+def remove_child(services: Services, parent: str, child: str) -> None:
     """Makes a context the child of another no longer; it may be none."""
-    _change_parents(api, child, lambda parents: [name for name in parents if name != parent])
-    api.state.discard(aspect_key(parent, _CHILDREN), child)
+    _change_parents(services, child, lambda parents: [name for name in parents if name != parent])
+    services.state.discard(aspect_key(parent, _CHILDREN), child)
 
 
-def children(api: Api, context: str) -> set[str]:
+def children(services: Services, context: str) -> set[str]:
     """The names of the contexts that have a context as parent."""
-    return api.state.members(aspect_key(context, _CHILDREN))
+    return services.state.members(aspect_key(context, _CHILDREN))
 
 
-def add_event(api: Api, event: Any) -> None:
+def add_event(services: Services, event: Any) -> None:
     """Keeps an event between an execution and an artifact, if it is the first between the two."""
-    api.state.add(aspect_key(event.artifact, _EXECUTIONS), event.execution)
-    api.state.create(_event_key(event.execution, event.artifact), event.SerializeToString())
+    services.state.add(aspect_key(event.artifact, _EXECUTIONS), event.execution)
+    services.state.create(_event_key(event.execution, event.artifact), event.SerializeToString())
 
 
-def events_of(api: Api, execution: str) -> list[Any]:
+def events_of(services: Services, execution: str) -> list[Any]:
     """The events of an execution, in the order of their times."""
-    found = api.state.get_all(api.state.keys(_event_key(execution, "")))
+    found = services.state.get_all(services.state.keys(_event_key(execution, "")))
     events = [Event.FromString(data) for data in found if data is not None]
     return sorted(events, key=lambda event: event.event_time.ToNanoseconds())
 
 
-def executions_of(api: Api, artifact: str) -> set[str]:
+def executions_of(services: Services, artifact: str) -> set[str]:
     """The names of the executions that have an event with an artifact."""
-    return api.state.members(aspect_key(artifact, _EXECUTIONS))
+    return services.state.members(aspect_key(artifact, _EXECUTIONS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,42 +112,42 @@ class Connections:
     artifacts: frozenset[str]
 
 
-def connections_of(api: Api, node: Any) -> Connections:
+def connections_of(services: Services, node: Any) -> Connections:
     """Reads the connections of a node, given as its message."""
     return Connections(
-        contexts=frozenset(contexts_of(api, node.name)),
-        members=frozenset(members(api, node.name)),
+        contexts=frozenset(contexts_of(services, node.name)),
+        members=frozenset(members(services, node.name)),
         parents=frozenset(getattr(node, "parent_contexts", ())),
-        children=frozenset(children(api, node.name)),
-        executions=frozenset(executions_of(api, node.name)),
-        artifacts=frozenset(event.artifact for event in events_of(api, node.name)),
+        children=frozenset(children(services, node.name)),
+        executions=frozenset(executions_of(services, node.name)),
+        artifacts=frozenset(event.artifact for event in events_of(services, node.name)),
     )
 
 
-def cut(api: Api, name: str, connections: Connections) -> None:
+def cut(services: Services, name: str, connections: Connections) -> None:
     """Removes the far ends of a deleted node's connections; the near ones went with it."""
     for context in connections.contexts:
-        api.state.discard(aspect_key(context, _MEMBERS), name)
+        services.state.discard(aspect_key(context, _MEMBERS), name)
     for member in connections.members:
-        api.state.discard(aspect_key(member, _CONTEXTS), name)
+        services.state.discard(aspect_key(member, _CONTEXTS), name)
     for parent in connections.parents:
-        api.state.discard(aspect_key(parent, _CHILDREN), name)
+        services.state.discard(aspect_key(parent, _CHILDREN), name)
     for child in connections.children:
-        remove_child(api, name, child)
+        remove_child(services, name, child)
     for execution in connections.executions:
-        api.state.delete(_event_key(execution, name))
+        services.state.delete(_event_key(execution, name))
     for artifact in connections.artifacts:
-        api.state.discard(aspect_key(artifact, _EXECUTIONS), name)
+        services.state.discard(aspect_key(artifact, _EXECUTIONS), name)
 
 
-def _change_parents(api: Api, child: str, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
+def _change_parents(services: Services, child: str, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
     def changed(data: bytes) -> bytes:
         context: Any = CONTEXT.message.FromString(data)
         context.parent_contexts[:] = change(list(context.parent_contexts))
         kept: bytes = context.SerializeToString()
         return kept
 
-    api.state.update(child, changed)
+    services.state.update(child, changed)
 
 
 def _event_key(execution: str, artifact: str) -> str:

@@ -8,63 +8,67 @@ from typing import Any
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.masks import apply_mask
+from t5x_harness.google.vertex.api.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.kinds import CONTEXT, KINDS, NodeKind, get_node, store_of
+from t5x_harness.google.vertex.metadata.kinds import CONTEXT, NodeKind, get_node, kind_of, store_of
 from t5x_harness.google.vertex.metadata.schemas import conform
 from t5x_harness.google.vertex.metadata.stores import ensure_default_store
+from t5x_harness.google.vertex.services import Call
 
-__all__ = ["HANDLERS"]
-
-HANDLERS = Handlers()
+__all__ = ["create", "delete", "get", "list_nodes", "update"]
 
 _LARGEST_METADATA = 200 * 1024  # bytes
 _LONGEST_DISPLAY_NAME = 128
 
 
-def _register(kind: NodeKind) -> None:
-    """Registers the methods of one kind."""
+def create(call: Call) -> Message:
+    """Creates a node whose metadata conforms to its schema."""
+    kind = kind_of(call)
+    ensure_default_store(call.services, call.request.parent)
+    node = getattr(call.request, kind.field)
+    _prepare(node, kind)
+    conform(call.services, node, kind, call.request.parent)
+    return run_standard(call)
 
-    @HANDLERS.on(f"MetadataService.Create{kind.noun}")
-    def create(call: Call) -> Message:
-        ensure_default_store(call.api, call.request.parent)
-        node = getattr(call.request, kind.field)
-        _prepare(node, kind)
-        conform(call.api, node, kind, call.request.parent)
-        return call.standard()
 
-    @HANDLERS.on(f"MetadataService.Get{kind.noun}")
-    def get(call: Call) -> Message:
-        found: Message = get_node(call.api, call.request.name, kind)
-        return found
+def get(call: Call) -> Message:
+    """Returns a node."""
+    kind = kind_of(call)
+    found: Message = get_node(call.services, call.request.name, kind)
+    return found
 
-    @HANDLERS.on(f"MetadataService.List{kind.noun}s")
-    def list_nodes(call: Call) -> Message:
-        ensure_default_store(call.api, call.request.parent)
-        return call.standard()
 
-    @HANDLERS.on(f"MetadataService.Update{kind.noun}")
-    def update(call: Call) -> Message:
-        given = getattr(call.request, kind.field)
-        if call.request.allow_missing and not call.api.resources.exists(given.name):
-            ensure_default_store(call.api, store_of(given.name))
-            _prepare(given, kind)
-            conform(call.api, given, kind, store_of(given.name))
-            return call.standard()
-        changed = get_node(call.api, given.name, kind)
-        _prepare(given, kind, parents=getattr(changed, "parent_contexts", ()))
-        apply_mask(changed, given, call.request.update_mask.paths)
-        conform(call.api, changed, kind, store_of(given.name))
-        return call.standard()
+def list_nodes(call: Call) -> Message:
+    """Returns a page of nodes."""
+    ensure_default_store(call.services, call.request.parent)
+    return run_standard(call)
 
-    @HANDLERS.on(f"MetadataService.Delete{kind.noun}")
-    def delete(call: Call) -> Message:
-        node = get_node(call.api, call.request.name, kind)
-        connections = links.connections_of(call.api, node)
-        answer = call.standard()
-        links.cut(call.api, node.name, connections)
-        return answer
+
+def update(call: Call) -> Message:
+    """Changes a node; it has to conform to its schema then, too."""
+    kind = kind_of(call)
+    given = getattr(call.request, kind.field)
+    if call.request.allow_missing and not call.services.resources.exists(given.name):
+        ensure_default_store(call.services, store_of(given.name))
+        _prepare(given, kind)
+        conform(call.services, given, kind, store_of(given.name))
+        return run_standard(call)
+    changed = get_node(call.services, given.name, kind)
+    _prepare(given, kind, parents=getattr(changed, "parent_contexts", ()))
+    apply_mask(changed, given, call.request.update_mask.paths)
+    conform(call.services, changed, kind, store_of(given.name))
+    return run_standard(call)
+
+
+def delete(call: Call) -> Message:
+    """Deletes a node, and its links."""
+    kind = kind_of(call)
+    node = get_node(call.services, call.request.name, kind)
+    connections = links.connections_of(call.services, node)
+    answer = run_standard(call)
+    links.cut(call.services, node.name, connections)
+    return answer
 
 
 def _prepare(node: Any, kind: NodeKind, parents: Sequence[str] = ()) -> None:
@@ -101,7 +105,3 @@ def _trim_keys(metadata: Any) -> None:
     for key in [key for key in metadata.fields if key != key.strip()]:
         metadata.fields[key.strip()].CopyFrom(metadata.fields[key])
         del metadata.fields[key]
-
-
-for _kind in KINDS:
-    _register(_kind)

@@ -11,10 +11,10 @@ from google.cloud.aiplatform_v1.types import metadata_schema
 from google.protobuf import json_format
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.metadata.conformity import violations
 from t5x_harness.google.vertex.metadata.kinds import NodeKind, store_of
 from t5x_harness.google.vertex.metadata.system_schemas import schema_id, system_schemas
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["add_system_schemas", "conform", "parse_schema", "schemas_of", "title_of"]
 
@@ -23,19 +23,19 @@ _Schema = metadata_schema.MetadataSchema.pb()
 _ANY_KIND = metadata_schema.MetadataSchema.MetadataSchemaType.METADATA_SCHEMA_TYPE_UNSPECIFIED
 
 
-def add_system_schemas(api: Api, store: str) -> None:
+def add_system_schemas(services: Services, store: str) -> None:
     """Registers the schemas that a new store has."""
     for wrapped in system_schemas():
         schema = metadata_schema.MetadataSchema.pb(wrapped)
         name = schema_id(parse_schema(schema.schema)["title"], schema.schema_version)
-        api.resources.create(f"{store}/{_COLLECTION}/{name}", schema)
+        services.resources.create(f"{store}/{_COLLECTION}/{name}", schema)
 
 
-def conform(api: Api, node: Any, kind: NodeKind, name: str) -> None:
+def conform(services: Services, node: Any, kind: NodeKind, name: str) -> None:
     """Holds a node to its schema, and gives it the schema's latest version if it names none.
 
     Args:
-      api: that has the store.
+      services: that has the store.
       node: the message; its ``schema_version`` may be set.
       kind: of the node.
       name: of the node or of its store.
@@ -46,7 +46,7 @@ def conform(api: Api, node: Any, kind: NodeKind, name: str) -> None:
     """
     if not node.schema_title:
         return
-    versions = _versions(api, store_of(name), node)
+    versions = _versions(services, store_of(name), node)
     if versions and not node.schema_version:
         node.schema_version = max(versions, key=lambda version: [int(part) for part in version.split(".")])
     schema = versions.get(node.schema_version)
@@ -64,19 +64,19 @@ def conform(api: Api, node: Any, kind: NodeKind, name: str) -> None:
         raise ApiError(Code.INVALID_ARGUMENT, message)
 
 
-def schemas_of(api: Api, store: str) -> list[Any]:
+def schemas_of(services: Services, store: str) -> list[Any]:
     """The schemas that a store has."""
-    return api.resources.list(store, _COLLECTION, _Schema)
+    return services.resources.list(store, _COLLECTION, _Schema)
 
 
-def _versions(api: Api, store: str, node: Any) -> dict[str, Any]:
+def _versions(services: Services, store: str, node: Any) -> dict[str, Any]:
     """The schemas with the title that a node names, by their versions.
 
     Those of the service are known without the store, which somebody may just be making.
     """
     found = dict(_of_the_service().get(node.schema_title, {}))
     if not found or node.schema_version not in ("", *found):
-        same = [schema for schema in schemas_of(api, store) if title_of(schema) == node.schema_title]
+        same = [schema for schema in schemas_of(services, store) if title_of(schema) == node.schema_title]
         found |= {schema.schema_version: schema for schema in same}
     return found
 

@@ -8,38 +8,35 @@ from google.cloud.aiplatform_v1.types import metadata_store
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.api.standard import run_standard
 from t5x_harness.google.vertex.metadata.schemas import add_system_schemas
+from t5x_harness.google.vertex.services import Call, Services
 
-__all__ = ["HANDLERS", "ensure_default_store"]
-
-HANDLERS = Handlers()
+__all__ = ["create", "ensure_default_store"]
 
 _DEFAULT = "/metadataStores/default"
 _Store = metadata_store.MetadataStore.pb()
 
 
-@HANDLERS.on("MetadataService.CreateMetadataStore")
 def create(call: Call) -> Message:
     """Makes a store with the schemas that every store has."""
     call.request.metadata_store.ClearField("state")
-    operation: Any = call.standard()
+    operation: Any = run_standard(call)
     made = _Store()
     operation.response.Unpack(made)
-    add_system_schemas(call.api, made.name)
+    add_system_schemas(call.services, made.name)
     answer: Message = operation
     return answer
 
 
-def ensure_default_store(api: Api, store: str) -> None:
+def ensure_default_store(services: Services, store: str) -> None:
     """Makes a store that is not there, if it is called ``default``; any other has to be made by its user."""
-    if not store.endswith(_DEFAULT) or api.resources.exists(store):
+    if not store.endswith(_DEFAULT) or services.resources.exists(store):
         return
     try:
-        api.resources.create(store, _Store())
+        services.resources.create(store, _Store())
     except ApiError as error:
         if error.code is not Code.ALREADY_EXISTS:  # somebody else met it first
             raise
     else:
-        add_system_schemas(api, store)
+        add_system_schemas(services, store)

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["blob_bucket", "is_blob_id", "make_bucket", "read_blob", "write_blob"]
 
@@ -25,16 +25,16 @@ def blob_bucket(location: str) -> str:
     return f"cloud-ai-platform-{uuid.uuid5(_NAMESPACE, location)}"
 
 
-def make_bucket(api: Api, bucket: str) -> None:
+def make_bucket(services: Services, bucket: str) -> None:
     """Makes a bucket that may be there."""
-    _folder(api, bucket).mkdir(parents=True, exist_ok=True)
+    _folder(services, bucket).mkdir(parents=True, exist_ok=True)
 
 
-def read_blob(api: Api, prefix: str, series: str, blob_id: str) -> bytes:
+def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> bytes:
     """The bytes of a blob.
 
     Args:
-      api: that has the series.
+      services: that has the series.
       prefix: the Tensorboard's ``blob_storage_path_prefix``.
       series: its full name.
       blob_id: as its points name it.
@@ -42,17 +42,17 @@ def read_blob(api: Api, prefix: str, series: str, blob_id: str) -> bytes:
     Raises:
       ApiError: INVALID_ARGUMENT for an id that cannot be one; NOT_FOUND if there is no such object.
     """
-    path = _path(api, prefix, series, blob_id)
+    path = _path(services, prefix, series, blob_id)
     try:
         return path.read_bytes()
     except OSError:
-        place = f"gs://{path.relative_to(_folder(api, ''))}"
+        place = f"gs://{path.relative_to(_folder(services, ''))}"
         raise ApiError(Code.NOT_FOUND, f"The blob {blob_id} of {series} was not found: there is no {place}") from None
 
 
-def write_blob(api: Api, prefix: str, series: str, blob_id: str, data: bytes) -> None:
+def write_blob(services: Services, prefix: str, series: str, blob_id: str, data: bytes) -> None:
     """Writes a blob as a client would; for the arguments see :func:`read_blob`."""
-    path = _path(api, prefix, series, blob_id)
+    path = _path(services, prefix, series, blob_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
@@ -62,13 +62,13 @@ def is_blob_id(blob_id: str) -> bool:
     return bool(blob_id) and blob_id not in (".", "..") and not set(blob_id) & set("/\0")
 
 
-def _path(api: Api, prefix: str, series: str, blob_id: str) -> Path:
+def _path(services: Services, prefix: str, series: str, blob_id: str) -> Path:
     if not is_blob_id(blob_id):
         raise ApiError.of_violations([Violation("blob_ids", f"{blob_id!r} is not a URI safe key")])
     tensorboard, experiment, run, time_series = series.split("/")[5::2]
-    return _folder(api, prefix) / f"tensorboard-{tensorboard}" / experiment / run / time_series / blob_id
+    return _folder(services, prefix) / f"tensorboard-{tensorboard}" / experiment / run / time_series / blob_id
 
 
-def _folder(api: Api, prefix: str) -> Path:
+def _folder(services: Services, prefix: str) -> Path:
     """Where the object store has a bucket, or a folder in one, as files."""
-    return api.settings.root / "buckets" / prefix
+    return services.settings.root / "buckets" / prefix

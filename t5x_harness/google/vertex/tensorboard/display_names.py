@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.api.resources import aspect_key
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["claimed", "release"]
 
 
 @contextlib.contextmanager
-def claimed(api: Api, parent: str, display_name: str, kind: str) -> Iterator[None]:
+def claimed(services: Services, parent: str, display_name: str, kind: str) -> Iterator[None]:
     """Takes a name for what is made in the block, and gives it back if that fails.
 
     Args:
-      api: that has the parent.
+      services: that has the parent.
       parent: its full name.
       display_name: the name.
       kind: of the child, such as ``TensorboardRun``.
@@ -28,19 +28,19 @@ def claimed(api: Api, parent: str, display_name: str, kind: str) -> Iterator[Non
     """
     if not display_name:
         raise ApiError.of_violations([Violation("display_name", f"a {kind} has to have one")])
-    if not api.state.create(_key(parent, display_name), b""):
+    if not services.state.create(_key(parent, display_name), b""):
         message = f"{kind} with display name {display_name} already exists in {parent}"
         raise ApiError(Code.INVALID_ARGUMENT, message)
     try:
         yield
     except BaseException:
-        release(api, parent, display_name)
+        release(services, parent, display_name)
         raise
 
 
-def release(api: Api, parent: str, display_name: str) -> None:
+def release(services: Services, parent: str, display_name: str) -> None:
     """Gives a name back."""
-    api.state.delete(_key(parent, display_name))
+    services.state.delete(_key(parent, display_name))
 
 
 def _key(parent: str, display_name: str) -> str:

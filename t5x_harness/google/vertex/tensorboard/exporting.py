@@ -8,10 +8,10 @@ from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
 from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.handlers import Call
 from t5x_harness.google.vertex.api.matching import Matcher
 from t5x_harness.google.vertex.api.ordering import in_order
 from t5x_harness.google.vertex.api.pages import PageToken, page_bounds
+from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.tensorboard.points import PointsOfSeries
 
 __all__ = ["export_page"]
@@ -37,7 +37,9 @@ def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
     request = call.request
     if request.page_size < 0:
         raise ApiError.of_violations([Violation("page_size", f"{request.page_size} is negative")])
-    matches: Callable[[Any], bool] = Matcher(parse_filter(request.filter), call.api) if request.filter else _everything
+    matches: Callable[[Any], bool] = (
+        Matcher(parse_filter(request.filter), call.services) if request.filter else _everything
+    )
     size = min(request.page_size or _PAGE, _LARGEST_PAGE)
     if request.order_by:
         found = in_order(list(filter(matches, points.all())), request.order_by, newest_first=False)

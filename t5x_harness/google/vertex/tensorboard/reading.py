@@ -10,9 +10,8 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
 from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.matching import Matcher
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.blobs import read_blob
 from t5x_harness.google.vertex.tensorboard.exporting import export_page
 from t5x_harness.google.vertex.tensorboard.points import Points, PointsOfSeries, choose
@@ -20,7 +19,7 @@ from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
 from t5x_harness.google.vertex.tensorboard.usage import count_view
 
-__all__ = ["handlers"]
+__all__ = ["batch_read", "export", "read", "read_blobs"]
 
 _TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
 _SCALAR = tensorboard_time_series.TensorboardTimeSeries.ValueType.SCALAR
@@ -29,48 +28,45 @@ _POINTS, _MOST_POINTS = 1000, 10_000
 _POINTS_OF_OTHERS = 100
 
 
-def handlers(points: Points) -> Handlers:
-    """The methods that read points and blobs."""
-    made = Handlers()
+def read(points: Points, call: Call) -> Message:
+    """Returns the points of a time series that a filter matches, or some of them."""
+    request = call.request
+    most = _checked_most(request.max_data_points)
+    series = _viewed(call.services, request.tensorboard_time_series)
+    data = _data(series, _selected(call, points.read(series), most))
+    response: Message = tensorboard_service.ReadTensorboardTimeSeriesDataResponse.pb()(time_series_data=data)
+    return response
 
-    @made.on("TensorboardService.ReadTensorboardTimeSeriesData")
-    def read(call: Call) -> Message:
-        request = call.request
-        most = _checked_most(request.max_data_points)
-        series = _viewed(call.api, request.tensorboard_time_series)
-        data = _data(series, _selected(call, points.read(series), most))
-        response: Message = tensorboard_service.ReadTensorboardTimeSeriesDataResponse.pb()(time_series_data=data)
-        return response
 
-    @made.on("TensorboardService.BatchReadTensorboardTimeSeriesData")
-    def batch_read(call: Call) -> Message:
-        _check_in_tensorboard(call.request)
-        response: Any = tensorboard_service.BatchReadTensorboardTimeSeriesDataResponse.pb()()
-        for name in call.request.time_series:
-            series = _viewed(call.api, name)
-            most = _POINTS if series.value_type == _SCALAR else _POINTS_OF_OTHERS
-            response.time_series_data.append(_data(series, points.read(series).some(most)))
-        answer: Message = response
-        return answer
+def batch_read(points: Points, call: Call) -> Message:
+    """Returns some points of each of several time series."""
+    _check_in_tensorboard(call.request)
+    response: Any = tensorboard_service.BatchReadTensorboardTimeSeriesDataResponse.pb()()
+    for name in call.request.time_series:
+        series = _viewed(call.services, name)
+        most = _POINTS if series.value_type == _SCALAR else _POINTS_OF_OTHERS
+        response.time_series_data.append(_data(series, points.read(series).some(most)))
+    answer: Message = response
+    return answer
 
-    @made.on("TensorboardService.ExportTensorboardTimeSeriesData")
-    def export(call: Call) -> Message:
-        series = _viewed(call.api, call.request.tensorboard_time_series)
-        found, token = export_page(call, points.read(series))
-        response_kind = tensorboard_service.ExportTensorboardTimeSeriesDataResponse.pb()
-        response: Message = response_kind(time_series_data_points=found, next_page_token=token)
-        return response
 
-    @made.on("TensorboardService.ReadTensorboardBlobData")
-    def read_blobs(call: Call) -> Iterator[Message]:
-        series = _viewed(call.api, call.request.time_series)
-        prefix = blob_prefix(call.api, series.name)
-        for blob_id in call.request.blob_ids:
-            data = read_blob(call.api, prefix, series.name, blob_id)
-            blob = tensorboard_data.TensorboardBlob.pb()(id=blob_id, data=data)
-            yield tensorboard_service.ReadTensorboardBlobDataResponse.pb()(blobs=[blob])
+def export(points: Points, call: Call) -> Message:
+    """Returns a page of the points of a time series."""
+    series = _viewed(call.services, call.request.tensorboard_time_series)
+    found, token = export_page(call, points.read(series))
+    response_kind = tensorboard_service.ExportTensorboardTimeSeriesDataResponse.pb()
+    response: Message = response_kind(time_series_data_points=found, next_page_token=token)
+    return response
 
-    return made
+
+def read_blobs(call: Call) -> Iterator[Message]:
+    """Yields the blobs of a time series that were asked for."""
+    series = _viewed(call.services, call.request.time_series)
+    prefix = blob_prefix(call.services, series.name)
+    for blob_id in call.request.blob_ids:
+        data = read_blob(call.services, prefix, series.name, blob_id)
+        blob = tensorboard_data.TensorboardBlob.pb()(id=blob_id, data=data)
+        yield tensorboard_service.ReadTensorboardBlobDataResponse.pb()(blobs=[blob])
 
 
 def _checked_most(given: int) -> int:
@@ -88,10 +84,10 @@ def _check_in_tensorboard(request: Any) -> None:
             raise ApiError.of_violations([Violation(f"time_series[{number}]", message)])
 
 
-def _viewed(api: Api, name: str) -> Any:
+def _viewed(services: Services, name: str) -> Any:
     """A time series, which counts as read by it."""
-    series = api.resources.get(name, TensorboardTimeSeries)
-    count_view(api, name)
+    series = services.resources.get(name, TensorboardTimeSeries)
+    count_view(services, name)
     return series
 
 
@@ -103,7 +99,7 @@ def _data(series: Any, points: Sequence[Any]) -> Any:
 def _selected(call: Call, points: PointsOfSeries, most: int) -> Sequence[Any]:
     """The points that the request's filter matches, or some of them."""
     if call.request.filter:
-        matches = Matcher(parse_filter(call.request.filter), call.api)
+        matches = Matcher(parse_filter(call.request.filter), call.services)
         found = [point for point in points.all() if matches(point)]
         return found if most == _ALL else choose(found, most)
     return points.all() if most == _ALL else points.some(most)

@@ -11,17 +11,26 @@ from google.cloud.aiplatform_v1.types import tensorboard_run, tensorboard_servic
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.masks import apply_mask
 from t5x_harness.google.vertex.api.names import parent_of
 from t5x_harness.google.vertex.api.rpc_table import rpc_table
+from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.tensorboard import run_counts
 from t5x_harness.google.vertex.tensorboard.display_names import claimed, release
 from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
 
-__all__ = ["HANDLERS", "TensorboardTimeSeries"]
-
-HANDLERS = Handlers()
+__all__ = [
+    "TensorboardTimeSeries",
+    "batch_create_runs",
+    "batch_create_time_series",
+    "create_run",
+    "create_time_series",
+    "delete_run",
+    "delete_time_series",
+    "update_run",
+    "update_time_series",
+]
 
 TensorboardRun = tensorboard_run.TensorboardRun.pb()
 TensorboardTimeSeries = tensorboard_time_series.TensorboardTimeSeries.pb()
@@ -31,22 +40,20 @@ _MOST_IN_A_BATCH = 1000
 _LARGEST_PLUGIN_DATA = 65 * 1024  # bytes
 
 
-@HANDLERS.on("TensorboardService.CreateTensorboardRun")
 def create_run(call: Call) -> Message:
     """Makes a run, under the id that the request has to have."""
     if not call.request.tensorboard_run_id:
         raise ApiError.of_violations([Violation("tensorboard_run_id", "it is required")])
     request = call.request
-    if call.api.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
-        return call.standard()  # it tells so under another code than a name that is taken
-    with claimed(call.api, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
-        made: Any = call.standard()
-    run_counts.remember(call.api, tensorboard_of(made.name), made.name)
+    if call.services.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
+        return run_standard(call)  # it tells so under another code than a name that is taken
+    with claimed(call.services, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
+        made: Any = run_standard(call)
+    run_counts.remember(call.services, tensorboard_of(made.name), made.name)
     answer: Message = made
     return answer
 
 
-@HANDLERS.on("TensorboardService.CreateTensorboardTimeSeries")
 def create_time_series(call: Call) -> Message:
     """Makes a time series of one type of values."""
     given = call.request.tensorboard_time_series
@@ -59,11 +66,10 @@ def create_time_series(call: Call) -> Message:
         found.append(Violation("tensorboard_time_series.plugin_data", message))
     if found:
         raise ApiError.of_violations(found)
-    with claimed(call.api, call.request.parent, given.display_name, "TensorboardTimeSeries"):
-        return call.standard()
+    with claimed(call.services, call.request.parent, given.display_name, "TensorboardTimeSeries"):
+        return run_standard(call)
 
 
-@HANDLERS.on("TensorboardService.BatchCreateTensorboardRuns")
 def batch_create_runs(call: Call) -> Message:
     """Makes several runs of one experiment, or none."""
     made = _all_or_none(call, create_run, "TensorboardService.CreateTensorboardRun", "runs")
@@ -71,7 +77,6 @@ def batch_create_runs(call: Call) -> Message:
     return response
 
 
-@HANDLERS.on("TensorboardService.BatchCreateTensorboardTimeSeries")
 def batch_create_time_series(call: Call) -> Message:
     """Makes several time series in runs of one experiment, or none."""
     made = _all_or_none(call, create_time_series, "TensorboardService.CreateTensorboardTimeSeries", "time series")
@@ -80,41 +85,37 @@ def batch_create_time_series(call: Call) -> Message:
     return response
 
 
-@HANDLERS.on("TensorboardService.UpdateTensorboardRun")
 def update_run(call: Call) -> Message:
     """Changes a run; it may be given another name that is free."""
     with _renamed(call, call.request.tensorboard_run, TensorboardRun):
-        return call.standard()
+        return run_standard(call)
 
 
-@HANDLERS.on("TensorboardService.UpdateTensorboardTimeSeries")
 def update_time_series(call: Call) -> Message:
     """Changes a time series; it may be given another name that is free. Its type stays."""
     given = call.request.tensorboard_time_series
-    kept: Any = call.api.resources.get(given.name, TensorboardTimeSeries)
+    kept: Any = call.services.resources.get(given.name, TensorboardTimeSeries)
     given.value_type = kept.value_type
     given.plugin_name = kept.plugin_name
     given.metadata.CopyFrom(kept.metadata)
     with _renamed(call, given, TensorboardTimeSeries):
-        return call.standard()
+        return run_standard(call)
 
 
-@HANDLERS.on("TensorboardService.DeleteTensorboardRun")
 def delete_run(call: Call) -> Message:
     """Deletes a run with its time series."""
-    run: Any = call.api.resources.get(call.request.name, TensorboardRun)
-    answer = call.standard()
-    release(call.api, parent_of(run.name), run.display_name)
-    run_counts.forget(call.api, tensorboard_of(run.name), [run.name])
+    run: Any = call.services.resources.get(call.request.name, TensorboardRun)
+    answer = run_standard(call)
+    release(call.services, parent_of(run.name), run.display_name)
+    run_counts.forget(call.services, tensorboard_of(run.name), [run.name])
     return answer
 
 
-@HANDLERS.on("TensorboardService.DeleteTensorboardTimeSeries")
 def delete_time_series(call: Call) -> Message:
     """Deletes a time series with its points."""
-    series: Any = call.api.resources.get(call.request.name, TensorboardTimeSeries)
-    answer = call.standard()
-    release(call.api, parent_of(series.name), series.display_name)
+    series: Any = call.services.resources.get(call.request.name, TensorboardTimeSeries)
+    answer = run_standard(call)
+    release(call.services, parent_of(series.name), series.display_name)
     return answer
 
 
@@ -132,9 +133,9 @@ def _all_or_none(call: Call, create: Callable[[Call], Message], method: str, wha
             made.append(create(dataclasses.replace(call, rpc=rpc, request=request)))
     except ApiError:
         for each in made:
-            call.api.resources.delete(each.name)
-            release(call.api, parent_of(each.name), each.display_name)
-            run_counts.forget(call.api, tensorboard_of(each.name), [each.name])
+            call.services.resources.delete(each.name)
+            release(call.services, parent_of(each.name), each.display_name)
+            run_counts.forget(call.services, tensorboard_of(each.name), [each.name])
         raise
     return made
 
@@ -154,13 +155,13 @@ def _check_parent(request: Any, parent: str, number: int) -> None:
 @contextlib.contextmanager
 def _renamed(call: Call, given: Any, kind: type[Message]) -> Iterator[None]:
     """Sees to it that a display name that an update sets is free, and that the old one is afterwards."""
-    old: Any = call.api.resources.get(given.name, kind)
+    old: Any = call.services.resources.get(given.name, kind)
     new = kind()
     new.CopyFrom(old)
     apply_mask(new, given, call.request.update_mask.paths)
     if new.display_name == old.display_name:
         yield
         return
-    with claimed(call.api, parent_of(old.name), new.display_name, kind.DESCRIPTOR.name):
+    with claimed(call.services, parent_of(old.name), new.display_name, kind.DESCRIPTOR.name):
         yield
-    release(call.api, parent_of(old.name), old.display_name)
+    release(call.services, parent_of(old.name), old.display_name)

@@ -11,15 +11,14 @@ from google.cloud.aiplatform_v1.types import tensorboard_service, tensorboard_ti
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.api.errors import ApiError, Violation, not_found
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
 from t5x_harness.google.vertex.api.names import parent_of
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.blobs import is_blob_id, write_blob
 from t5x_harness.google.vertex.tensorboard.points import Points
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix
 
-__all__ = ["handlers"]
+__all__ = ["write_experiment", "write_run"]
 
 _ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
 _FIELDS = {_ValueType.SCALAR: "scalar", _ValueType.TENSOR: "tensor", _ValueType.BLOB_SEQUENCE: "blobs"}
@@ -27,24 +26,19 @@ _MOST_POINTS = 5000
 _ID = re.compile(r"[a-z0-9-]+")
 
 
-def handlers(points: Points) -> Handlers:
-    """The methods that write points."""
-    made = Handlers()
+def write_run(points: Points, call: Call) -> Message:
+    """Writes points of one run."""
+    _write(call.services, points, [call.request])
+    response: Message = tensorboard_service.WriteTensorboardRunDataResponse.pb()()
+    return response
 
-    @made.on("TensorboardService.WriteTensorboardRunData")
-    def write_run(call: Call) -> Message:
-        _write(call.api, points, [call.request])
-        response: Message = tensorboard_service.WriteTensorboardRunDataResponse.pb()()
-        return response
 
-    @made.on("TensorboardService.WriteTensorboardExperimentData")
-    def write_experiment(call: Call) -> Message:
-        _check_runs(call.request)
-        _write(call.api, points, call.request.write_run_data_requests)
-        response: Message = tensorboard_service.WriteTensorboardExperimentDataResponse.pb()()
-        return response
-
-    return made
+def write_experiment(points: Points, call: Call) -> Message:
+    """Writes points of several runs of an experiment."""
+    _check_runs(call.request)
+    _write(call.services, points, call.request.write_run_data_requests)
+    response: Message = tensorboard_service.WriteTensorboardExperimentDataResponse.pb()()
+    return response
 
 
 def _check_runs(request: Any) -> None:
@@ -54,18 +48,18 @@ def _check_runs(request: Any) -> None:
             raise ApiError.of_violations([Violation(f"write_run_data_requests[{number}].tensorboard_run", message)])
 
 
-def _write(api: Api, points: Points, requests: Sequence[Any]) -> None:
+def _write(services: Services, points: Points, requests: Sequence[Any]) -> None:
     """Writes what all requests have; nothing if some of it cannot be written."""
-    checked = [found for request in requests for found in _checked(api, request)]
+    checked = [found for request in requests for found in _checked(services, request)]
     for series, data in checked:
-        _move_blobs(api, series, data)
+        _move_blobs(services, series, data)
         points.append(series, data.values)
-        if not _tell_extremes(api, series, data.values):  # it was deleted meanwhile
+        if not _tell_extremes(services, series, data.values):  # it was deleted meanwhile
             points.forget(series)
             raise not_found(series)
 
 
-def _checked(api: Api, request: Any) -> Iterator[tuple[str, Any]]:
+def _checked(services: Services, request: Any) -> Iterator[tuple[str, Any]]:
     """Yields the full names of the time series that a request writes, each with its data."""
     points = sum(len(data.values) for data in request.time_series_data)
     if points > _MOST_POINTS:
@@ -75,7 +69,7 @@ def _checked(api: Api, request: Any) -> Iterator[tuple[str, Any]]:
         name = f"{request.tensorboard_run}/timeSeries/{data.tensorboard_time_series_id}"
         if not _ID.fullmatch(data.tensorboard_time_series_id):
             raise not_found(name)
-        series: Any = api.resources.get(name, TensorboardTimeSeries)
+        series: Any = services.resources.get(name, TensorboardTimeSeries)
         found = list(_violations(series, data, f"time_series_data[{number}]"))
         if found:
             raise ApiError.of_violations(found)
@@ -98,17 +92,17 @@ def _violations(series: Any, data: Any, where: str) -> Iterator[Violation]:
                 yield Violation(f"{where}.values[{number}].blobs", f"{blob.id!r} is not a URI safe key")
 
 
-def _move_blobs(api: Api, series: str, data: Any) -> None:
+def _move_blobs(services: Services, series: str, data: Any) -> None:
     """Writes the bytes of blobs that come with the points to where those are that clients wrote themselves."""
     for point in data.values:
         for blob in point.blobs.values if point.HasField("blobs") else ():
             if blob.data:
                 blob.id = blob.id or str(uuid.uuid4())
-                write_blob(api, blob_prefix(api, series), series, blob.id, blob.data)
+                write_blob(services, blob_prefix(services, series), series, blob.id, blob.data)
                 blob.ClearField("data")
 
 
-def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> bool:
+def _tell_extremes(services: Services, series: str, points: Sequence[Any]) -> bool:
     """Brings what a time series tells of its points up to date; its etag stays. Whether the series is there."""
 
     def changed(data: bytes) -> bytes:
@@ -123,4 +117,4 @@ def _tell_extremes(api: Api, series: str, points: Sequence[Any]) -> bool:
         result: bytes = kept.SerializeToString()
         return result
 
-    return api.state.update(series, changed) is not None
+    return services.state.update(series, changed) is not None

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from t5x_harness.google.vertex.api.errors import ApiError, NotEmulated, Violation
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["BACKING_JOB", "custom_job_of"]
 
@@ -19,11 +19,11 @@ BACKING_JOB = "backingCustomJob"
 _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_[\d.]+\.yaml")
 
 
-def custom_job_of(api: Api, pipeline: Any) -> Any:
+def custom_job_of(services: Services, pipeline: Any) -> Any:
     """The job that a pipeline asks for.
 
     Args:
-      api: knows the messages.
+      services: knows the messages.
       pipeline: a ``TrainingPipeline``.
 
     Raises:
@@ -39,7 +39,7 @@ def custom_job_of(api: Api, pipeline: Any) -> Any:
         )
     if pipeline.HasField("input_data_config"):
         raise _not_here("Dataset", "leave the dataset out, and give the job the address of its data")
-    job = api.message("CustomJob")(display_name=f"{pipeline.display_name}-custom-job", labels=pipeline.labels)
+    job = services.message("CustomJob")(display_name=f"{pipeline.display_name}-custom-job", labels=pipeline.labels)
     if pipeline.HasField("encryption_spec"):
         job.encryption_spec.CopyFrom(pipeline.encryption_spec)
     inputs = json_format.MessageToDict(pipeline.training_task_inputs)

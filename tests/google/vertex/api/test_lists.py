@@ -74,7 +74,7 @@ def _context() -> Any:
     ],
 )
 def test_filters_that_hold_for_a_job(api: Any, text: str) -> None:
-    assert Matcher(parse_filter(text), api)(_job())
+    assert Matcher(parse_filter(text), api.services)(_job())
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_filters_that_hold_for_a_job(api: Any, text: str) -> None:
     ],
 )
 def test_filters_that_do_not(api: Any, text: str) -> None:
-    assert not Matcher(parse_filter(text), api)(_job())
+    assert not Matcher(parse_filter(text), api.services)(_job())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_filters_that_do_not(api: Any, text: str) -> None:
     ],
 )
 def test_filters_on_metadata(api: Any, text: str, holds: bool) -> None:
-    assert Matcher(parse_filter(text), api)(_context()) is holds
+    assert Matcher(parse_filter(text), api.services)(_context()) is holds
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_filters_on_metadata(api: Any, text: str, holds: bool) -> None:
 )
 def test_filters_that_mean_nothing(api: Any, text: str, message: str) -> None:
     with pytest.raises(ApiError) as caught:
-        Matcher(parse_filter(text), api)(_job())
+        Matcher(parse_filter(text), api.services)(_job())
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert caught.value.message.startswith(message)
 
 
 def test_a_list_in_a_filter_is_asked_for_with_a_colon(api: Any) -> None:
     with pytest.raises(ApiError, match="parent_contexts has several values; it can be asked for with `:` only"):
-        Matcher(parse_filter('parent_contexts="p/1"'), api)(_context())
+        Matcher(parse_filter('parent_contexts="p/1"'), api.services)(_context())
 
 
 def _named(jobs: list[Any]) -> list[str]:

@@ -150,10 +150,10 @@ def test_delete_takes_all_that_is_below_and_belongs_to_it(api: Any, call: Ask, e
     from t5x_harness.google.vertex.api.resources import aspect_key
 
     neighbour = call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "n"})
-    api.state.append(aspect_key(experiment.name, "points"), b"1")
+    api.services.state.append(aspect_key(experiment.name, "points"), b"1")
     call("TensorboardService.DeleteTensorboard", name=board)
-    assert api.state.keys(f"{board}/") == []
-    assert api.state.keys(board) == []
+    assert api.services.state.keys(f"{board}/") == []
+    assert api.services.state.keys(board) == []
     left = call("TensorboardService.ListTensorboards", parent=PARENT).tensorboards
     assert [t.display_name for t in left] == ["n"]
     assert call("Operations.GetOperation", name=neighbour.name) == neighbour
@@ -257,14 +257,14 @@ def test_names_in_what_users_wrote_stay_as_they_are(api: Any) -> None:
         },
     )
     before = _job(**json_format.MessageToDict(job))
-    api.projects.normalize(job)
+    api.services.projects.normalize(job)
     assert job.job_spec.tensorboard == f"{NUMBERED}/tensorboards/1"
     job.job_spec.tensorboard = before.job_spec.tensorboard
     assert job == before
 
 
 def test_a_fault_of_the_emulation_is_told_as_one(api: Any, call: Ask, capfd: pytest.CaptureFixture[str]) -> None:
-    api.state.put(f"{NUMBERED}/tensorboards/1", b"no message\xff")
+    api.services.state.put(f"{NUMBERED}/tensorboards/1", b"no message\xff")
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
     assert caught.value.code is Code.INTERNAL
@@ -276,8 +276,8 @@ def test_a_state_that_is_lost_is_told(api: Any, call: Ask, monkeypatch: pytest.M
     def lost(key: str) -> bytes:
         raise StateError("the state at redis://there is lost: Connection refused")
 
-    monkeypatch.setattr(api.state, "get", lost)
-    monkeypatch.setattr(api.state, "clear", lambda: lost(""))
+    monkeypatch.setattr(api.services.state, "get", lost)
+    monkeypatch.setattr(api.services.state, "clear", lambda: lost(""))
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
     with pytest.raises(ApiError) as reset:

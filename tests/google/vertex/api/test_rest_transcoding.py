@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from t5x_harness.google.serving.vertex_service import _administer
-from t5x_harness.google.vertex.api.rest import RestRequest
+from t5x_harness.google.vertex.api.rest import RestRequest, answer_rest
 from t5x_harness.google.vertex.api.routes import routes_of
 
 PARENT = "projects/t5x-harness/locations/us-central1"
@@ -25,7 +25,7 @@ def rest(api: Any) -> Callable[..., Answer]:
     def ask(verb: str, path: str, *query: tuple[str, str], body: Any = None, token: str | None = None) -> Answer:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         token = api.authority.token if token is None else token
-        answer = api.call_rest(RestRequest(verb, path, query, data, token))
+        answer = answer_rest(api, RestRequest(verb, path, query, data, token))
         return answer.status, json.loads(answer.body)
 
     return ask
@@ -215,11 +215,11 @@ _PIPELINE = '{"displayName":"x","trainingTaskDefinition":"gs://google-cloud-aipl
 def test_what_no_answer_could_say_again_is_refused_before_it_is_stored(
     rest: Callable[..., Answer], api: Any, path: str, body: str | bytes, message: str
 ) -> None:
-    before = api.state.keys("")
+    before = api.services.state.keys("")
     status, answer = rest("POST", f"/v1/{PARENT}/{path}", body=body if isinstance(body, bytes) else body.encode())
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
     assert message in answer["error"]["message"]
-    assert [key for key in api.state.keys("") if "metadataStores/default" not in key] == before
+    assert [key for key in api.services.state.keys("") if "metadataStores/default" not in key] == before
 
 
 def test_a_url_that_is_not_utf8_is_refused(rest: Callable[..., Answer]) -> None:
@@ -270,4 +270,4 @@ def test_nothing_is_done_for_strangers(rest: Callable[..., Answer], api: Any, to
     status, answer = rest("POST", f"/v1/{PARENT}/tensorboards", body=b"{", token=token)
     assert (status, answer["error"]["status"]) == (401, "UNAUTHENTICATED")
     assert answer["error"]["message"].startswith("Request had invalid authentication credentials. t5x-harness takes ")
-    assert api.state.keys("") == []
+    assert api.services.state.keys("") == []

@@ -13,7 +13,6 @@ from typing import Any
 from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.logs import read_entries
-from t5x_harness.google.vertex.jobs.service import make_part
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore
@@ -43,7 +42,7 @@ class Service:
     ) -> None:
         chosen = VertexOptions(images=MappingProxyType({"gcr.io/p/plain*": ""}), **{"pending_seconds": 0.0, **options})
         settings = VertexSettings(folder / "root", folder / "jobs", MappingProxyType({}), chosen)
-        self.api = Api(settings, state=state, parts=(lambda api: make_part(api, graces),))
+        self.api = Api(settings, state=state, graces=graces)
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method of JobService with the fields of its request."""
@@ -87,7 +86,7 @@ class Service:
 
     def said(self, job: Any, task: str = "workerpool0-0") -> list[str]:
         """What a replica wrote, line by line."""
-        entries = read_entries(self.api.state, job.name)
+        entries = read_entries(self.api.services.state, job.name)
         return [e.get("textPayload", "") for e in entries if e["resource"]["labels"]["task_name"] == task]
 
     def until_said(self, job: Any, text: str) -> None:

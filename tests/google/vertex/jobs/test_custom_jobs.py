@@ -113,7 +113,7 @@ def test_a_running_job_is_cancelled_with_all_that_it_started(service: Any) -> No
     assert job.state == State.CANCELLED
     assert (job.error.code, job.error.message) == (1, "CANCELED")
     assert "told" in service.said(job)
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)
 
 
 def test_a_process_that_does_not_listen_is_killed_after_its_grace(service: Any) -> None:
@@ -170,7 +170,7 @@ def test_a_running_job_cannot_be_deleted(service: Any) -> None:
 
 def test_a_job_that_has_ended_is_deleted_with_its_log_and_files(service: Any) -> None:
     job = service.ended(service.shell("echo hello"))
-    folder = service.api.settings.folder / job.name.rpartition("/")[2]
+    folder = service.api.services.settings.folder / job.name.rpartition("/")[2]
     assert (folder / "workerpool0-0.log").read_text() == "hello\n"
     assert service.ask("DeleteCustomJob", name=job.name).done
     assert not folder.exists()
@@ -203,7 +203,7 @@ def test_no_id_leads_anywhere_but_to_a_job(service: Any, job_id: str) -> None:
             service.ask(method, name=f"{PARENT}/customJobs/{job_id}")
         assert refused.value.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT)
     with pytest.raises(CannotLaunch, match="is no id of a job"):
-        job_folder(service.api.settings, f"{PARENT}/customJobs/{job_id}")
+        job_folder(service.api.services.settings, f"{PARENT}/customJobs/{job_id}")
 
 
 def test_a_spec_is_refused_with_all_that_is_wrong(service: Any) -> None:
@@ -240,13 +240,13 @@ def test_replicas_of_several_pools_find_each_other(service: Any) -> None:
 def test_the_first_death_ends_the_others(service: Any) -> None:
     job = service.ended(service.create({"worker_pool_specs": [pool("sleep", "100"), pool("sh", "-c", "exit 4")]}))
     assert "The replica workerpool1-0 exited with a non-zero status of 4." in job.error.message
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)
 
 
 def test_a_reset_ends_what_runs_and_forgets_it(service: Any) -> None:
     job = service.in_state(service.shell("sleep 100"), State.RUNNING)
     service.api.reset()
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)
     with pytest.raises(ApiError):
         service.get(job)
     assert service.ended(service.shell("true")).state == State.SUCCEEDED

@@ -22,10 +22,12 @@ SAYS_ITS_RUN = 'echo "$AIP_EXPERIMENT_NAME $AIP_EXPERIMENT_RUN_NAME"'
 @pytest.fixture
 def experiment(service: Any) -> str:
     """The name of an experiment's context, as the service has it: with the project's number."""
-    name: str = service.api.projects.with_number(EXPERIMENT)
+    name: str = service.api.services.projects.with_number(EXPERIMENT)
     store = aiplatform_v1.MetadataStore.pb()()
-    service.api.resources.create(name.partition("/contexts/")[0], store)
-    service.api.resources.create(name, CONTEXT.message(display_name="tuning", schema_title="system.Experiment"))
+    service.api.services.resources.create(name.partition("/contexts/")[0], store)
+    service.api.services.resources.create(
+        name, CONTEXT.message(display_name="tuning", schema_title="system.Experiment")
+    )
     return name
 
 
@@ -33,7 +35,7 @@ def test_a_job_without_a_run_has_one_made_in_its_experiment(service: Any, experi
     created = service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT)
     job_id = created.name.rpartition("/")[2]
     assert created.job_spec.experiment_run == f"{experiment}-{job_id}"
-    run = service.api.resources.get(created.job_spec.experiment_run, CONTEXT.message)
+    run = service.api.services.resources.get(created.job_spec.experiment_run, CONTEXT.message)
     assert (run.display_name, run.schema_title) == (job_id, "system.ExperimentRun")
     assert json_format.MessageToDict(run.metadata) == {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
     assert list(run.parent_contexts) == [experiment]

@@ -22,7 +22,7 @@ AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep
 
 
 def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
-    service.api.faults.arm(VertexFault("preempt", output="first"))
+    service.api.services.faults.arm(VertexFault("preempt", output="first"))
     job = service.ended(service.shell(AGAIN))
     assert job.state == State.SUCCEEDED
     assert service.said(job) == ["first", "again"]
@@ -31,7 +31,7 @@ def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
 
 
 def test_a_preempted_process_is_warned(service: Any) -> None:
-    service.api.faults.arm(VertexFault("preempt", output="ready"))
+    service.api.services.faults.arm(VertexFault("preempt", output="ready"))
     script = (
         "[ -e ../ran ] && exit 0; touch ../ran; trap 'echo saved; exit 1' TERM; echo ready; while :; do sleep 0.1; done"
     )
@@ -42,7 +42,7 @@ def test_a_preempted_process_is_warned(service: Any) -> None:
 
 def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
     after_the_other = "while [ ! -e ../../workerpool0-0/ran ]; do sleep 0.02; done"
-    service.api.faults.arm(VertexFault("preempt", output="last", replica="workerpool1-0"))
+    service.api.services.faults.arm(VertexFault("preempt", output="last", replica="workerpool1-0"))
     job = service.ended(
         service.create(
             {
@@ -82,42 +82,42 @@ def test_what_runs_again_finds_nothing_of_what_it_had_left_in_its_own_folders(
     service: Any, kind: str | None, scheduling: dict[str, Any], ending: str
 ) -> None:
     if kind:
-        service.api.faults.arm(VertexFault(kind, output="ready"))
+        service.api.services.faults.arm(VertexFault(kind, output="ready"))
     job = service.ended(service.shell(FINDS + ending, scheduling=scheduling))
     assert job.state == State.SUCCEEDED
     assert [line for line in service.said(job) if line != "ready"] == ["started", "started"]
 
 
 def test_without_retries_a_preemption_fails_the_job(service: Any) -> None:
-    service.api.faults.arm(VertexFault("preempt"))
+    service.api.services.faults.arm(VertexFault("preempt"))
     job = service.ended(service.shell("sleep 100", scheduling={"disable_retries": True}))
     assert job.state == State.FAILED
     assert job.error.message == "The replica workerpool0-0 was preempted, and the job is not restarted any more."
 
 
 def test_preempted_always_is_preempted_until_the_limits(service: Any) -> None:
-    service.api.faults.arm(VertexFault("preempt", times=None))
+    service.api.services.faults.arm(VertexFault("preempt", times=None))
     job = service.ended(service.shell("sleep 100"))
     assert job.state == State.FAILED
     assert service.said(job, "service").count("Waiting for job to be provisioned.") == 4
 
 
 def test_an_internal_error_is_tried_again(service: Any) -> None:
-    service.api.faults.arm(VertexFault("internal", output="first"))
+    service.api.services.faults.arm(VertexFault("internal", output="first"))
     job = service.ended(service.shell(AGAIN))
     assert job.state == State.SUCCEEDED
     assert service.said(job) == ["first", "again"]
 
 
 def test_three_internal_errors_are_all_that_a_client_is_told(service: Any) -> None:
-    service.api.faults.arm(VertexFault("internal", times=3))
+    service.api.services.faults.arm(VertexFault("internal", times=3))
     job = service.ended(service.shell("sleep 100"))
     assert job.state == State.FAILED
     assert (job.error.code, job.error.message) == (13, "Internal error occurred for the current attempt.")
 
 
 def test_a_job_expires(service: Any) -> None:
-    service.api.faults.arm(VertexFault("expire", output="ready"))
+    service.api.services.faults.arm(VertexFault("expire", output="ready"))
     job = service.ended(service.shell("echo ready; sleep 100"))
     assert job.state == State.EXPIRED
     assert not job.HasField("error")
@@ -126,7 +126,7 @@ def test_a_job_expires(service: Any) -> None:
 
 
 def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
-    service.api.faults.arm(VertexFault("stockout"))
+    service.api.services.faults.arm(VertexFault("stockout"))
     job = service.ended(service.shell("true"))
     assert job.state == State.FAILED
     assert not job.HasField("start_time")
@@ -138,12 +138,12 @@ def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
 
 
 def test_a_job_that_waits_for_machines_gets_them_after_a_stockout(service: Any) -> None:
-    service.api.faults.arm(VertexFault("stockout", seconds=0.2))
+    service.api.services.faults.arm(VertexFault("stockout", seconds=0.2))
     assert service.ended(service.shell("true", scheduling={"strategy": "FLEX_START"})).state == State.SUCCEEDED
 
 
 def test_a_job_waits_no_longer_than_it_may(service: Any) -> None:
-    service.api.faults.arm(VertexFault("stockout"))
+    service.api.services.faults.arm(VertexFault("stockout"))
     scheduling = {"strategy": "FLEX_START", "max_wait_duration": {"nanos": 200_000_000}}
     job = service.ended(service.shell("true", scheduling=scheduling))
     assert job.state == State.FAILED
@@ -151,7 +151,7 @@ def test_a_job_waits_no_longer_than_it_may(service: Any) -> None:
 
 
 def test_a_job_is_cancelled_in_the_middle_of_a_stockout(service: Any) -> None:
-    service.api.faults.arm(VertexFault("stockout", seconds=3600))
+    service.api.services.faults.arm(VertexFault("stockout", seconds=3600))
     job = service.in_state(service.shell("true"), State.PENDING)
     service.cancel(job)
     assert service.get(job).state == State.CANCELLED
@@ -160,13 +160,13 @@ def test_a_job_is_cancelled_in_the_middle_of_a_stockout(service: Any) -> None:
 def test_a_fault_that_is_armed_while_a_job_runs_reaches_it(service: Any) -> None:
     job = service.shell(AGAIN)
     service.until_said(job, "first")
-    service.api.faults.arm(VertexFault("preempt"))
+    service.api.services.faults.arm(VertexFault("preempt"))
     assert service.ended(job).state == State.SUCCEEDED
     assert service.said(job) == ["first", "again"]
 
 
 def test_a_fault_is_for_jobs_by_their_names(service: Any) -> None:
-    service.api.faults.arm(VertexFault("stockout", on="nightly-*"))
+    service.api.services.faults.arm(VertexFault("stockout", on="nightly-*"))
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
     job = service.ended(service.create({"worker_pool_specs": [pool("true")]}, name="nightly-1"))
     assert job.state == State.FAILED
@@ -178,13 +178,13 @@ def test_an_output_that_is_no_regular_expression_is_refused() -> None:
 
 
 def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> None:
-    service.api.faults.arm(VertexFault("preempt", output="never said"))
+    service.api.services.faults.arm(VertexFault("preempt", output="never said"))
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
-    assert [each["met"] for each in service.api.faults.told()["faults"]] == [0]
+    assert [each["met"] for each in service.api.services.faults.told()["faults"]] == [0]
 
 
 def test_a_replica_without_memory_ends_the_job_in_the_services_words(service: Any) -> None:
-    service.api.faults.arm(VertexFault("oom", output="loading"))
+    service.api.services.faults.arm(VertexFault("oom", output="loading"))
     job = service.ended(service.shell("echo loading; sleep 1000"))
     assert (job.state, job.error.code, job.error.message) == (
         State.FAILED,
@@ -262,7 +262,7 @@ def test_a_job_for_a_persistent_resource_is_refused_as_there_are_none(service: A
     with pytest.raises(ApiError) as refused:
         service.ask(f"Create{kind}", parent=PARENT, **{"hyperparameter_tuning_job" if tuning else "custom_job": job})
     assert refused.value.code is Code.NOT_FOUND
-    number = service.api.projects.number("p")
+    number = service.api.services.projects.number("p")
     assert refused.value.message == (
         f"The requested resource projects/{number}/locations/us-central1/persistentResources/my-pr was not found. "
         "t5x-harness does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id "

@@ -94,7 +94,7 @@ def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
     job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
     service.until_said(job, "ran there")
     assert [each.name for each in service.ask("ListCustomJobs", parent=PARENT).custom_jobs] == [name]
-    assert not processes_of(service.api.settings.folder), "only its own server runs it"
+    assert not processes_of(service.api.services.settings.folder), "only its own server runs it"
     service.cancel(job)
     job = service.ended(job)
     assert (job.state, job.error.message) == (State.CANCELLED, "CANCELED")

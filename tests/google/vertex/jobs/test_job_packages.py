@@ -123,7 +123,7 @@ def python_spec(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
-    bucket = service.api.settings.root / "buckets" / "b"
+    bucket = service.api.services.settings.root / "buckets" / "b"
     task = b"import helper, os, sys\nprint(helper.WORD, sys.argv[1:], os.environ['MODE'])\n"
     tar(
         bucket / "dist" / "trainer-0.1.tar.gz",
@@ -171,14 +171,14 @@ def test_what_runs_again_finds_its_package_as_it_was(
     service: Any, kind: str | None, scheduling: dict[str, Any], ending: str
 ) -> None:
     tar(
-        service.api.settings.root / "buckets" / "b" / "trainer-0.1.tar.gz",
+        service.api.services.settings.root / "buckets" / "b" / "trainer-0.1.tar.gz",
         ("trainer-0.1/setup.py", b""),
         ("trainer-0.1/trainer/__init__.py", b""),
         ("trainer-0.1/trainer/task.py", SPOILS.replace("END", ending).encode()),
         ("trainer-0.1/trainer/data", b"clean"),
     )
     if kind:
-        service.api.faults.arm(VertexFault(kind, output="ready"))
+        service.api.services.faults.arm(VertexFault(kind, output="ready"))
     spec = {**python_spec(package_uris=["gs://b/trainer-0.1.tar.gz"]), "scheduling": scheduling}
     job = service.ended(service.create(spec))
     assert job.state == State.SUCCEEDED, service.said(job)

@@ -88,7 +88,7 @@ def listing() -> Mapping[str, tuple[int, int]]:
 @pytest.fixture
 def bucket(service: Any) -> Path:
     """What jobs of the service see at ``/gcs/b``."""
-    folder: Path = service.api.settings.root / "buckets" / "b"
+    folder: Path = service.api.services.settings.root / "buckets" / "b"
     folder.mkdir(parents=True)
     return folder
 
@@ -209,7 +209,7 @@ def test_another_attempt_begins_with_nothing_installed(
 
 def test_so_does_a_replica_whose_machine_was_lost(service: Any, bucket: Path, runs: Callable[..., list[str]]) -> None:
     (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
-    service.api.faults.arm(VertexFault("preempt", output="ready"))
+    service.api.services.faults.arm(VertexFault("preempt", output="ready"))
     again = "test -e /gcs/b/mark || { touch /gcs/b/mark; echo ready; sleep 1000; }"
     assert runs(INSTALL.format(option="--user") + again) == ["installed 0", "ready", "installed 0"]
 
@@ -260,7 +260,7 @@ def test_a_command_that_names_the_environment_s_program_by_its_path_runs_it_in_t
 ) -> None:
     program = "import os, sys; assert sys.prefix == os.environ['VIRTUAL_ENV']"
     arguments = ["-c", program] if name == "python" else ["-p", "no:cacheprovider", "/gcs/b/test_it.py"]
-    bucket = service.api.settings.root / "buckets" / "b"
+    bucket = service.api.services.settings.root / "buckets" / "b"
     bucket.mkdir(parents=True)
     (bucket / "test_it.py").write_text(f"def test_it():\n  {program}\n")
     job = service.ended(service.run(str(Path(sys.executable).parent / name), *arguments))

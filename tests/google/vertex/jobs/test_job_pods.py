@@ -29,7 +29,7 @@ def tpu(*words: str, cores: int) -> dict[str, Any]:
 def attempt(service: Any, *pools: dict[str, Any]) -> Attempt:
     """An attempt at a job that nobody has started."""
     spec = vertex.CustomJobSpec.pb(vertex.CustomJobSpec(worker_pool_specs=list(pools)))
-    return Attempt("projects/1/locations/europe-west4/customJobs/2", spec, service.api.settings)
+    return Attempt("projects/1/locations/europe-west4/customJobs/2", spec, service.api.services.settings)
 
 
 def test_each_host_is_a_process_with_its_part_of_the_devices(service: Any) -> None:
@@ -64,11 +64,11 @@ def test_how_large_a_pod_may_be_is_the_user_s_to_say(make_service: Callable[...,
 
 
 def test_a_slice_that_is_one_process_though_it_has_hosts_is_told(service: Any) -> None:
-    assert notes_on(attempt(service, tpu("true", cores=512)).spec, service.api.settings) == [
+    assert notes_on(attempt(service, tpu("true", cores=512)).spec, service.api.services.settings) == [
         "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than 4 hosts are "
         "(pod_hosts)"
     ]
-    assert not notes_on(attempt(service, tpu("true", cores=32)).spec, service.api.settings)
+    assert not notes_on(attempt(service, tpu("true", cores=32)).spec, service.api.services.settings)
 
 
 def test_other_machines_have_no_slice(service: Any) -> None:
@@ -77,7 +77,7 @@ def test_other_machines_have_no_slice(service: Any) -> None:
 
 
 def test_losing_a_host_restarts_the_slice(service: Any) -> None:
-    settings = service.api.settings
+    settings = service.api.services.settings
     assert policy_of(attempt(service, tpu("true", cores=32)).spec, settings).restarts_as_whole
     assert not policy_of(attempt(service, tpu("true", cores=8)).spec, settings).restarts_as_whole
 
@@ -120,4 +120,4 @@ def test_the_first_death_ends_the_pod(service: Any) -> None:
     job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]}))
     assert job.state == State.FAILED
     assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 5.")
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)

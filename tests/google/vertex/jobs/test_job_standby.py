@@ -247,7 +247,7 @@ def test_a_job_takes_the_one_that_its_server_was_told_to_expect(
     seen = []
     for _ in range(2):
         job = service.ended(service.create({"worker_pool_specs": [spec]}))
-        folder = job_folder(service.api.settings, job.name)
+        folder = job_folder(service.api.services.settings, job.name)
         [told] = [line for line in (folder / "workerpool0-0.log").read_text().splitlines() if line != "said"]
         seen.append(json.loads(told))
         assert all(Path(path).is_relative_to(folder) for path in seen[-1]["python"])

@@ -21,8 +21,8 @@ from t5x_harness.google.vertex.jobs.states import State
 def test_a_job_whose_folder_cannot_be_made_fails_and_can_be_deleted(
     service: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    service.api.settings.folder.parent.mkdir(parents=True, exist_ok=True)
-    service.api.settings.folder.write_text("in the way")
+    service.api.services.settings.folder.parent.mkdir(parents=True, exist_ok=True)
+    service.api.services.settings.folder.write_text("in the way")
     job = service.get(service.shell("true"))
     assert job.state == State.FAILED
     assert job.error.message.startswith("t5x-harness: the job cannot be started: [Errno 20] Not a directory: ")
@@ -56,7 +56,7 @@ def test_a_tuning_job_that_cannot_be_started_fails(
     kept = Path.mkdir
 
     def mkdir(folder: Path, *args: Any, **options: Any) -> None:
-        if folder.parent == service.api.settings.folder and (first == "tuning" or folder.parent.exists()):
+        if folder.parent == service.api.services.settings.folder and (first == "tuning" or folder.parent.exists()):
             raise OSError(28, "No space left on device", str(folder))
         kept(folder, *args, **options)
 

@@ -104,7 +104,7 @@ def test_a_container_has_its_variables_and_not_the_server_s(service: Any, monkey
     assert "sees 1 and us-central1" in said
     assert not [line for line in said if "hunter2" in line]
     here = next(line for line in said if line.startswith("HOME="))
-    assert here.startswith(f"HOME={service.api.settings.folder}{os.sep}")
+    assert here.startswith(f"HOME={service.api.services.settings.folder}{os.sep}")
 
 
 @pytest.mark.parametrize(("image", "cheaply"), [("gcr.io/p/t5x:1", True), ("gcr.io/p/plain:1", False)])
@@ -131,14 +131,14 @@ def test_what_variables_hold_is_in_no_file_of_the_job(service: Any) -> None:
     spec["container_spec"]["env"] = [{"name": "TOKEN", "value": "hunter2"}]
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
     assert job.state == State.FAILED
-    files = [path for path in service.api.settings.folder.rglob("*") if path.is_file()]
+    files = [path for path in service.api.services.settings.folder.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if b"hunter2" in path.read_bytes()]
     assert "hunter2" not in str(job.error) + "".join(service.said(job, "service"))
 
 
 def test_a_container_sees_the_store_at_gcs(service: Any) -> None:
-    bucket = service.api.settings.root / "buckets" / "b"
+    bucket = service.api.services.settings.root / "buckets" / "b"
     bucket.mkdir(parents=True)
     (bucket / "in").write_text("from the store")
     job = service.ended(service.shell("cat /gcs/b/in > /gcs/b/out"))

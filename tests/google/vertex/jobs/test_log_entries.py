@@ -30,7 +30,7 @@ def texts(answer: Any) -> list[str]:
 
 def test_an_entry_has_the_shape_of_cloud_logging(service: Any) -> None:
     job = service.ended(service.shell("echo hello; echo oops >&2"))
-    out, err = [e for e in read_entries(service.api.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    out, err = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", out.pop("timestamp"))
     assert out.pop("receiveTimestamp")
     assert out.pop("insertId") != err["insertId"]
@@ -50,7 +50,7 @@ def test_an_entry_has_the_shape_of_cloud_logging(service: Any) -> None:
 def test_a_line_of_json_is_structured(service: Any) -> None:
     line = '{"message": "slow", "severity": "warning", "step": 3}'
     job = service.ended(service.run("printf", "%s\\n", line, "{no json", '{"severity": "odd"}'))
-    said = [e for e in read_entries(service.api.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    said = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
     assert [(e["severity"], e.get("jsonPayload"), e.get("textPayload")) for e in said] == [
         ("WARNING", {"message": "slow", "step": 3}, None),
         ("INFO", None, "{no json"),
@@ -70,7 +70,7 @@ def test_the_service_tells_the_course_of_a_job(service: Any) -> None:
 def test_all_that_was_said_is_there_once_a_job_has_ended(service: Any) -> None:
     job = service.ended(service.shell("seq 20000; printf 'no end of line'"))
     assert service.said(job) == [*map(str, range(1, 20001)), "no end of line"]
-    folder = service.api.settings.folder / job.name.rpartition("/")[2]
+    folder = service.api.services.settings.folder / job.name.rpartition("/")[2]
     assert (folder / "workerpool0-0.log").read_text().split("\n")[:2] == ["1", "2"]
 
 
@@ -131,7 +131,7 @@ def test_a_long_log_costs_what_is_new_of_it(make_service: Any, monkeypatch: pyte
     state = _Counting()
     service = make_service(state)
     log = JobLog("projects/1/locations/us-central1/customJobs/7", "p", state, tmp_path)
-    service.api.projects.number("p")
+    service.api.services.projects.number("p")
     start = 1_700_000_000_000_000_000
     for number in range(1000):
         monkeypatch.setattr(logs.time, "time_ns", lambda number=number: start + number * 1_000_000_000)

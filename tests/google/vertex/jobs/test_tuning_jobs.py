@@ -109,7 +109,7 @@ def test_too_many_failed_trials_fail_the_job_and_end_the_others(service: Any) ->
     assert job.state == State.FAILED
     assert job.error.message.startswith("1 trials have failed, the last one with: The replica workerpool0-0 exited")
     assert len(job.trials) == 2
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)
 
 
 def test_a_cancelled_job_ends_its_trials(service: Any) -> None:
@@ -118,7 +118,7 @@ def test_a_cancelled_job_ends_its_trials(service: Any) -> None:
     job = service.ended(job)
     assert (job.state, job.error.code) == (State.CANCELLED, 1)
     assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE]
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)
 
 
 def test_early_stopping_is_told_to_have_no_effect(service: Any) -> None:
@@ -140,7 +140,7 @@ def test_a_job_that_waits_is_cancelled_without_a_trial(make_service: Callable[..
 def test_the_server_s_end_is_the_end_of_all_trials(service: Any) -> None:
     service.until(tune(service, "sleep 100"), lambda job: len(job.trials) == 2)
     service.api.reset()
-    assert not processes_of(service.api.settings.folder)
+    assert not processes_of(service.api.services.settings.folder)
 
 
 def test_a_tuning_job_is_listed_and_deleted_when_it_has_ended(service: Any) -> None:
@@ -160,7 +160,7 @@ def test_each_trial_writes_below_the_job_s_output_and_into_its_log(service: Any)
     output = {"base_output_directory": {"output_uri_prefix": "gs://b/out"}}
     job = service.ended(tune(service, f"echo $AIP_MODEL_DIR; {GOOD}", max_trial_count=1, parallel_trial_count=1,
                              trial_job_spec={**trial(f"echo $AIP_MODEL_DIR; {GOOD}"), **output}))  # fmt: skip
-    entries = [e for e in read_entries(service.api.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    entries = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
     assert [e["textPayload"] for e in entries] == ["--fixed=1 --n=1", "gs://b/out/1/model/"]
     assert {e["resource"]["labels"]["job_id"] for e in entries} == {job.name.rpartition("/")[2]}
     assert {e["labels"]["ml.googleapis.com/trial_id"] for e in entries} == {"1"}

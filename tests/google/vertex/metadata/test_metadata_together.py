@@ -11,9 +11,6 @@ from metadata_names import STORE
 Call = Callable[..., Any]
 
 
-PART = "t5x_harness.google.vertex.metadata"
-
-
 def outcomes(call_each: Callable[[int], Any], count: int) -> list[str]:
     """How calls end that are made at once: ``OK``, or the code of an error."""
     from t5x_harness.google.vertex.api.errors import ApiError

@@ -35,7 +35,7 @@ def graph(make_series: Call) -> Any:
 def folder_of(api: Any, board: Any, series: Any) -> Path:
     """Where the uploader puts a time series' blobs."""
     ids = series.name.split("/")[5::2]
-    prefix = Path(api.settings.root) / "buckets" / board.blob_storage_path_prefix
+    prefix = Path(api.services.settings.root) / "buckets" / board.blob_storage_path_prefix
     return prefix / "/".join([f"tensorboard-{ids[0]}", *ids[1:]])
 
 

@@ -13,9 +13,6 @@ LOCATION = "projects/t5x-harness/locations/us-central1"
 Call = Callable[..., Any]
 
 
-PART = "t5x_harness.google.vertex.tensorboard"
-
-
 @pytest.fixture
 def run(two_calls: list[Call]) -> str:
     """The name of a run."""

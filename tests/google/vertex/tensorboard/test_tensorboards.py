@@ -25,7 +25,7 @@ def test_a_tensorboard_has_a_bucket_for_its_blobs(call: Call, board: Any, api: A
     assert found == board
     bucket = found.blob_storage_path_prefix
     assert bucket.startswith("cloud-ai-platform-")
-    assert (Path(api.settings.root) / "buckets" / bucket).is_dir()
+    assert (Path(api.services.settings.root) / "buckets" / bucket).is_dir()
 
 
 def test_a_tensorboard_needs_a_name(refused: Refused) -> None:

@@ -68,7 +68,7 @@ def test_a_request_with_one_is_refused_with_what_was_meant(tmp_path: Path) -> No
 
     machine = {"machineType": "cloud-tpu", "acceleratorType": "v3-32", "acceleratorCount": 32}
     body = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": machine, "replicaCount": 1}]}}
-    api = Api.local(tmp_path, parts=())
+    api = Api.local(tmp_path)
     path = "/v1/projects/my-project/locations/us-central1/customJobs"
     try:
         request = RestRequest("POST", path, body=json.dumps(body).encode(), token=api.authority.token)

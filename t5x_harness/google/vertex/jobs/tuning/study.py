@@ -13,7 +13,6 @@ from typing import Any
 
 from t5x_harness.google.vertex.api.errors import ApiError
 from t5x_harness.google.vertex.api.names import parent_of
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Trial
@@ -25,6 +24,7 @@ from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics,
 from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
 from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
 from t5x_harness.google.vertex.jobs.tuning.trials import add_trial, end_trial, job_of_trial
+from t5x_harness.google.vertex.services import Services
 
 __all__ = ["Study"]
 
@@ -36,7 +36,7 @@ class Study:
     """Runs one tuning job, in a thread of its own.
 
     Args:
-      api: keeps the job.
+      services: keeps the job.
       job: its message, as it was created.
       custom_jobs: run the trials.
       notes: what there is to say about its specs; they begin its log.
@@ -44,16 +44,16 @@ class Study:
     """
 
     def __init__(
-        self, api: Api, job: Any, custom_jobs: CustomJobs, notes: Sequence[str], ended: Callable[[str], None]
+        self, services: Services, job: Any, custom_jobs: CustomJobs, notes: Sequence[str], ended: Callable[[str], None]
     ) -> None:
-        self._api = api
+        self._services = services
         self._job = job
         self._custom_jobs = custom_jobs
         self._notes = [*notes, *_notes_on(job.study_spec)]
         self._ended = ended
-        folder = job_folder(api.settings, job.name)
+        folder = job_folder(services.settings, job.name)
         folder.mkdir(parents=True)
-        self._log = JobLog(job.name, project_of(api, job.name), api.state, folder)
+        self._log = JobLog(job.name, project_of(services, job.name), services.state, folder)
         spec = job.study_spec
         self._suggestions = Suggestions(parameters_of(spec), spec.algorithm, seed=job.display_name)
         self._past: list[Past] = []
@@ -78,7 +78,7 @@ class Study:
         self._thread.join()
 
     def _run(self) -> None:
-        options = self._api.settings.options
+        options = self._services.settings.options
         try:
             for note in self._notes:
                 self._log.service(note, "WARNING")
@@ -127,32 +127,32 @@ class Study:
                 return
             self._past.append(Past(parameters))
             trial_id = str(len(self._past))
-            made = job_of_trial(self._job, self._api.message("CustomJob"), trial_id, parameters)
-            job = self._custom_jobs.create(parent_of(self._job.name), made)
+            made = job_of_trial(self._job, self._services.message("CustomJob"), trial_id, parameters)
+            job = self._custom_jobs.keep(parent_of(self._job.name), made)
             self._active[job.name] = len(self._past) - 1
             self._begin(job.name, trial_id, parameters)
             self._start(job, Trial(trial_id, self._job.name))
 
     def _start(self, job: Any, trial: Trial) -> None:
         running = False
-        with fails_if_not_started(self._api, job):
+        with fails_if_not_started(self._services, job):
             self._custom_jobs.run(job, trial=trial, ended=self._inbox.put)
             running = True
         if not running:
             self._inbox.put(job.name)
 
     def _begin(self, name: str, trial_id: str, parameters: Mapping[str, Value]) -> None:
-        now = self._api.clock.now()
+        now = self._services.clock.now()
         self._change(lambda tuning: add_trial(tuning, trial_id, parameters, name, now))
 
     def _trial_ended(self, name: str) -> None:
         place = self._active.pop(name)
-        job: Any = self._api.resources.find(name, self._api.message("CustomJob"))
+        job: Any = self._services.resources.find(name, self._services.message("CustomJob"))
         final, reason = self._result(name, job)
         if final is not None:
             score = final.score(self._job.study_spec.metrics[0])
             self._past[place] = dataclasses.replace(self._past[place], score=score)
-        now = self._api.clock.now()
+        now = self._services.clock.now()
         self._change(lambda tuning: end_trial(tuning.trials[place], final, reason, now))
         if final is None and self._ending is None:
             self._failed += 1
@@ -166,7 +166,7 @@ class Study:
             return None, "its custom job was deleted"
         if job.state != State.SUCCEEDED:
             return None, job.error.message or f"its custom job is in the state JOB_STATE_{State(job.state).name}"
-        file = metric_file(self._api.settings, name, job.job_spec)
+        file = metric_file(self._services.settings, name, job.job_spec)
         final = select(read_metrics(file, self._job.study_spec), self._job.study_spec)
         wanted = ", ".join(metric.metric_id for metric in self._job.study_spec.metrics)
         return final, f"The trial ended without having reported a number for {wanted}."
@@ -181,11 +181,11 @@ class Study:
             self._log.service(error.message, "ERROR")
         if said := endings.course(state):
             self._log.service(said, "ERROR" if error else "INFO")
-        publish(self._api, self._job.name, type(self._job), state, error)
+        publish(self._services, self._job.name, type(self._job), state, error)
 
     def _change(self, change: Callable[[Any], None]) -> None:
         with contextlib.suppress(ApiError):  # the job is gone: it was deleted from the state
-            self._api.resources.update(self._job.name, type(self._job), change)
+            self._services.resources.update(self._job.name, type(self._job), change)
 
 
 def _notes_on(study_spec: Any) -> list[str]:

@@ -7,14 +7,13 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.handlers import Call, Handlers
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.api.standard import run_standard
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
-from t5x_harness.google.vertex.jobs.methods import JobMethods
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.tuning.study import Study
+from t5x_harness.google.vertex.services import Call, Services
 
 __all__ = ["TuningJobs"]
 
@@ -23,23 +22,17 @@ class TuningJobs:
     """The tuning jobs that run here, and the methods for all.
 
     Args:
-      api: keeps the jobs.
+      services: keeps the jobs.
       ownership: knows who runs them.
       custom_jobs: run their trials.
     """
 
-    def __init__(self, api: Api, ownership: Ownership, custom_jobs: CustomJobs) -> None:
-        self._api = api
+    def __init__(self, services: Services, ownership: Ownership, custom_jobs: CustomJobs) -> None:
+        self._services = services
         self._ownership = ownership
         self._custom_jobs = custom_jobs
         self._lock = threading.Lock()
         self._running: dict[str, Study] = {}
-
-    def handlers(self) -> Handlers:
-        """Of the methods, by name."""
-        return JobMethods(
-            self._api, self._ownership, "HyperparameterTuningJob", create=self._create, cancel=self._cancel_here
-        ).handlers()
 
     def close(self) -> None:
         """Ends all jobs that run here, and waits for it."""
@@ -48,13 +41,14 @@ class TuningJobs:
         for study in studies:
             study.close()
 
-    def _create(self, call: Call) -> Message:
+    def create(self, call: Call) -> Message:
+        """Creates a job and starts its first trials."""
         warnings = check_job(call.request.hyperparameter_tuning_job, call.request.parent)
-        made = call.standard()
+        made = run_standard(call)
         job: Any = made
-        with fails_if_not_started(self._api, job):
+        with fails_if_not_started(self._services, job):
             self._ownership.take(job.name)
-            study = Study(self._api, job, self._custom_jobs, warnings, self._ended)
+            study = Study(self._services, job, self._custom_jobs, warnings, self._ended)
             with self._lock:
                 self._running[job.name] = study
             try:
@@ -64,7 +58,8 @@ class TuningJobs:
                 raise
         return made
 
-    def _cancel_here(self, name: str) -> None:
+    def cancel(self, name: str) -> None:
+        """Cancels a job if it runs here."""
         with self._lock:
             study = self._running.get(name)
         if study is not None:

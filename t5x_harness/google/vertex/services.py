@@ -1,0 +1,101 @@
+"""What the methods of Vertex AI are written with: the state, and what stands on it.
+
+``methods`` says which function answers which method, and ``api.service`` brings requests to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.message import Message
+
+from t5x_harness.google.serving.folder import PROJECT
+from t5x_harness.google.vertex.api.clock import Clock
+from t5x_harness.google.vertex.api.faulting import Faults
+from t5x_harness.google.vertex.api.names import ProjectNames
+from t5x_harness.google.vertex.api.operations import Operations
+from t5x_harness.google.vertex.api.resources import Resources
+from t5x_harness.google.vertex.api.rpc_table import Rpc, rpc_table
+from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.state import StateStore, open_store
+
+__all__ = ["Call", "FilterFunction", "Method", "Services"]
+
+
+class Services:
+    """The ground of all parts of Vertex AI. Any thread may call it.
+
+    Args:
+      settings: from whoever starts the server.
+      state: keeps everything; by default what ``settings.options.state`` names.
+
+    Attributes:
+      settings: as above.
+      state: keeps everything.
+      clock: for the times of resources.
+      projects: their numbers.
+      resources: by name.
+      closing: set when the API ends, so that nobody waits any more.
+      operations: long-running ones.
+      faults: to be injected, and the record of requests.
+      methods: by name, once the parts are there.
+      filters: functions in filters, by name, once the parts are there.
+
+    Raises:
+      StateError: the state cannot be opened.
+    """
+
+    def __init__(self, settings: VertexSettings, state: StateStore | None = None) -> None:
+        self.settings = settings
+        self.state = open_store(settings.options.state) if state is None else state
+        self.clock = Clock()
+        self.projects = ProjectNames(self.state, PROJECT)
+        self.resources = Resources(self.state, self.clock)
+        self.closing = threading.Event()
+        self.operations = Operations(self.resources, self.closing)
+        self.faults = Faults()
+        for fault in settings.options.faults:
+            self.faults.arm(fault)
+        self.methods: Mapping[str, Method] = {}
+        self.filters: Mapping[str, FilterFunction] = {}
+
+    def message(self, name: str) -> type[Message]:
+        """The class of a message of v1 by its short name, such as ``CustomJob``."""
+        rpc_table()  # has the library define them
+        found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
+        kind: type[Message] = message_factory.GetMessageClass(found)
+        return kind
+
+    def ask(self, method: str, **fields: Any) -> Any:
+        """Answers a request that one method makes to another, such as ``JobService.GetCustomJob``."""
+        rpc = rpc_table().named(method)
+        assert rpc is not None
+        return self.methods[method](Call(rpc, rpc.request(**fields), self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One request to a method.
+
+    Attributes:
+      rpc: the method, of v1 whichever version was called.
+      request: a message of the class ``rpc.request``, with projects by their numbers. The method may change it.
+      services: that it is answered with.
+    """
+
+    rpc: Rpc
+    request: Any
+    services: Services
+
+
+Method = Callable[[Call], Message | Iterator[Message]]
+FilterFunction = Callable[[Services, Any, Sequence[str]], bool]
+"""A function in filters: of the services, a resource's message and the arguments.
+
+One that is called ``Context.child_contexts`` stands for a field that such messages do not have; its arguments are the
+operator and the value that the field is compared with.
+"""
