@@ -22,7 +22,7 @@ from .progress import TerminalProgress
 from .session_settings import SessionSettings
 
 if TYPE_CHECKING:
-    from t5x_harness.google.of_runs import GoogleOfRuns
+    from t5x_harness.google.pool import GooglePool
     from t5x_harness.report import Report
     from t5x_harness.runs.background import BackgroundRun, OnProgress
     from t5x_harness.runs.local import LocalBackend
@@ -58,7 +58,7 @@ class HarnessSession(SessionSettings):
         self._workspaces: dict[RunSpec, Path] = {}
         self._prefetcher: Prefetcher | None = None
         self._workers: Zygote | InProcess | None = None
-        self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
+        self._googles: dict[tuple[str, str | None], GooglePool] = {}
         self._folder: Path | None = None
         self._kept: list[Path] = []
         self._refusals: list[str] = []
@@ -252,7 +252,7 @@ class HarnessSession(SessionSettings):
             self._workers = workers.InProcess() if self.options.in_process else worker_for(self.runtime)
         return self._workers
 
-    def _google(self, spec: RunSpec) -> GoogleOfRuns | None:
+    def _google(self, spec: RunSpec) -> GooglePool | None:
         """The private Google that a run is led to; None without the extra ``google``, and where none is wanted."""
         from t5x_harness.runs.pipeline import google_for
 

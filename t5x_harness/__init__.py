@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from t5x_harness.fixtures.storage_fuse import FusePath
     from t5x_harness.fixtures.storage_s3 import FakeS3
     from t5x_harness.fixtures.tasks import MakeTinyTask, TinyTask
-    from t5x_harness.google.fuse import launched
     from t5x_harness.google.gcs import FakeGcs
+    from t5x_harness.google.gcs_mount import launched
     from t5x_harness.google.session import GoogleSession
     from t5x_harness.google.vertex.settings import VertexOptions
     from t5x_harness.google.vertex_admin import FakeVertex
@@ -81,7 +81,7 @@ _NAMES = {
     "t5x_harness.fixtures.storage_fuse": "FusePath",
     "t5x_harness.fixtures.storage_s3": "FakeS3",
     "t5x_harness.fixtures.tasks": "MakeTinyTask TinyTask",
-    "t5x_harness.google.fuse": "launched",
+    "t5x_harness.google.gcs_mount": "launched",
     "t5x_harness.google.gcs": "FakeGcs",
     "t5x_harness.google.session": "GoogleSession",
     "t5x_harness.google.vertex.settings": "VertexOptions",

@@ -37,7 +37,7 @@ def set_up_harness():
 
     start.start()
     if root := os.environ.get("T5X_HARNESS_GCS_PATCH"):
-        from t5x_harness.google.fuse.patching import patch
+        from t5x_harness.google.gcs_mount.patching import patch
 
         patch(root)
 

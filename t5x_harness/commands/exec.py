@@ -142,8 +142,8 @@ def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
       The variables that lead clients there.
     """
     from t5x_harness.google.environment import google_environment
-    from t5x_harness.google.serving.launch import launch
-    from t5x_harness.google.serving.settings import ServerError, Settings
+    from t5x_harness.google.server.launch import launch
+    from t5x_harness.google.server.settings import ServerError, Settings
 
     root = Path(args.google_root).absolute() if args.google_root else None
     try:
@@ -160,7 +160,7 @@ def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
     """The words and variables with which the command sees the buckets that the environment names at ``/gcs``."""
-    from t5x_harness.google.fuse import Mode, NamespaceRefused, launched, refusal
+    from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched, refusal
     from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
     root = environment.get(ROOT_VARIABLE)

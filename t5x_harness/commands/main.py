@@ -326,7 +326,7 @@ def _lint(arguments: argparse.Namespace, started: float) -> int:
 
 
 def _run(arguments: argparse.Namespace, started: float) -> int:
-    from t5x_harness.google.serving.own_folders import own_folder
+    from t5x_harness.google.server.own_folders import own_folder
 
     specs = _checked_specs(arguments)
     with own_folder("t5x-harness-run-", last=_LAST) as folder:

@@ -12,9 +12,9 @@ from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
 from t5x_harness.commands.google_arguments import add_standins_argument, add_vertex_arguments, options_of, project_of
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.serving.endpoints import Endpoints
-from t5x_harness.google.serving.launch import require_extra
-from t5x_harness.google.serving.settings import ServerError, Settings
+from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.launch import require_extra
+from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.settings.project import ProjectError
 
 __all__ = ["add_arguments", "run"]
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     env_file = env_file_of(args)
     try:
         require_extra()
-        from t5x_harness.google.serving.server import serve
+        from t5x_harness.google.server.process import serve
 
         with contextlib.ExitStack() as stack:
             asyncio.run(

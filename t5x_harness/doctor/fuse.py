@@ -6,7 +6,7 @@ import os
 
 from t5x_harness.doctor.check import Check, Diagnosis, Finding
 from t5x_harness.doctor.environment import Environment
-from t5x_harness.google.fuse import Way, probe
+from t5x_harness.google.gcs_mount import Way, probe
 from t5x_harness.spec import Severity
 
 __all__ = ["GcsPaths"]

@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
-from t5x_harness.google.serving.endpoints import PRIVATE, UNRECORDED
+from t5x_harness.google.server.endpoints import PRIVATE, UNRECORDED
 from t5x_harness.google.session import GoogleSession
 
 __all__ = ["APP", "FakeGcs"]
 
-APP = "t5x_harness.google.http.faulting:make_app"
+APP = "t5x_harness.google.storage_http.faulting:make_app"
 """The application of sessions that a handle can be made for."""
 
 

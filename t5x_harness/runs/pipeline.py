@@ -20,7 +20,7 @@ from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpe
 from t5x_harness.variables import ROOT_VARIABLE
 
 if TYPE_CHECKING:
-    from t5x_harness.google.of_runs import GoogleOfRuns
+    from t5x_harness.google.pool import GooglePool
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.runs.local import LocalBackend
     from t5x_harness.runtime.choice import Runtime
@@ -106,7 +106,7 @@ class Pipeline:
         run_if: RunIf = RunIf.ALWAYS,
         lint_on_slice: bool = False,
         env: Mapping[str, str | None] | None = None,
-        google: GoogleOfRuns | None = None,
+        google: GooglePool | None = None,
         promote: BackendFactory | None = None,
     ) -> None:
         self._spec = spec
@@ -226,7 +226,7 @@ class Pipeline:
         if stage is Stage.LINT:
             start = time.perf_counter()
             return lint_program(self._read(), start=start, run_if=self._run_if, on_slice=self._lint_on_slice)
-        from t5x_harness.google.serving.settings import ServerError
+        from t5x_harness.google.server.settings import ServerError
         from t5x_harness.workers.errors import WorkerError
 
         start = time.perf_counter()
@@ -345,7 +345,7 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
     )
 
 
-def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GoogleOfRuns]) -> GoogleOfRuns | None:
+def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GooglePool]) -> GooglePool | None:
     """The private Google for a run, one for all that begin with the same buckets.
 
     Args:
@@ -355,11 +355,11 @@ def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GoogleOfRuns
     Returns:
       None where the run wants none, and without the extra ``google``.
     """
-    from t5x_harness.google.of_runs import GoogleOfRuns
+    from t5x_harness.google.pool import GooglePool
 
-    if spec.gcs == "off" or not GoogleOfRuns.is_installed():
+    if spec.gcs == "off" or not GooglePool.is_installed():
         return None
-    return started.setdefault((spec.gcs, spec.gcs_root), GoogleOfRuns(spec.gcs_root, spec.gcs))
+    return started.setdefault((spec.gcs, spec.gcs_root), GooglePool(spec.gcs_root, spec.gcs))
 
 
 def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from t5x_harness.runs.pipeline import NO_STORE, OnProgress, Pipeline, google_for
 from t5x_harness.spec import RunResult, RunSpec
 
 if TYPE_CHECKING:
-    from t5x_harness.google.of_runs import GoogleOfRuns
+    from t5x_harness.google.pool import GooglePool
     from t5x_harness.runs.background import BackgroundRun, BackgroundRuns, OpenPipeline
     from t5x_harness.workers import InProcess, Zygote
 
@@ -99,7 +99,7 @@ class _Shared:
     def __init__(self, options: RunOptions) -> None:
         self._options = options
         self._workers: dict[str, Zygote | InProcess] = {}
-        self._googles: dict[tuple[str, str | None], GoogleOfRuns] = {}
+        self._googles: dict[tuple[str, str | None], GooglePool] = {}
         self._background: BackgroundRuns | None = None
         self._begun: deque[Pipeline | BackgroundRun] = deque()  # those whose results have not come
 

@@ -120,8 +120,8 @@ def _see_gcs() -> None:
     Raises:
       WorkerError: it is to be as Cloud Storage FUSE, which takes a mount.
     """
-    from t5x_harness.google.fuse import Mode
-    from t5x_harness.google.fuse.patching import patch
+    from t5x_harness.google.gcs_mount import Mode
+    from t5x_harness.google.gcs_mount.patching import patch
     from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
     root = os.environ.get(ROOT_VARIABLE)

@@ -157,7 +157,7 @@ def _confine() -> None:
     It has to happen now, while this fork has a single thread: the kernel moves no other into a namespace, and filters
     no others.
     """
-    from t5x_harness.google.fuse.mount import enter_from_environment
+    from t5x_harness.google.gcs_mount.mount import enter_from_environment
     from t5x_harness.system import network
 
     enter_from_environment(os.environ)

@@ -13,7 +13,7 @@ import pytest
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.serving.endpoints import Endpoints
+from t5x_harness.google.server.endpoints import Endpoints
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from t5x_harness.doctor import fuse
-from t5x_harness.google.fuse import Mount, Way
+from t5x_harness.google.gcs_mount import Mount, Way
 
 
 @pytest.fixture(scope="session", autouse=True)

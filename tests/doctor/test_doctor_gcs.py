@@ -6,7 +6,7 @@ import pytest
 
 from t5x_harness.doctor import Diagnosis, Environment
 from t5x_harness.doctor import fuse as check
-from t5x_harness.google.fuse import Mount, Way
+from t5x_harness.google.gcs_mount import Mount, Way
 from t5x_harness.runtime.choice import Runtime
 
 NOTHING = Environment((), Runtime("embedded", "0.1.0", "/lib", "no T5X is installed"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flax import serialization
 
-from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.google.pool import GooglePool
 from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
@@ -29,9 +29,9 @@ utils.RestoreCheckpointConfig.path = '{PUBLISHED}'
 @pytest.fixture
 def google() -> Iterator[Mapping[str, str]]:
     """The variables that lead a run to a private Google."""
-    if not GoogleOfRuns.is_installed():
+    if not GooglePool.is_installed():
         pytest.skip("the extra google is not installed")
-    made = GoogleOfRuns()
+    made = GooglePool()
     yield made.enter()
     made.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.findings import examples
-from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Finding, RunSpec, Stage, StageResult
 from t5x_harness.workers import Zygote
@@ -22,14 +22,14 @@ Plan = Callable[..., StageResult]
 @pytest.fixture
 def plan(zygote: Zygote, tmp_path: Path) -> Iterator[Plan]:
     """Plans a config with files in a bucket of the user's, in a private Google that has it."""
-    google: list[GoogleOfRuns] = []
+    google: list[GooglePool] = []
 
     def run(gin: str, *objects: str) -> StageResult:
         for name, text in {**examples.FILES, "run.gin": gin, **dict.fromkeys(objects, "")}.items():
             file = tmp_path / (f"buckets/my-bucket/{name}" if name in objects else name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        google.append(GoogleOfRuns(tmp_path / "buckets"))
+        google.append(GooglePool(tmp_path / "buckets"))
         spec = RunSpec(("run.gin",), runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path))
         led = google[0].enter()
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300, env=led) as backend:

@@ -20,14 +20,14 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.arguments import add_run_arguments, rewrite_gin, specs_of
-from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runtime.choice import Runtime, find_runtime
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
 from t5x_harness.workers import Zygote
 
-pytestmark = pytest.mark.skipif(not GoogleOfRuns.is_installed(), reason="the extra google is not installed")
+pytestmark = pytest.mark.skipif(not GooglePool.is_installed(), reason="the extra google is not installed")
 
 HERE = Path(__file__).parent
 SENTENCEPIECE = HERE.parent.parent / "sample_tasks" / "data" / "sentencepiece.model"
@@ -41,8 +41,8 @@ def runtime() -> Runtime:
 
 
 @pytest.fixture(scope="module")
-def google() -> Iterator[GoogleOfRuns]:
-    made = GoogleOfRuns()
+def google() -> Iterator[GooglePool]:
+    made = GooglePool()
     yield made
     made.close()
 
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def run(zygote: Zygote, google: GoogleOfRuns, runtime: Runtime, tmp_path: Path) -> Run:
+def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) -> Run:
     """Runs what T5X's flags say, in a folder, up to a stage."""
 
     def run(where: Path, *flags: str, until: Stage | None = None) -> RunResult:

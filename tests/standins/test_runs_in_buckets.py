@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.of_runs import GoogleOfRuns
+from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunSpec
 from t5x_harness.workers import Zygote
@@ -69,7 +69,7 @@ def test_a_config_in_buckets_runs_as_it_is(zygote: Zygote, tmp_path: Path, bucke
     (tmp_path / "run.gin").write_text(CONFIG)
     settings = {"slice": "v3:1x1", "runtime": "embedded", "python_path": (str(tmp_path),), "cwd": str(tmp_path)}
     spec = RunSpec(("run.gin",), gcs_root=str(buckets), **settings)  # type: ignore[arg-type]
-    google = GoogleOfRuns(spec.gcs_root, spec.gcs)
+    google = GooglePool(spec.gcs_root, spec.gcs)
     try:
         with Pipeline(spec, zygote=zygote, workspace=tmp_path / "w", timeout=300, google=google) as pipeline:
             for stage in pipeline.stages:

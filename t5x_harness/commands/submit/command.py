@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
       UsageError: the arguments make no sense; nothing was sent.
       ProjectError: pyproject.toml has a mistake in it.
     """
-    from t5x_harness.google.serving.settings import ServerError
+    from t5x_harness.google.server.settings import ServerError
 
     emulated = goes_to_private_google(args)
     target = target_of(args, emulated)
@@ -108,7 +108,7 @@ class _Submission:
 
 
 def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
-    from t5x_harness.google.serving.own_folders import own_folder
+    from t5x_harness.google.server.own_folders import own_folder
     from t5x_harness.runs.several import RunOptions, run_specs
 
     with own_folder("t5x-harness-submit-") as folder:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, Self, cast, get_args
 
-from t5x_harness.google.vertex.api.errors import Code
+from t5x_harness.google.vertex.wire.errors import Code
 
 __all__ = ["RecordedCall", "UnmetVertexFault", "VertexFault", "VertexFaultKind"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from t5x_harness.google.vertex.api import common
-from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex import common_methods as common
+from t5x_harness.google.vertex.jobs import pipelines as pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, purging, registering, stores
 from t5x_harness.google.vertex.services import Method
 from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, usage, writing
 from t5x_harness.google.vertex.tensorboard.points import Points
-from t5x_harness.google.vertex.training_pipelines import methods as pipelines
 
 __all__ = ["methods_of"]
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from interleaving import interleaved
 
-from t5x_harness.google.fuse.filesystem import FileSystem
+from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.storage.errors import NotFound, StorageError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject

@@ -22,7 +22,7 @@ PARENT = "projects/t5x-harness/locations/us-central1"
 def api(tmp_path: Path) -> Iterator[Any]:
     """An API in this process with all of its parts, and with its state in memory."""
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-    from t5x_harness.google.vertex.api.service import Api
+    from t5x_harness.google.vertex.wire.api import Api
 
     api = Api.local(tmp_path)
     yield api
@@ -35,7 +35,7 @@ def call(api: Any) -> Callable[..., Any]:
 
     Fields of the request are given as the class of the request takes them; ``ApiError`` is raised for errors.
     """
-    from t5x_harness.google.vertex.api.rpc_table import rpc_table
+    from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     def ask(method: str, **fields: Any) -> Any:
         rpc = rpc_table().named(method)
@@ -80,10 +80,10 @@ def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[C
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     if request.param == "fakeredis:":
         pytest.importorskip("fakeredis", reason="needs the extra vertex")
-    from t5x_harness.google.vertex.api.rpc_table import rpc_table
-    from t5x_harness.google.vertex.api.service import Api
     from t5x_harness.google.vertex.settings import VertexSettings
     from t5x_harness.google.vertex.state import open_store
+    from t5x_harness.google.vertex.wire.api import Api
+    from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     state = open_store(request.param)
     settings = VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs")

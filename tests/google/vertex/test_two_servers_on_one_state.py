@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepped_store import SteppedStore, interleave
 
-from t5x_harness.google.vertex.api.clock import Clock
-from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.resources import Resources, aspect_key
-from t5x_harness.google.vertex.api.service import Api
+from t5x_harness.google.vertex.clock import Clock
 from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.resources import Resources, aspect_key
 from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.wire.api import Api
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 BOARD = "projects/1/locations/us-central1/tensorboards/1"
 JOB = "projects/1/locations/us-central1/customJobs/1"

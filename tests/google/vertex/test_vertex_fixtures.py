@@ -146,7 +146,7 @@ def test_the_handle_names_what_there_is(fake_gcs_server: GoogleSession) -> None:
 
 
 def test_the_handle_is_for_those_with_the_token(fake_gcs_server: GoogleSession, monkeypatch) -> None:
-    from t5x_harness.google.serving import folder
+    from t5x_harness.google.server import folder
 
     vertex = FakeVertex(fake_gcs_server)
     monkeypatch.setattr(folder.SessionFolder, "token", fake_gcs_server.endpoints.folder / "ca.pem")

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.serving.authority import Authority
-from t5x_harness.google.serving.folder import project_number
-from t5x_harness.google.serving.vertex_service import VertexService
+from t5x_harness.google.identity import Authority
+from t5x_harness.google.server.folder import project_number
+from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.session import GoogleSession, ServerError
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex_admin import FakeVertex
@@ -150,8 +150,8 @@ def test_without_googles_library_it_says_what_to_install(tmp_path: Path) -> None
 import asyncio, sys
 from pathlib import Path
 sys.modules["google.cloud.aiplatform_v1"] = None
-from t5x_harness.google.serving.authority import Authority
-from t5x_harness.google.serving.vertex_service import VertexMissing, VertexService
+from t5x_harness.google.identity import Authority
+from t5x_harness.google.server.vertex_endpoint import VertexMissing, VertexService
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 
 async def main():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from t5x_harness.google.vertex.api import errors
-from t5x_harness.google.vertex.api.errors import ApiError, Code, not_found
-from t5x_harness.google.vertex.api.names import location_of
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.messages.names import location_of
 from t5x_harness.google.vertex.validation import error_message, judge
+from t5x_harness.google.vertex.wire import errors
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
 
 __all__ = ["check_job"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.standard import run_standard
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
 from t5x_harness.google.vertex.jobs.experiment_runs import with_run
@@ -17,6 +16,7 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services
 
 __all__ = ["CustomJobs"]

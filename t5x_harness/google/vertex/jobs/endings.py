@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from urllib.parse import quote
 
-from t5x_harness.google.vertex.api.errors import Code
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.wire.errors import Code
 
 __all__ = [
     "KILLED",

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.jobs.logs import Line, jobs_with_logs, read_lines
+from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["list_entries"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from google.cloud.aiplatform_v1 import types
 from google.protobuf.json_format import ParseDict
 
-from t5x_harness.google.fuse import Mode, NamespaceRefused, launched
+from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image, runs_t5x

@@ -7,13 +7,13 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from t5x_harness.google.vertex.api.errors import ApiError
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobError
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateError
+from t5x_harness.google.vertex.wire.errors import ApiError
 
 __all__ = ["fails_if_not_started", "publish"]
 

@@ -7,10 +7,10 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import metadata_service
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, get_node
 from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["add_children", "add_members", "remove_children"]
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, EXECUTION
 from t5x_harness.google.vertex.metadata.schemas import title_of
 from t5x_harness.google.vertex.services import FilterFunction, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["FILTERS"]
 

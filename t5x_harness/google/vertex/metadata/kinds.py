@@ -8,9 +8,9 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import artifact, context, execution, metadata_schema
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.names import collection_of
+from t5x_harness.google.vertex.messages.names import collection_of
 from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["ARTIFACT", "CONTEXT", "EXECUTION", "KINDS", "NodeKind", "get_node", "kind_of", "store_of"]
 

@@ -9,12 +9,12 @@ from google.cloud.aiplatform_v1.types import event as event_types
 from google.cloud.aiplatform_v1.types import lineage_subgraph, metadata_service
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
-from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.matching import Matcher
+from t5x_harness.google.vertex.messages.filters import parse_filter
+from t5x_harness.google.vertex.messages.matching import Matcher
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, NodeKind, get_node
 from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
 __all__ = ["add_events", "query_artifact", "query_context", "query_execution"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from google.cloud.aiplatform_v1.types import event as event_types
 
-from t5x_harness.google.vertex.api.resources import aspect_key
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT
+from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 
 __all__ = [

@@ -7,14 +7,14 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.masks import apply_mask
-from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT, NodeKind, get_node, kind_of, store_of
 from t5x_harness.google.vertex.metadata.schemas import conform
 from t5x_harness.google.vertex.metadata.stores import ensure_default_store
 from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 __all__ = ["create", "delete", "get", "list_nodes", "update"]
 

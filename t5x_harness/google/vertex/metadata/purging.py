@@ -7,12 +7,12 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import metadata_service
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.matching import Matcher
+from t5x_harness.google.vertex.messages.filters import parse_filter
+from t5x_harness.google.vertex.messages.matching import Matcher
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import kind_of
 from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 __all__ = ["purge"]
 

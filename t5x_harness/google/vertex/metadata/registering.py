@@ -6,12 +6,12 @@ import re
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata.schemas import parse_schema, schemas_of, title_of
 from t5x_harness.google.vertex.metadata.stores import ensure_default_store
 from t5x_harness.google.vertex.metadata.system_schemas import schema_id
 from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["create", "list_schemas"]
 

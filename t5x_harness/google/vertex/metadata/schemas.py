@@ -10,11 +10,11 @@ import yaml
 from google.cloud.aiplatform_v1.types import metadata_schema
 from google.protobuf import json_format
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.metadata.conformity import violations
 from t5x_harness.google.vertex.metadata.kinds import NodeKind, store_of
 from t5x_harness.google.vertex.metadata.system_schemas import schema_id, system_schemas
 from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["add_system_schemas", "conform", "parse_schema", "schemas_of", "title_of"]
 

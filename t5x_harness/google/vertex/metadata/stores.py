@@ -7,10 +7,10 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import metadata_store
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
-from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata.schemas import add_system_schemas
 from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 __all__ = ["create", "ensure_default_store"]
 

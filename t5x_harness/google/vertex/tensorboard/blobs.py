@@ -8,8 +8,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
 __all__ = ["blob_bucket", "is_blob_id", "make_bucket", "read_blob", "write_blob"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code, Violation
-from t5x_harness.google.vertex.api.resources import aspect_key
+from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
 __all__ = ["claimed", "release"]
 

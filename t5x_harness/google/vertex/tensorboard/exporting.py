@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.matching import Matcher
-from t5x_harness.google.vertex.api.ordering import in_order
-from t5x_harness.google.vertex.api.pages import PageToken, page_bounds
+from t5x_harness.google.vertex.messages.filters import parse_filter
+from t5x_harness.google.vertex.messages.matching import Matcher
+from t5x_harness.google.vertex.messages.ordering import in_order
+from t5x_harness.google.vertex.messages.pages import PageToken, page_bounds
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.tensorboard.points import PointsOfSeries
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 __all__ = ["export_page"]
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from google.cloud.aiplatform_v1.types import tensorboard_data
 
-from t5x_harness.google.vertex.api.resources import aspect_key
+from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.state import StateStore
 
 __all__ = ["Points", "PointsOfSeries", "choose"]

@@ -8,9 +8,8 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard_data, tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.filters import parse_filter
-from t5x_harness.google.vertex.api.matching import Matcher
+from t5x_harness.google.vertex.messages.filters import parse_filter
+from t5x_harness.google.vertex.messages.matching import Matcher
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.blobs import read_blob
 from t5x_harness.google.vertex.tensorboard.exporting import export_page
@@ -18,6 +17,7 @@ from t5x_harness.google.vertex.tensorboard.points import Points, PointsOfSeries,
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
 from t5x_harness.google.vertex.tensorboard.usage import count_view
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 __all__ = ["batch_read", "export", "read", "read_blobs"]
 

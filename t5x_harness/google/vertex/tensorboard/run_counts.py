@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from t5x_harness.google.vertex.api.resources import aspect_key
+from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 
 __all__ = ["count", "forget", "remember"]

@@ -10,15 +10,15 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard_run, tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.masks import apply_mask
-from t5x_harness.google.vertex.api.names import parent_of
-from t5x_harness.google.vertex.api.rpc_table import rpc_table
-from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.tensorboard import run_counts
 from t5x_harness.google.vertex.tensorboard.display_names import claimed, release
 from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 __all__ = [
     "TensorboardTimeSeries",

@@ -7,12 +7,12 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation
-from t5x_harness.google.vertex.api.names import parent_of
-from t5x_harness.google.vertex.api.standard import run_standard
+from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard import run_counts
 from t5x_harness.google.vertex.tensorboard.blobs import blob_bucket, make_bucket
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 __all__ = [
     "blob_prefix",

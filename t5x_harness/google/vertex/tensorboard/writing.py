@@ -10,13 +10,13 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.errors import ApiError, Violation, not_found
-from t5x_harness.google.vertex.api.names import parent_of
+from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.blobs import is_blob_id, write_blob
 from t5x_harness.google.vertex.tensorboard.points import Points
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation, not_found
 
 __all__ = ["write_experiment", "write_run"]
 

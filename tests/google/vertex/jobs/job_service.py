@@ -10,12 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from t5x_harness.google.vertex.api.service import Api
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.logs import read_entries
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore
+from t5x_harness.google.vertex.wire.api import Api
 
 PARENT = "projects/p/locations/us-central1"
 IMAGE = "gcr.io/p/plain:1"

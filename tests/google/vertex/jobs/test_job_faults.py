@@ -12,10 +12,10 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from job_service import PARENT, pool
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 # Says which time it runs, and ends by itself the second time. What tells is beside the folders that begin empty.
 AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"

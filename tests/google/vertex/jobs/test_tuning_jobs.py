@@ -14,10 +14,10 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import PARENT, pool, processes_of, until
 
-from t5x_harness.google.vertex.api.errors import ApiError, Code
 from t5x_harness.google.vertex.jobs.logs import read_entries
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.tuning.metrics import read_metrics, select
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 GRID = 2

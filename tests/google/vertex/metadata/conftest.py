@@ -35,7 +35,7 @@ def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
 @pytest.fixture
 def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
     """``refused(method, **fields)`` tells the code and the message of the error that a call is answered with."""
-    from t5x_harness.google.vertex.api.errors import ApiError
+    from t5x_harness.google.vertex.wire.errors import ApiError
 
     def ask(method: str, **fields: Any) -> tuple[str, str]:
         with pytest.raises(ApiError) as caught:

@@ -13,7 +13,7 @@ Call = Callable[..., Any]
 
 def outcomes(call_each: Callable[[int], Any], count: int) -> list[str]:
     """How calls end that are made at once: ``OK``, or the code of an error."""
-    from t5x_harness.google.vertex.api.errors import ApiError
+    from t5x_harness.google.vertex.wire.errors import ApiError
 
     def end(number: int) -> str:
         try:

@@ -15,7 +15,7 @@ Refused = Callable[..., tuple[str, str]]
 @pytest.fixture
 def stream(api: Any) -> Call:
     """``stream(method, **fields)`` tells the responses of a method that has several."""
-    from t5x_harness.google.vertex.api.rpc_table import rpc_table
+    from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     def ask(method: str, **fields: Any) -> list[Any]:
         rpc = rpc_table().named(method)
@@ -72,7 +72,7 @@ def test_bytes_that_come_with_a_point_are_put_into_the_bucket(
 def test_a_blob_that_is_not_there_is_told_with_its_place(
     stream: Call, board: Any, graph: Any, refused: Refused
 ) -> None:
-    from t5x_harness.google.vertex.api.errors import ApiError
+    from t5x_harness.google.vertex.wire.errors import ApiError
 
     with pytest.raises(ApiError) as caught:
         stream("TensorboardService.ReadTensorboardBlobData", time_series=graph.name, blob_ids=["gone"])
@@ -84,7 +84,7 @@ def test_a_blob_that_is_not_there_is_told_with_its_place(
 def test_an_id_that_leads_elsewhere_is_refused(
     blob_id: str, stream: Call, graph: Any, run: Any, refused: Refused
 ) -> None:
-    from t5x_harness.google.vertex.api.errors import ApiError
+    from t5x_harness.google.vertex.wire.errors import ApiError
 
     with pytest.raises(ApiError) as caught:
         stream("TensorboardService.ReadTensorboardBlobData", time_series=graph.name, blob_ids=[blob_id])

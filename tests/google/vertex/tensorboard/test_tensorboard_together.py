@@ -42,7 +42,7 @@ def make_series(call: Call, run: str) -> Any:
 
 
 def test_one_of_many_makes_a_time_series(two_calls: list[Call], run: str) -> None:
-    from t5x_harness.google.vertex.api.errors import ApiError
+    from t5x_harness.google.vertex.wire.errors import ApiError
 
     def make(number: int) -> str:
         try:

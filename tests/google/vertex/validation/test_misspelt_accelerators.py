@@ -63,8 +63,8 @@ def test_the_list_is_the_apis() -> None:
 
 def test_a_request_with_one_is_refused_with_what_was_meant(tmp_path: Path) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1")
-    from t5x_harness.google.vertex.api.rest import RestRequest, answer_rest
-    from t5x_harness.google.vertex.api.service import Api
+    from t5x_harness.google.vertex.wire.api import Api
+    from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
 
     machine = {"machineType": "cloud-tpu", "acceleratorType": "v3-32", "acceleratorCount": 32}
     body = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": machine, "replicaCount": 1}]}}

@@ -11,8 +11,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.api.errors import ApiError
-from t5x_harness.google.vertex.api.names import parent_of
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Trial
@@ -24,7 +22,9 @@ from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics,
 from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
 from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
 from t5x_harness.google.vertex.jobs.tuning.trials import add_trial, end_trial, job_of_trial
+from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.wire.errors import ApiError
 
 __all__ = ["Study"]
 

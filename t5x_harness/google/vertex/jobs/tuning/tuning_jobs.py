@@ -7,12 +7,12 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.api.standard import run_standard
 from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.tuning.study import Study
+from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services
 
 __all__ = ["TuningJobs"]

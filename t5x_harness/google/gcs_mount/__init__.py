@@ -1,0 +1,27 @@
+"""``/gcs``: Cloud Storage as a folder, the same files as ``gs://``, for commands and for forked runs.
+
+``/gcs/<bucket>/<object>`` is the store's file ``<root>/buckets/<bucket>/<object>``. :func:`probe` says which of the
+ways to have it this machine allows, :func:`launched` and :func:`command_prefix` are for commands, :func:`enter` is for
+a process just forked, and :func:`rewrite` for texts and words on machines that let nobody mount.
+"""
+
+from __future__ import annotations
+
+from t5x_harness.google.gcs_mount.mount import Mode, Way, enter
+from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
+from t5x_harness.google.gcs_mount.probing import Mount, command_prefix, launched, probe, refusal
+from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
+
+__all__ = [
+    "Mode",
+    "Mount",
+    "NamespaceRefused",
+    "Way",
+    "buckets_folder",
+    "command_prefix",
+    "enter",
+    "launched",
+    "probe",
+    "refusal",
+    "rewrite",
+]

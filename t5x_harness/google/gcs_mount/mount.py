@@ -1,0 +1,102 @@
+"""Has this process see a store at ``/gcs``."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping
+
+from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, enter_namespace
+from t5x_harness.google.gcs_mount.rewriting import buckets_folder
+from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
+
+__all__ = [
+    "ROOT_VARIABLE",
+    "Mode",
+    "Way",
+    "enter",
+    "enter_from_environment",
+    "is_mounted",
+    "mount_namespace",
+]
+
+
+class Way(enum.StrEnum):
+    """How paths below ``/gcs`` get to the store, best first."""
+
+    EXISTING = "existing"
+    NAMESPACE = "namespace"
+    REWRITING = "rewriting"
+
+
+class Mode(enum.StrEnum):
+    """What is seen at ``/gcs``: the store's folder as it is, or a file system that behaves as Cloud Storage FUSE."""
+
+    FOLDER = "folder"
+    FUSE = "fuse"
+
+
+def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
+    """Has this process, and what it starts from now on, see the store at ``/gcs``; for good.
+
+    For a process just forked, which has a single thread: the kernel gives no namespace of users to any other. Where
+    the machine allows none, Python is patched: see :mod:`t5x_harness.google.gcs_mount.patching`.
+
+    Args:
+      root: of the store; its folder ``buckets`` is made if need be.
+      mode: what is seen there.
+
+    Returns:
+      The way that was taken.
+
+    Raises:
+      NamespaceRefused: the mode needs a namespace, and this process gets none.
+    """
+    if Mode(mode) is Mode.FOLDER and is_mounted(root):
+        return Way.EXISTING
+    try:
+        mount_namespace(root, mode)
+    except NamespaceRefused as refused:
+        if Mode(mode) is Mode.FUSE:
+            raise NamespaceRefused(
+                f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see t5x-harness doctor, or choose --gcs=folder"
+            ) from None
+        from t5x_harness.google.gcs_mount.patching import patch
+
+        patch(root)
+        os.environ[PATCH_VARIABLE] = os.path.abspath(root)  # for the Python processes that this one starts
+        return Way.REWRITING
+    return Way.NAMESPACE
+
+
+def enter_from_environment(environment: Mapping[str, str]) -> None:
+    """Calls :func:`enter` with what the variables say; does nothing where they name no store.
+
+    Raises:
+      NamespaceRefused: the mode needs a namespace, and this process gets none.
+    """
+    if root := environment.get(ROOT_VARIABLE):
+        enter(root, environment.get(MODE_VARIABLE) or Mode.FOLDER)
+
+
+def is_mounted(root: str | os.PathLike[str]) -> bool:
+    """Whether ``/gcs`` is this store's folder already: because a container mounts it there, or in a child of a run."""
+    folder = buckets_folder(root)
+    return os.path.isdir(GCS) and os.path.isdir(folder) and os.path.samefile(GCS, folder)
+
+
+def mount_namespace(root: str | os.PathLike[str], mode: Mode | str) -> None:
+    """The first part of :func:`enter`: a namespace or nothing.
+
+    Raises:
+      NamespaceRefused: this process gets none.
+    """
+    folder = buckets_folder(root)
+    os.makedirs(folder, exist_ok=True)
+    if Mode(mode) is Mode.FOLDER:
+        enter_namespace(folder)
+        return
+    from t5x_harness.google.gcs_mount.server import start_server
+
+    with start_server(root) as server:
+        enter_namespace(folder, server.mount_at)

@@ -1,0 +1,174 @@
+"""The private Google of a session's runs: fresh buckets for each, and a server for each of those that work at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+
+from t5x_harness.google.gcs import FakeGcs
+from t5x_harness.google.gcs_mount.mount import Mode
+from t5x_harness.google.server.launch import missing_packages
+from t5x_harness.google.session import GoogleSession, ServerError
+from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
+
+__all__ = ["GooglePool"]
+
+
+class GooglePool:
+    """Starts with the first run that enters, or earlier by :meth:`warm`; ends with :meth:`close`.
+
+    What a run wrote is seen by no other one. Runs one after the other have the same server, whose store is put back to
+    how it began, empty or as the user's folder has it; a run that enters while others are in it has another server.
+
+    Args:
+      source: the user's folder, with a folder for each bucket; it is copied and never written to. None for no buckets.
+      mode: what ``/gcs`` is like.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | None = None, mode: Mode | str = Mode.FOLDER) -> None:
+        self._source = Path(source).absolute() if source is not None else None
+        self._mode = Mode(mode)
+        self._lock = threading.Lock()
+        self._servers: list[_Server] = []
+        self._taken: dict[str, _Server] = {}  # by the root of its store
+
+    @staticmethod
+    def is_installed() -> bool:
+        """Whether the extra ``google`` is here."""
+        return not missing_packages()
+
+    def warm(self) -> None:
+        """Starts a server in the background, if there is none."""
+        with self._lock:
+            if not self._servers:
+                self._servers.append(_Server(self._source))
+
+    def enter(self) -> Mapping[str, str]:
+        """Makes a store ready for a run; to be followed by :meth:`leave`.
+
+        Returns:
+          The variables for the run's process.
+
+        Raises:
+          ServerError: the server did not start; the message says why.
+          OSError: the user's folder cannot be read.
+        """
+        with self._lock:
+            server = next((s for s in self._servers if not s.is_taken), None)
+            is_new = server is None
+            if server is None:
+                server = _Server(self._source)
+                self._servers.append(server)
+            server.is_taken = True
+        try:
+            root = str(server.made_ready().endpoints.root)
+        except BaseException as error:
+            self._drop(server)
+            # What a run left, or did to the server, concerns no other run.
+            if not is_new and isinstance(error, (ServerError, OSError, ValueError)):
+                return self.enter()
+            raise
+        session = server.session
+        self._taken[root] = server
+        given = {SOURCE_VARIABLE: str(self._source)} if self._source is not None else {}
+        return {**session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
+
+    def server_of(self, environment: Mapping[str, str]) -> GoogleSession:
+        """The server that a run which was given this environment cannot go on without."""
+        return self._taken[environment[ROOT_VARIABLE]].session
+
+    def said(self, environment: Mapping[str, str]) -> str:
+        """What the server of a run which was given this environment has said since, such as which bucket is missing."""
+        server = self._taken.get(environment[ROOT_VARIABLE])
+        return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
+
+    def leave(self, environment: Mapping[str, str]) -> None:
+        """The run that was given this environment has ended. May be called again for it."""
+        server = self._taken.pop(environment[ROOT_VARIABLE], None)
+        if server is None:
+            return
+        if server.session.how_it_ended():
+            self._drop(server)
+        server.is_taken = False
+
+    def _drop(self, server: _Server) -> None:
+        """Ends a server that no run can have any more, and removes what it left."""
+        with self._lock:
+            self._servers.remove(server)
+        server.close()
+
+    def close(self, *, patient: bool = True) -> None:
+        """Ends the servers. May be called again.
+
+        Args:
+          patient: whether to wait for one that is just starting; else it ends with this process.
+        """
+        for server in self._servers:
+            server.close(patient=patient)
+
+
+class _Server:
+    """One server, which starts at once; one run at a time is in it."""
+
+    def __init__(self, source: Path | None) -> None:
+        self.is_taken = self.is_used = False
+        self.said_before = 0  # bytes, of runs before this one
+        self.session = GoogleSession()
+        self._source = source
+        self._started = Future[None]()
+        threading.Thread(target=self._start, name="private-google", daemon=True).start()
+
+    def made_ready(self) -> GoogleSession:
+        """The server, its store as it began.
+
+        Raises:
+          ServerError: it did not start, or was killed.
+          OSError: the user's folder cannot be read, or what a run left cannot be removed.
+          ValueError: the server refuses to remove what a run left.
+        """
+        self._started.result()
+        buckets = self.session.endpoints.root / "buckets"
+        if self.is_used:
+            for entry in buckets.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:  # such as a file that was written to /gcs itself
+                    entry.unlink()
+            FakeGcs(self.session).remove_buckets()  # those that the database knows, and objects that no tree can hold
+        if self._source is not None:
+            shutil.copytree(self._source, buckets, dirs_exist_ok=True, ignore=_not_objects)
+        self.is_used = True
+        self.said_before = self.session.said()[1]
+        return self.session
+
+    def close(self, *, patient: bool = True) -> None:
+        """Ends it. May be called again.
+
+        Args:
+          patient: whether to wait if it is just starting.
+        """
+        if patient or self._started.done():
+            self._started.exception()  # one that is about to start ends as well
+            self.session.close()
+
+    def _start(self) -> None:
+        try:
+            self.session.start()
+        except BaseException as error:  # raised where the server is asked for
+            self._started.set_exception(error)
+        else:
+            self._started.set_result(None)
+
+
+def _not_objects(folder: str, names: list[str]) -> list[str]:
+    """What the store takes for no object either: pipes, and links that lead nowhere or to a folder above them."""
+    above = {os.path.realpath(each) for each in (Path(folder), *Path(folder).parents)}
+
+    def is_kept(path: str) -> bool:
+        return os.path.isfile(path) or (os.path.isdir(path) and os.path.realpath(path) not in above)
+
+    return [name for name in names if not is_kept(os.path.join(folder, name))]

@@ -1,0 +1,44 @@
+"""The process of a server; started by :mod:`t5x_harness.google.server.launch`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.system.processes import name_process
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serves until told to end.
+
+    Args:
+      arguments: settings as JSON, and the descriptor that takes one line of JSON when the server is ready. It stays
+        open until the server has cleared up.
+    """
+    settings, descriptor = Settings.from_json(arguments[0]), int(arguments[1])
+    # A process that waits for all of its children must not wait for this one, so this one is nobody's child.
+    if os.fork():
+        os._exit(0)
+    name_process("t5x-google")
+
+    def ready(endpoints: Endpoints) -> None:
+        os.write(descriptor, f"{endpoints.to_json()}\n".encode())
+
+    try:
+        from t5x_harness.google.server.process import serve
+
+        asyncio.run(serve(settings, ready))
+    except (ServerError, BrokenPipeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,118 @@
+"""gRPC: a server that is started by the first who asks for it, because importing gRPC takes longer than all else."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.google.identity import bearer
+from t5x_harness.google.server.vertex_endpoint import VertexMissing, VertexService
+from t5x_harness.google.vertex.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    import grpc
+
+__all__ = ["GrpcService"]
+
+# With what comes with every service of Google's: here, the services are those of Vertex AI.
+_OF_VERTEX = (
+    "/google.cloud.aiplatform.",
+    "/google.cloud.location.",
+    "/google.cloud.resourcemanager.",
+    "/google.iam.v1.",
+    "/google.longrunning.",
+)
+_LARGEST_MESSAGE = 64 << 20
+# Seconds for clients to close their connections: one that is cut off writes `Got goaway [2] …` to its standard error.
+_GRACE = 1.0
+
+
+class GrpcService:
+    """gRPC on a port of its own, without TLS: connections come through a :class:`Relay`, which has ended it.
+
+    Args:
+      vertex: answers for Vertex AI. Nothing else is emulated over gRPC.
+
+    Attributes:
+      hosts: that were asked, by the local port of a relay's connection.
+    """
+
+    def __init__(self, vertex: VertexService) -> None:
+        self.hosts: dict[int, str] = {}
+        self._vertex = vertex
+        self._starting: asyncio.Task[int] | None = None
+        self._server: grpc.aio.Server | None = None
+
+    async def port(self) -> int:
+        """Its port; starts it if nobody has."""
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> int:
+        # In a thread, as connections of other kinds are being served meanwhile.
+        grpc = await asyncio.to_thread(importlib.import_module, "grpc")
+        await asyncio.to_thread(importlib.import_module, "grpc.aio")
+        options = (
+            ("grpc.so_reuseport", 0),  # the port is this process's alone: by default gRPC lets several listen on one
+            ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
+        )
+        self._server = grpc.aio.server(handlers=(_handler(grpc, self._vertex, self.hosts),), options=options)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+        return int(port)
+
+    async def stop(self) -> None:
+        """Ends it, if it was started."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        if self._server is not None:
+            await self._server.stop(_GRACE)
+
+
+def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc.GenericRpcHandler:
+    """Hands what is of Vertex AI on, and refuses the rest at once: a client without an answer tries for a minute."""
+
+    class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            answer = _emulating(grpc, vertex, hosts) if details.method.startswith(_OF_VERTEX) else _refusing(grpc)
+            # One message is a stream of one, so this serves methods of every kind, and messages pass as bytes.
+            return grpc.stream_stream_rpc_method_handler(functools.partial(answer, details.method))
+
+    return Handler()
+
+
+def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Callable[..., AsyncIterator[bytes]]:
+    async def emulate(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        token = bearer(dict(context.invocation_metadata() or ()).get("authorization", ""))
+        host: str | None = hosts.get(int(context.peer().rpartition(":")[2]))
+        if host is None:  # it came past the relay, and so past the question whose connection it is
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "t5x-harness: this port is its own server's alone")
+        assert host is not None  # abort() raises
+        request = await anext(aiter(requests), b"")
+        try:
+            async for message in vertex.stream(method, request, token, host):
+                yield message
+        except VertexMissing as missing:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(missing))
+        except ApiError as error:
+            from t5x_harness.google.vertex.wire.status import to_status
+
+            details = ("grpc-status-details-bin", to_status(error).SerializeToString())
+            await context.abort(grpc.StatusCode[error.code.value], error.message, trailing_metadata=(details,))
+
+    return emulate
+
+
+def _refusing(grpc: Any) -> Callable[..., Awaitable[None]]:
+    async def refuse(method: str, requests: Any, context: Any) -> None:
+        await context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            f"t5x-harness does not emulate {method}: over gRPC only Vertex AI is emulated; Cloud Storage is, over its "
+            "JSON and XML APIs",
+        )
+
+    return refuse

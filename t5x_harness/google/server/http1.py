@@ -1,0 +1,371 @@
+"""HTTP/1.1 for one ASGI application: connections, requests one after another on each, and their answers.
+
+A server has connections, each a protocol of asyncio, and an exchange is one request on a connection with its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import traceback
+from email.utils import formatdate
+from typing import cast
+from urllib.parse import unquote
+
+from t5x_harness.google.asgi import App, Message, Scope
+from t5x_harness.google.server.answer_framing import AnswerFraming, plain_answer
+from t5x_harness.google.server.connection import handing_over
+from t5x_harness.google.server.connections import BUSY, Connections
+from t5x_harness.google.server.eager import begin
+from t5x_harness.google.server.http1_parsing import BadRequest, RequestParser
+from t5x_harness.google.server.lifespan import Lifespan
+
+__all__ = ["HttpServer"]
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_MOST_UNREAD = 1 << 20  # bytes of a body that wait for the application before the client has to wait, too
+_ONE_PIECE = 1 << 16  # bytes of a body that are copied behind the head, so that both go out at once
+_GRACE_SECONDS = 1.0
+_READ_AT_ONCE = 1 << 18  # bytes
+
+
+class HttpServer:
+    """Gives every connection to one ASGI application, whoever accepted it.
+
+    Args:
+      app: the application. Its lifespan is followed if it has one.
+      connections: where those are kept that are open; none yet by default.
+
+    Attributes:
+      connections: as above.
+      buffer: for what is read of any of them, of which it is copied at once. Without it, asyncio asks the system for
+        256 KB of memory for every read.
+    """
+
+    def __init__(self, app: App, connections: Connections | None = None) -> None:
+        self.connections = Connections() if connections is None else connections
+        self.buffer = memoryview(bytearray(_READ_AT_ONCE))
+        self._app = app
+        self._lifespan = Lifespan(app)
+        self._exchanges: set[asyncio.Task[None]] = set()
+        self._date = (0, b"")
+
+    async def start(self) -> None:
+        """Lets the application start.
+
+        Raises:
+          RuntimeError: it failed to.
+        """
+        await self._lifespan.start()
+
+    def protocol(self) -> HttpProtocol:
+        """A protocol for one more connection, plain or of TLS."""
+        return HttpProtocol(self)
+
+    def begin(self, exchange: Exchange) -> None:
+        """Lets the application answer a request."""
+        task = begin(exchange.run(self._app))
+        if task is not None:
+            self._exchanges.add(task)
+            task.add_done_callback(self._exchanges.discard)
+
+    @property
+    def date(self) -> bytes:
+        """Of now, as HTTP has it, which is made anew once a second."""
+        now = int(time.time())
+        if self._date[0] != now:
+            self._date = now, formatdate(now, usegmt=True).encode()
+        return self._date[1]
+
+    async def stop(self) -> None:
+        """Closes idle connections, gives answers under way a moment, cancels the rest, and lets the application end."""
+        for connection in self.connections:
+            connection.shut_down()
+        if self._exchanges:
+            _, late = await asyncio.wait(self._exchanges, timeout=_GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._lifespan.end()
+
+
+class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
+    """One connection, plain or of TLS.
+
+    Args:
+      server: that it belongs to.
+
+    Attributes:
+      transport: there once the connection is made.
+      waits_since: as of any connection that waits.
+      head_since: as of any connection that waits.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: HttpServer) -> None:
+        self.waits_since, self.head_since = time.monotonic(), BUSY
+        self._server = server
+        self._parser = RequestParser()
+        self._exchange: Exchange | None = None
+        self._early = b""  # of the next request, from a client that does not wait for answers
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def date(self) -> bytes:
+        """Of now, as HTTP has it."""
+        return self._server.date
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the transport."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+        self._state = handing_over({}, lambda: self.transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        self._server.connections.discard(self)
+        self._writable.set()
+        if self._exchange is not None:
+            self._exchange.wake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the transport: where it puts what it reads."""
+        return self._server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the transport right after it has put something there."""
+        self.data_received(bytes(self._server.buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """Takes in the next bytes of the connection; called by those who had it before, too."""
+        while data:
+            if self._parser.over:
+                self._early += data
+                self.transport.pause_reading()
+                return
+            try:
+                pieces, data = self._parser.feed(data)
+            except BadRequest as error:
+                self._refuse(error)
+                return
+            if self._parser.method:
+                self._take_in(pieces)
+            elif self._parser.begun and self.head_since == BUSY:
+                self.head_since = time.monotonic()
+
+    def answer_ended(self) -> None:
+        """Called by the exchange; the rest of a request's body that is still to come is dropped."""
+        assert self._exchange is not None
+        if self._parser.over:
+            self._end()
+        elif self._exchange.waits:
+            self.transport.close()
+        else:
+            self.transport.resume_reading()
+
+    async def writable(self) -> None:
+        """Waits while the client reads more slowly than it is sent to."""
+        await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        """Called by the transport."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        self._writable.set()
+
+    def give_up(self) -> None:
+        """Closes the connection, on which no request has come, or not all of its head."""
+        if self.head_since != BUSY:
+            self._refuse(BadRequest("its head did not end", 408))
+        else:
+            self.transport.abort()
+
+    def shut_down(self) -> None:
+        """Closes the connection as soon as it is idle."""
+        if self._exchange is not None and self._exchange.running:
+            self._exchange.keep_alive = False
+        else:
+            self.transport.close()
+
+    def _take_in(self, pieces: list[bytes]) -> None:
+        over = self._parser.over
+        if self._exchange is None:
+            self.waits_since = self.head_since = BUSY
+            waits = not over and not pieces and (b"expect", b"100-continue") in self._parser.headers
+            self._exchange = Exchange(self, self._scope(), waits=waits, keep_alive=self._parser.keep_alive)
+        exchange = self._exchange
+        exchange.take_in(pieces, over=over)
+        if exchange.answered and over:
+            self._end()
+        elif not exchange.running and (pieces or over or exchange.waits):
+            # Not with its head alone, which many send by itself: the application would wait for what is on its way.
+            exchange.running = True
+            self._server.begin(exchange)
+
+    def _scope(self) -> Scope:
+        parser = self._parser
+        raw_path, _, query = parser.target.partition(b"?")
+        path = raw_path.decode("latin-1")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": parser.version,
+            "scheme": self._scheme,
+            "method": parser.method,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": parser.headers,
+            "state": self._state,
+        }
+
+    def _end(self) -> None:
+        """After a request and its answer: the next one, which may be there already."""
+        assert self._exchange is not None
+        if not self._exchange.keep_alive:
+            self.transport.close()
+            return
+        self._parser, self._exchange = RequestParser(), None
+        self.waits_since = time.monotonic()
+        self.transport.resume_reading()
+        early, self._early = self._early, b""
+        self.data_received(early)
+
+    def _refuse(self, error: BadRequest) -> None:
+        if self._exchange is not None and self._exchange.begun:
+            self.transport.abort()
+            return
+        self.transport.write(plain_answer(error.status, f"t5x-harness: this is no request of HTTP/1.1: {error}"))
+        self.transport.close()
+
+
+class Exchange:
+    """One request and its answer.
+
+    Args:
+      connection: that it came on.
+      scope: ASGI's.
+      waits: whether the client waits to be told before it sends the body.
+      keep_alive: whether the client would use the connection again.
+
+    Attributes:
+      transport: of the connection.
+      running: whether the application has it.
+      begun: whether some of the answer has been given to the transport.
+      answered: whether all of it has.
+      waits: whether the client still waits to be told.
+      keep_alive: whether the connection may be used again.
+    """
+
+    def __init__(self, connection: HttpProtocol, scope: Scope, *, waits: bool, keep_alive: bool) -> None:
+        self.transport = connection.transport
+        self.running = self.begun = self.answered = False
+        self.waits = waits
+        self.keep_alive = keep_alive
+        self._connection = connection
+        self._scope = scope
+        self._unread: list[bytes] = []
+        self._news = False  # whether there is something of the body, or its end, that was not received yet
+        self._over = False
+        self._woken = asyncio.Event()
+        self._start: Message | None = None
+        self._framing = AnswerFraming(scope["method"], scope["http_version"])
+
+    # For the connection.
+
+    def take_in(self, pieces: list[bytes], *, over: bool) -> None:
+        """Takes in pieces of the request's body, and whether that was all."""
+        if not self.answered:  # else nobody reads them any more
+            self._unread += pieces
+            if not over and sum(map(len, self._unread)) >= _MOST_UNREAD:
+                self.transport.pause_reading()
+        self._news = self._news or bool(pieces) or over
+        self._over = over
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Has the application look again: the client went away."""
+        self._woken.set()
+
+    async def run(self, app: App) -> None:
+        """Lets the application answer. Its errors break the connection off, unless there is still room for a 500."""
+        try:
+            await app(self._scope, self.receive, self.send)
+            if not self.answered and not self.transport.is_closing():
+                raise RuntimeError("the application did not finish its answer")
+        except (ConnectionError, asyncio.CancelledError):
+            self.transport.abort()  # the client went away, or what was being sent to it, or the server ends
+        except Exception:
+            print(f"t5x-harness: cannot answer {self._scope['method']} {self._scope['path']}", file=sys.stderr)
+            traceback.print_exc()
+            self._break_off()
+
+    def _break_off(self) -> None:
+        if self.begun or self.transport.is_closing():
+            self.transport.abort()
+            return
+        self.keep_alive = False
+        self._start = {"status": 500, "headers": [(b"Content-Type", b"text/plain")]}
+        self._write(b"Internal Server Error", more=False)
+
+    # For the application.
+
+    async def receive(self) -> Message:
+        """What has come of the body since the last call; waits if that is nothing, after its end for a disconnect."""
+        if self.waits and not self.transport.is_closing():
+            self.waits = False
+            self.transport.write(_CONTINUE)
+        while not (self._news or self.answered or self.transport.is_closing()):
+            self._woken.clear()
+            await self._woken.wait()
+        if self.answered or not self._news:
+            return {"type": "http.disconnect"}
+        self._news = False
+        body = self._unread[0] if len(self._unread) == 1 else b"".join(self._unread)
+        self._unread = []
+        if not self._over:
+            self.transport.resume_reading()
+        return {"type": "http.request", "body": body, "more_body": not self._over}
+
+    async def send(self, message: Message) -> None:
+        """Takes the head of the answer, which goes out with the first of its body, or a piece of the body.
+
+        Raises:
+          ConnectionResetError: the client went away.
+          RuntimeError: the application does not keep to ASGI, or to its own Content-Length.
+        """
+        await self._connection.writable()
+        if self.transport.is_closing():
+            raise ConnectionResetError("the client went away")
+        if message["type"] == "http.response.start" and self._start is None:
+            self._start = message
+        elif message["type"] == "http.response.body" and self._start is not None and not self.answered:
+            self._write(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            raise RuntimeError(f"{message['type']} is not what comes next")
+
+    def _write(self, body: bytes, *, more: bool) -> None:
+        framing, head = self._framing, b""
+        if not self.begun:
+            assert self._start is not None
+            self.keep_alive = self.keep_alive and not self.waits  # a body that nobody asked for may come, or not
+            head = framing.head(self._start, None if more else len(body), self._connection.date, self.keep_alive)
+            self.keep_alive = framing.keep_alive
+            self.begun = True
+        body = framing.framed(body, more=more)
+        if len(body) <= _ONE_PIECE:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+        if not more:
+            self.answered = True
+            self._woken.set()
+            self._connection.answer_ended()

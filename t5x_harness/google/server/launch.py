@@ -1,0 +1,165 @@
+"""Starts a server in a process of its own, waits until it is ready, and ends it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import t5x_harness
+from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.system.diagnosis import read_tail
+from t5x_harness.system.processes import kill_quietly
+
+__all__ = ["Launched", "launch", "missing_packages", "require_extra"]
+
+_NEEDED = {
+    "httptools": "httptools",
+    "cryptography": "cryptography",
+    "grpc": "grpcio",
+    "google.cloud.storage": "google-cloud-storage",
+}
+_START_SECONDS = 60.0
+_END_SECONDS = 10.0
+
+# The server must run the same code as its parent, which may use a source tree that only it has on its path.
+_BOOT = """\
+import importlib.util, os, sys
+found = importlib.util.find_spec("t5x_harness")
+if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
+    sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
+from t5x_harness.google.server.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Launched:
+    """A server that runs.
+
+    Attributes:
+      endpoints: where it is reached.
+    """
+
+    def __init__(self, endpoints: Endpoints, life: int) -> None:
+        self.endpoints = endpoints
+        self._life = life
+
+    def fileno(self) -> int:
+        """A descriptor that can be read once it has ended."""
+        return self._life
+
+    def how_it_ended(self) -> str:
+        """In words; empty as long as it runs."""
+        if not _readable(self._life, 0):
+            return ""
+        # A server that ends in any other way removes its folder before.
+        how = "was killed (out of memory?)" if self.endpoints.folder.exists() else "was ended"
+        return f"the emulated Google Cloud, process {self.endpoints.pid}, {how}"
+
+    def detach(self) -> None:
+        """Leaves it to end with its owner."""
+        os.close(self._life)
+
+    def end(self) -> None:
+        """Ends it and waits until it has cleared up; clears up behind one that was killed."""
+        deadline = time.monotonic() + _END_SECONDS
+        if not _readable(self._life, 0):  # it lives, so its pid is still its own
+            kill_quietly(self.endpoints.pid, signal.SIGTERM)
+        if not _readable(self._life, deadline - time.monotonic()):
+            kill_quietly(self.endpoints.pid, signal.SIGKILL)
+            _readable(self._life, _END_SECONDS)
+        os.close(self._life)
+        shutil.rmtree(self.endpoints.folder, ignore_errors=True)
+
+
+def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
+    """Starts a server and waits until it is ready.
+
+    Args:
+      settings: its settings.
+      output: a file for what it says; this process's standard error by default.
+
+    Raises:
+      ServerError: it did not get ready; the message holds what it said.
+    """
+    require_extra()
+    reading, writing = os.pipe()
+    boot = _BOOT.format(origin=str(Path(t5x_harness.__file__).resolve()))
+    try:
+        try:
+            # What is started here ends at once, and leaves the server behind as nobody's child.
+            subprocess.run(
+                [sys.executable, "-P", "-c", boot, settings.to_json(), str(writing)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(writing,),
+                start_new_session=True,  # Ctrl-C is for the owner
+                check=False,
+            )
+        finally:
+            os.close(writing)
+        return Launched(Endpoints.from_json(_ready_line(reading, output)), reading)
+    except BaseException:
+        os.close(reading)  # a server that has nobody to tell that it is ready ends
+        raise
+
+
+def missing_packages() -> list[str]:
+    """The packages of the extra ``google`` that are not installed here."""
+    return [package for module, package in _NEEDED.items() if not _is_here(module)]
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
+def require_extra() -> None:
+    """Refuses to begin without the libraries of the extra ``google``.
+
+    Raises:
+      ServerError: the message names those that are missing.
+    """
+    if missing := missing_packages():
+        raise ServerError(
+            f"the private Google needs {', '.join(missing)}, not installed here: "
+            "python -m pip install 't5x-harness[google]'"
+        )
+
+
+def _ready_line(descriptor: int, output: IO[bytes] | None) -> bytes:
+    deadline = time.monotonic() + _START_SECONDS
+    line = b""
+    while not line.endswith(b"\n"):
+        if not _readable(descriptor, deadline - time.monotonic()):
+            raise ServerError(f"the private Google was not ready after {_START_SECONDS:g} s{_said(output)}")
+        data = os.read(descriptor, 1 << 16)
+        if not data:
+            raise ServerError(f"the private Google could not start{_said(output)}")
+        line += data
+    return line
+
+
+def _readable(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, or the end, within a time."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
+def _said(output: IO[bytes] | None) -> str:
+    if output is None:
+        return ""
+    tail = read_tail(Path(f"/proc/self/fd/{output.fileno()}"))
+    return f": {tail}" if tail else ""

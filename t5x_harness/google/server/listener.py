@@ -1,0 +1,139 @@
+"""A port of the server: takes the connections of its own user, and says at most once a second what it does not take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable
+
+from t5x_harness.google.server.connections import Connections
+from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.server.settings import ServerError
+
+__all__ = ["Listener", "Sayings"]
+
+_BACKLOG = 1024
+_AT_ONCE = 64  # connections before others are served again
+_PAUSE_SECONDS = 1.0
+_OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Sayings:
+    """Lines on standard error, one a second at most: what they tell of may happen thousands of times in one."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._unsaid = 0
+
+    def say(self, text: str) -> None:
+        """Says it, or counts it for the line that comes next."""
+        now = time.monotonic()
+        if now < self._next:
+            self._unsaid += 1
+            return
+        more = f" (and {self._unsaid} more such lines since the last one)" if self._unsaid else ""
+        print(f"t5x-harness: {text}{more}", file=sys.stderr, flush=True)
+        self._next, self._unsaid = now + 1.0, 0
+
+
+class Listener:
+    """One port on 127.0.0.1.
+
+    asyncio's own server takes everybody's connections, and logs a traceback for each that it has no descriptor for.
+
+    Args:
+      protocol: makes the protocol of a connection.
+      port: its number; 0 for any.
+      tls: for a port of TLS.
+      peers: whose connections are served.
+      connections: of the server, of which one may be closed for a new one.
+      sayings: where it says what it does not take.
+
+    Raises:
+      ServerError: the port cannot be opened; the message says why.
+    """
+
+    def __init__(
+        self,
+        protocol: Callable[[], asyncio.Protocol],
+        port: int,
+        tls: ssl.SSLContext | None,
+        *,
+        peers: Peers,
+        connections: Connections,
+        sayings: Sayings,
+    ) -> None:
+        self._protocol, self._tls = protocol, tls
+        self._peers, self._connections, self._sayings = peers, connections, sayings
+        self._loop = asyncio.get_running_loop()
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
+        try:
+            self._socket = socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ServerError(f"port {port} cannot be had: {reason}; name another one, or none for any") from None
+        self._socket.setblocking(False)
+        self._address = self._socket.getsockname()
+        self._loop.add_reader(self._socket, self._accept)
+
+    @property
+    def port(self) -> int:
+        """Its number."""
+        return int(self._address[1])
+
+    def close(self) -> None:
+        """Takes no more connections; those that are there go on."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for task in self._beginning:
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF:
+                    raise
+                if not self._connections.make_room(full=True):
+                    self._sayings.say(
+                        f"cannot take a connection: {error.strerror}, and none of the {len(self._connections)} that "
+                        "are open waits for a request; see ulimit -n"
+                    )
+                    self._loop.remove_reader(self._socket)
+                    self._resuming = self._loop.call_later(_PAUSE_SECONDS, self._resume)
+                return  # a connection that was closed gives its descriptor back in the next turn
+            refusal = self._peers.refusal(peer, self._address)
+            if refusal is not None:
+                connection.close()
+                if refusal:
+                    self._sayings.say(
+                        f"a connection to port {self.port} is refused: {refusal}; only the user who started the "
+                        "emulated Google Cloud, and root, may ask it"
+                    )
+                continue
+            self._connections.make_room()
+            connection.setblocking(False)
+            task = self._loop.create_task(self._begin(connection))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    def _resume(self) -> None:
+        self._resuming = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        # The client may go away, speak no TLS or not trust the CA; it says so itself.
+        with contextlib.suppress(OSError):
+            await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls)

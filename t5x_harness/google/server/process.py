@@ -1,0 +1,170 @@
+"""The server: its ports, what speaks on them, and its life from a folder made to a folder removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import os
+import resource
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from t5x_harness.google.asgi import App
+from t5x_harness.google.environment import google_environment
+from t5x_harness.google.identity import Authority
+from t5x_harness.google.server.by_protocol import ByProtocol
+from t5x_harness.google.server.connections import Connections
+from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.folder import SessionFolder
+from t5x_harness.google.server.grpc_endpoint import GrpcService
+from t5x_harness.google.server.http1 import HttpServer
+from t5x_harness.google.server.listener import Listener, Sayings
+from t5x_harness.google.server.own_folders import SERVERS, own_folder
+from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.server.relay import Relay
+from t5x_harness.google.server.router import front
+from t5x_harness.google.server.session_files import fill_folder, write_clients_files
+from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.google.server.tls import make_service_key
+from t5x_harness.google.server.tunnel import Proxy, Refusals, with_whole_urls
+from t5x_harness.google.server.vertex_endpoint import VertexService
+from t5x_harness.google.storage.errors import CannotOpen, StorageError
+from t5x_harness.google.vertex.settings import VertexSettings
+
+__all__ = ["serve"]
+
+_DESCRIPTORS = 1 << 16  # more are no use to any client, and some programs that jobs start close all that there may be
+_LOOK_SECONDS = 0.5
+
+
+async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
+    """Serves until SIGTERM, SIGINT or SIGHUP, or until the process that it is for has ended.
+
+    Args:
+      settings: what to serve, and how long.
+      ready: called once every port is open.
+
+    Raises:
+      ServerError: it cannot be done; the message says why.
+    """
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background have it
+            loop.add_signal_handler(number, stopped.set)
+    with own_folder(SERVERS) as own:
+        path = own.path
+        async with _running(settings, SessionFolder(path)) as endpoints:
+            ready(endpoints)
+            async with _watching(settings.owner, stopped):
+                await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
+    root = settings.root or folder.buckets
+    service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # meanwhile, as it needs no lock of Python's
+    refusals, authority = Refusals(), Authority()
+    vertex = VertexService(settings.vertex, authority)
+    grpc = GrpcService(vertex)
+    context = fill_folder(folder)
+    app = front(_storage(settings, root), vertex, authority, refusals)
+    http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
+
+    def through_grpc(host: str = "") -> Relay:
+        return Relay(grpc.port, host, grpc.hosts)
+
+    by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(grpc.stop)
+        peers, sayings = Peers(), Sayings()
+        stack.callback(peers.close)
+        if not peers.known:
+            sayings.say(
+                "whose connections come in cannot be read here (no sock_diag, no /proc/net/tcp): every user of this "
+                "machine can ask this emulated Google Cloud"
+            )
+        await http.start()
+        await stack.enter_async_context(http.connections.watched())
+        stack.push_async_callback(http.stop)
+        stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
+
+        def listen(protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+            listener = Listener(protocol, port, tls, peers=peers, connections=http.connections, sayings=sayings)
+            stack.callback(listener.close)
+            return listener.port
+
+        endpoints = Endpoints(
+            http=listen(http.protocol, settings.port),
+            tls=listen(by_protocol, tls=context),
+            proxy=listen(
+                lambda: Proxy(context, by_protocol, http.protocol, refusals, http.connections), settings.proxy_port
+            ),
+            grpc=listen(through_grpc),
+            folder=folder.path,
+            root=root.absolute(),
+            pid=os.getpid(),
+            state=await vertex.open_state(),
+        )
+        authority.key = await service_key
+        write_clients_files(folder, authority.key, authority.token, url=endpoints.url, proxy=endpoints.proxy)
+        vertex.begin(VertexSettings(endpoints.root, folder.jobs, google_environment(endpoints), settings.vertex))
+        yield endpoints
+
+
+def _storage(settings: Settings, root: Path) -> App:
+    module, _, attribute = settings.app.partition(":")
+    factory: Callable[..., App] = getattr(importlib.import_module(module), attribute)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return factory(root, create_buckets=True) if settings.create_buckets else factory(root)
+    except OSError as error:
+        raise ServerError(f"{root} cannot keep buckets: {error.strerror or error}") from error
+    except (CannotOpen, StorageError) as error:
+        raise ServerError(str(error)) from error
+
+
+def _raise_limit() -> int:
+    """Lets this process have as many descriptors as it may; returns that number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+@contextlib.asynccontextmanager
+async def _watching(owner: int | None, stopped: asyncio.Event) -> AsyncIterator[None]:
+    """Sets the event when the process ``owner`` has ended."""
+    if owner is None:
+        yield
+        return
+    watching = asyncio.create_task(_ended(owner))
+    watching.add_done_callback(lambda _: stopped.set())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+async def _ended(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # a kernel, or a sandbox, without pidfds
+        while os.path.exists(f"/proc/{pid}"):
+            await asyncio.sleep(_LOOK_SECONDS)
+        return
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(descriptor, gone.set)
+        await gone.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

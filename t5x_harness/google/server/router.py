@@ -1,0 +1,145 @@
+"""Who answers a request: storage, Vertex AI, tokens, the metadata server, or nobody, by its host and path."""
+
+from __future__ import annotations
+
+import functools
+
+from t5x_harness.google.asgi import (
+    NOT_EMULATED,
+    App,
+    Receive,
+    Scope,
+    Send,
+    answer_error,
+    answer_json,
+    not_emulated,
+)
+from t5x_harness.google.identity import Authority
+from t5x_harness.google.server.accounts import METADATA_PATH, TOKEN_PATHS, answer_metadata, answer_token
+from t5x_harness.google.server.endpoints import PRIVATE
+from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_served
+from t5x_harness.google.server.tunnel import Refusals
+from t5x_harness.google.server.vertex_endpoint import ADMIN, LOG_ENTRIES, VertexService
+
+__all__ = ["front"]
+
+_STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", "storage.mtls.googleapis.com")
+_REGISTRIES = ("gcr.io", ".pkg.dev")
+_STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/", "/download/storage/", "/batch")
+
+
+# Cloud Logging has what jobs say, and nothing else.
+_VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.com", "logging.googleapis.com")
+# On names of this machine, which have Cloud Storage's paths, too. No bucket has so short a name as the first.
+_VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENTRIES, ADMIN)
+
+
+def front(storage: App, vertex: VertexService, authority: Authority, refusals: Refusals) -> App:
+    """The application that has all of Google's hosts, and this machine's names for them.
+
+    Args:
+      storage: answers for Cloud Storage.
+      vertex: answers for Vertex AI, and for the numbers of projects.
+      authority: knows who is given the session's token.
+      refusals: of the proxy, which the private path ``/_t5x_harness/refused`` tells.
+    """
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await storage(scope, receive, send)
+        host = origin = site = b""
+        for key, value in scope["headers"]:
+            if key == b"host":
+                host = value
+            elif key == b"origin":
+                origin = value
+            elif key == b"sec-fetch-site":
+                site = value
+        name, is_googles = _place(host)
+        if refusal := _refusal(name, host, origin, site, scope["scheme"].encode()):
+            return await answer_error(send, 403, f"t5x-harness: {refusal}")
+        path = scope["path"]
+        if path in TOKEN_PATHS.get(name, ()):
+            return await answer_token(authority, scope, receive, send)
+        if not is_googles:  # a name of this machine
+            if path == f"{PRIVATE}/token":
+                return await answer_token(authority, scope, receive, send)
+            if path == f"{PRIVATE}/refused":
+                return await answer_json(send, 200, refusals.counts)
+            if path.startswith(_VERTEX_PATHS):
+                return await vertex.answer(scope, receive, send)
+            if not path.startswith(METADATA_PATH):
+                return await storage(scope, receive, send)
+        if name in METADATA_HOSTS or path.startswith(METADATA_PATH):
+            return await answer_metadata(scope, send)
+        if _is_storage(name, path):
+            return await storage(scope, receive, send)
+        if _is_vertex(name, path):
+            return await vertex.answer(scope, receive, send)
+        if name.endswith(_REGISTRIES):
+            return await _answer_registry(scope, name, refusals, send)
+        if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
+            return await answer_error(send, 404, "t5x-harness: accounts have no trust boundary here")
+        message = (
+            f"t5x-harness does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training and "
+            "tokens are emulated"
+        )
+        await answer_json(send, NOT_EMULATED, not_emulated(message))
+
+    return app
+
+
+async def _answer_registry(scope: Scope, name: str, refusals: Refusals, send: Send) -> None:
+    """Refuses in the form of Docker's registries: their clients crash at any other one."""
+    if scope["path"] == "/v2/":  # whether there is a registry, and how to log in
+        return await answer_json(send, 200, {})
+    message = (
+        f"t5x-harness does not emulate {scope['method']} {name}{scope['path']}: images are neither kept nor run here; "
+        "a job's image stands for a command, see --vertex-image"
+    )
+    refusals.refuse(name, message)  # gcloud shows "Access denied" and nothing of this
+    error = {"code": "DENIED", "message": message, "detail": "nothing passes through to the network"}
+    await answer_json(send, NOT_EMULATED, {"errors": [error]})
+
+
+@functools.lru_cache(maxsize=1024)
+def _place(host: bytes) -> tuple[str, bool]:
+    """The name in a Host header, and whether it is one of Google's; empty for a name that nobody is served by."""
+    name, colon, port = host.decode("latin-1").lower().rpartition(":")
+    if not colon or not port.isdigit():
+        name = f"{name}{colon}{port}"
+    name = name.removesuffix(".")
+    is_googles = is_served(name)
+    return (name, is_googles) if is_googles or is_loopback(name) else ("", False)
+
+
+def _refusal(name: str, host: bytes, origin: bytes, site: bytes, scheme: bytes) -> str:
+    """Why a request is not taken; empty if it is.
+
+    A page of the web that the user visits may send requests here, or have a name of its own lead here, and then read
+    the answers. Browsers say so; clients of Google's APIs send none of these headers.
+    """
+    if host and not name:  # before HTTP/1.1 there was none
+        return (
+            f"{_shown(host)} is neither Google's nor a name of this machine's loopback interface: ask for "
+            "127.0.0.1 or localhost"
+        )
+    if site in (b"cross-site", b"same-site") or (origin and origin.lower() != b"%b://%b" % (scheme, host.lower())):
+        return f"a page of {_shown(origin) or 'another site'} asked for this, and no page of another site may"
+    return ""
+
+
+def _shown(header: bytes) -> str:
+    return header.decode("ascii", "replace")[:100]
+
+
+def _is_storage(name: str, path: str) -> bool:
+    if name in _STORAGE_HOSTS or name.endswith(".storage.googleapis.com"):
+        return True
+    return name == "www.googleapis.com" and path.startswith(_STORAGE_PATHS)
+
+
+def _is_vertex(name: str, path: str) -> bool:
+    if name in _VERTEX_HOSTS or name.endswith(("-aiplatform.googleapis.com", "aiplatform.mtls.googleapis.com")):
+        return True
+    return name == "logging.googleapis.com" and path == LOG_ENTRIES

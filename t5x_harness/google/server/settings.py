@@ -1,0 +1,58 @@
+"""What a server is told before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Self
+
+from t5x_harness.google.vertex.settings import VertexOptions
+
+__all__ = ["APP", "ServerError", "ServerGone", "Settings"]
+
+APP = "t5x_harness.google.storage_http.app:make_app"
+"""The application that answers for Cloud Storage, as ``module:factory``."""
+
+
+class ServerError(Exception):
+    """The server cannot start or go on; the message says why and what to do."""
+
+
+class ServerGone(ServerError, ConnectionError):
+    """The server ended that was asked, and nobody had it end; the message says how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of a server.
+
+    Attributes:
+      root: keeps the buckets; None for a temporary folder that goes with the server.
+      port: of plain HTTP; 0 for any.
+      proxy_port: of the proxy; 0 for any.
+      owner: the pid of a process with which the server ends; None if it ends by a signal alone.
+      create_buckets: whether buckets that are not there are made when they are first used.
+      app: answers for Cloud Storage: ``module:factory``, called with the root.
+      vertex: what was chosen for Vertex AI.
+    """
+
+    root: Path | None = None
+    port: int = 0
+    proxy_port: int = 0
+    owner: int | None = None
+    create_buckets: bool = False
+    app: str = APP
+    vertex: VertexOptions = dataclasses.field(default_factory=VertexOptions)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps({**told, "vertex": self.vertex.to_dict()}, default=str)
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        """Reads what :meth:`to_json` wrote."""
+        values = json.loads(line)
+        root = Path(values["root"]) if values["root"] else None
+        return cls(**{**values, "root": root, "vertex": VertexOptions.from_dict(values["vertex"])})

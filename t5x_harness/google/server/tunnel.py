@@ -1,0 +1,194 @@
+"""The proxy: Google's hosts are answered here, every other one is refused. Nothing passes through to a network."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import re
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import unquote
+
+from t5x_harness.google.asgi import App, Receive, Scope, Send, answer
+from t5x_harness.google.server.answer_framing import plain_answer
+from t5x_harness.google.server.connections import BUSY, Connections
+from t5x_harness.google.server.hosts import is_served
+
+__all__ = ["Proxy", "Refusals", "with_whole_urls"]
+
+_CONNECT = b"CONNECT "
+_LONGEST_HEAD = 1 << 16
+_HANDSHAKE_SECONDS = 60.0
+_CONTROL = re.compile(r"[^\x20-\x7e]")
+
+
+class Refusals:
+    """The hosts that were refused, and how often. The first time is said on standard error at once."""
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def refuse(self, target: str, message: str = "") -> str:
+        """Takes note of one.
+
+        Args:
+          target: the host, with its port if there is one.
+          message: what to say instead of the usual.
+
+        Returns:
+          One line that says it, for the client.
+        """
+        target = _CONTROL.sub("?", target)[:300]
+        self.counts[target] += 1
+        message = message or (
+            f"t5x-harness refuses {target}: only Google's API hosts are emulated here (*.googleapis.com), "
+            "and nothing passes through to the network"
+        )
+        if self.counts[target] == 1:
+            print(message, file=sys.stderr, flush=True)
+        return message
+
+
+def with_whole_urls(app: App, refusals: Refusals) -> App:
+    """Takes requests for whole URLs (``GET http://host/path``) too, as they come to a proxy without TLS."""
+
+    async def whole(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["raw_path"].startswith(b"/"):
+            return await app(scope, receive, send)
+        # The target is taken for a path; its query is apart already.
+        scheme, separator, rest = scope["raw_path"].decode("latin-1").partition("://")
+        authority, _, path = rest.partition("/")
+        host, port = _host_and_port(authority, 80)
+        if scheme.lower() != "http" or port != 80 or not is_served(host):
+            message = refusals.refuse(authority if separator else scheme)
+            kind = {"content-type": "text/plain", "connection": "close"}
+            return await answer(send, 403, f"{message}\n".encode(), kind, reason=message)
+        headers = [(b"host", authority.encode("latin-1")), *((k, v) for k, v in scope["headers"] if k != b"host")]
+        raw_path = f"/{path}"
+        await app(
+            {**scope, "raw_path": raw_path.encode("latin-1"), "path": unquote(raw_path), "headers": headers},
+            receive,
+            send,
+        )
+
+    return whole
+
+
+class Proxy(asyncio.Protocol):
+    """One connection to the proxy.
+
+    Args:
+      context: for TLS inside a tunnel.
+      inside: makes the protocol that speaks inside a tunnel to a host, told of its connection when TLS has begun.
+      plain: makes the protocol of a connection that is no tunnel.
+      refusals: takes note of refused hosts.
+      connections: of the server.
+
+    Attributes:
+      waits_since: as of any connection that waits.
+      head_since: as of any connection that waits.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        inside: Callable[[str], asyncio.Protocol],
+        plain: Callable[[], asyncio.Protocol],
+        refusals: Refusals,
+        connections: Connections,
+    ) -> None:
+        self.waits_since, self.head_since = time.monotonic(), BUSY
+        self._connections = connections
+        self._context = context
+        self._inside = inside
+        self._plain = plain
+        self._refusals = refusals
+        self._head = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport, if that is before the connection has become a tunnel or plain HTTP."""
+        self._connections.discard(self)
+
+    def give_up(self) -> None:
+        """Closes the connection, on which no request has come, or not all of its head."""
+        if self.head_since != BUSY:
+            self._close(408, "t5x-harness: the head of the request did not end")
+        else:
+            self.shut_down()
+
+    def shut_down(self) -> None:
+        """Closes the connection."""
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport until the connection has become a tunnel or plain HTTP."""
+        self._head += data
+        if not self._head.startswith(_CONNECT[: len(self._head)]):
+            self._connections.discard(self)
+            protocol = self._plain()
+            self._transport.set_protocol(protocol)
+            protocol.connection_made(self._transport)
+            protocol.data_received(bytes(self._head))
+            return
+        if self.head_since == BUSY:
+            self.head_since = time.monotonic()
+        head, end, early = bytes(self._head).partition(b"\r\n\r\n")
+        if end:
+            self._connect(head.split(b"\r\n", 1)[0].decode("latin-1"), early)
+        elif len(self._head) > _LONGEST_HEAD:
+            self._close(400, f"t5x-harness: a request of more than {_LONGEST_HEAD} bytes")
+
+    def _connect(self, line: str, early: bytes) -> None:
+        target, _, version = line.removeprefix("CONNECT ").partition(" ")
+        host, port = _host_and_port(target, 0)
+        if not version.startswith("HTTP/1.") or not host or port <= 0:
+            self._close(400, "t5x-harness: CONNECT takes HOST:PORT, as in CONNECT storage.googleapis.com:443")
+        elif not is_served(host) or port != 443:
+            # Clients show the reason and drop the body, or the other way round.
+            message = self._refusals.refuse(target)
+            self._close(403, message, reason=message)
+        elif early:
+            self._close(400, "t5x-harness: data came before the tunnel was there")
+        else:
+            self._connections.discard(self)
+            self._transport.pause_reading()  # what comes next is for TLS
+            self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            self._task = asyncio.get_running_loop().create_task(self._begin_tls(host.lower().removesuffix(".")))
+
+    async def _begin_tls(self, host: str) -> None:
+        protocol = self._inside(host)
+        try:
+            connection = await asyncio.get_running_loop().start_tls(
+                self._transport,
+                protocol,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            )
+        except OSError:
+            # The client went away, does not speak TLS or does not trust the CA; it says so itself.
+            self._transport.abort()
+            return
+        if connection is not None:
+            protocol.connection_made(connection)
+
+    def _close(self, status: int, text: str, reason: str = "") -> None:
+        self._connections.discard(self)
+        self._transport.write(plain_answer(status, text, reason))
+        self._transport.close()
+
+
+def _host_and_port(authority: str, default: int) -> tuple[str, int]:
+    """Splits ``host:port``; the port is -1 if it is no number."""
+    host, colon, digits = authority.rpartition(":")
+    if not colon or digits.endswith("]"):  # the last colon is of an IPv6 address
+        return authority, default
+    return host, int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else -1

@@ -1,0 +1,208 @@
+"""Vertex AI in this process: made for the first who asks for it, as Google's library for it takes long to import."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from t5x_harness.google.asgi import (
+    NOT_EMULATED,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    answer_error,
+    answer_json,
+    body_of,
+    header_of,
+    not_emulated,
+)
+from t5x_harness.google.identity import UNAUTHENTICATED, Authority, bearer
+from t5x_harness.google.server.endpoints import PRIVATE, UNRECORDED
+from t5x_harness.google.server.settings import ServerError
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.google.vertex.state import StateError, StateStore, open_store
+
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.wire.api import Api
+
+__all__ = ["ADMIN", "LOG_ENTRIES", "VertexMissing", "VertexService"]
+
+ADMIN = f"{PRIVATE}/vertex/"
+"""Paths below this are the harness's own, and want the session's token, too."""
+
+_ADMINISTERED = {"/v2/entries:list": "entries"}
+"""Methods of Cloud Logging, which are JSON for JSON as well."""
+
+LOG_ENTRIES = "/v2/entries:list"
+"""Where Cloud Logging tells log entries: here, those of jobs."""
+
+_THREADS = 1024  # made when needed: requests may wait for operations, or for a fault that stalls them
+_LARGEST_BODY = 64 << 20
+_PROJECT_V1 = re.compile(r"/v1/projects/[^/:]+$")
+_JSON = {"content-type": "application/json; charset=UTF-8"}
+
+Result = TypeVar("Result")
+
+
+class VertexMissing(Exception):
+    """Google's library for Vertex AI is not installed; the message says what to do."""
+
+
+class VertexService:
+    """The API, when it is asked for, in threads of its own.
+
+    Args:
+      options: what the user chose.
+      authority: knows who may ask.
+    """
+
+    def __init__(self, options: VertexOptions, authority: Authority) -> None:
+        self._options = options
+        self._authority = authority
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="vertex")
+        self._state: StateStore | None = None
+        self._settings: VertexSettings | None = None
+        self._loading: asyncio.Task[Api] | None = None
+
+    async def open_state(self) -> str:
+        """Opens the state; returns the URL at which other processes find it.
+
+        Raises:
+          ServerError: it cannot be had.
+        """
+        try:
+            self._state = await self._run(open_store, self._options.state)
+        except StateError as error:
+            raise ServerError(str(error)) from None
+        return self._state.url
+
+    def begin(self, settings: VertexSettings) -> None:
+        """Takes up work, once the server's ports are known."""
+        self._settings = settings
+        if settings.options.warm:
+            self._load()
+
+    async def stop(self) -> None:
+        """Ends all jobs and lets go of the state."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+            if not self._loading.cancelled() and self._loading.exception() is None:
+                await self._run(self._loading.result().close)
+        elif self._state is not None:
+            await self._run(self._state.close)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers JSON over HTTP: of the API, of logs, and of the harness itself below :data:`ADMIN`."""
+        token = bearer(header_of(scope, b"authorization"))
+        if not await asyncio.to_thread(self._authority.admits, token):  # before a body is read, or a library imported
+            return await answer_error(send, 401, UNAUTHENTICATED)
+        try:
+            body = await body_of(receive, _LARGEST_BODY)
+        except ValueError as error:
+            return await answer_error(send, 400, f"t5x-harness: {error}")
+        if scope["path"] == f"{ADMIN}warm":
+            self._load()
+            return await answer_json(send, 200, None)
+        try:
+            api = await self._api()
+        except VertexMissing as error:
+            return await answer_json(send, NOT_EMULATED, not_emulated(str(error)))
+        path = scope["path"]
+        if path.startswith(ADMIN) or path in _ADMINISTERED:
+            name = _ADMINISTERED.get(path) or path.removeprefix(ADMIN)
+            answered = await self._run(_administer, api, name, token, body)
+        elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECT_V1.match(path):
+            answered = await self._run(_project_v1, api, scope, token)
+        else:
+            answered = await self._run(_transcode, api, scope, token, body)
+        await answer(send, answered.status, answered.body, _JSON)
+
+    async def stream(self, path: str, request: bytes, token: str, host: str) -> AsyncIterator[bytes]:
+        """Answers one request over gRPC, message by message.
+
+        Raises:
+          ApiError: what the client is to be told.
+          VertexMissing: Google's library is not installed.
+        """
+        api = await self._api()
+        answers = api.stream(path, request, token, host=host)
+        while (message := await self._run(next, answers, None)) is not None:
+            yield message
+
+    async def _api(self) -> Api:
+        return await asyncio.shield(self._load())
+
+    def _load(self) -> asyncio.Task[Api]:
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._run(self._make))
+        return self._loading
+
+    def _make(self) -> Api:
+        try:
+            importlib.import_module("t5x_harness.google.vertex.wire.messages_only").import_messages_only()
+            rpc_table = importlib.import_module("t5x_harness.google.vertex.wire.rpc_table")
+            rpc_table.rpc_table()
+            service = importlib.import_module("t5x_harness.google.vertex.wire.api")
+        except ModuleNotFoundError as error:
+            raise VertexMissing(
+                "t5x-harness emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
+                f"{error.name}): python -m pip install 't5x-harness[vertex]'"
+            ) from None
+        assert self._settings is not None
+        api: Api = service.Api(self._settings, state=self._state, authority=self._authority)
+        return api
+
+    async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))
+
+
+def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
+    from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
+
+    query = tuple(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    unrecorded = bool(header_of(scope, UNRECORDED.encode()))
+    return answer_rest(api, RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
+
+
+def _project_v1(api: Api, scope: Scope, token: str) -> Any:
+    """A project as version 1 of Resource Manager has it, which ``gcloud`` asks; libraries ask version 3."""
+    from t5x_harness.google.vertex.wire.rest import RestAnswer
+
+    answered = _transcode(api, {**scope, "path": scope["path"].replace("/v1/", "/v3/", 1)}, token, b"")
+    if answered.status != 200:
+        return answered
+    told = json.loads(answered.body)
+    project = {
+        "projectNumber": told["name"].rpartition("/")[2],
+        "projectId": told["projectId"],
+        "name": told.get("displayName", told["projectId"]),
+        "lifecycleState": told.get("state", "ACTIVE"),
+    }
+    return RestAnswer(200, json.dumps(project).encode())
+
+
+def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
+    from t5x_harness.google.vertex.wire.errors import ApiError, Code
+    from t5x_harness.google.vertex.wire.json_body import parse_json
+    from t5x_harness.google.vertex.wire.rest import RestAnswer, error_answer
+
+    try:
+        api.admit(token)
+        return RestAnswer(200, json.dumps(api.administer(name, parse_json(body) if body else None)).encode())
+    except ApiError as error:
+        return error_answer(error)
+    except (OverflowError, TypeError, ValueError) as error:
+        return error_answer(ApiError(Code.INVALID_ARGUMENT, str(error)))
+
+
+def _host(scope: Scope) -> str:
+    return header_of(scope, b"host").lower().partition(":")[0]

@@ -1,0 +1,185 @@
+"""Answers: JSON, errors as the two APIs give them, and media that stream."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from xml.sax.saxutils import escape
+
+from t5x_harness.google.asgi import Send, answer, raw_headers
+from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.values import Checksums, StoredObject
+from t5x_harness.google.storage_http.parameters import count_of, hash_header
+from t5x_harness.google.storage_http.resources import etag_of, header_name, header_text, http_time, xml_etag_of
+from t5x_harness.google.storage_http.unpacking import must_unpack, send_unpacked
+
+__all__ = ["Answer", "error_json", "error_xml", "json_answer", "media_headers", "send_media"]
+
+_PIECE = 1 << 20
+_SMALL = 1 << 16
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    async def send(self, send: Send, *, head: bool = False) -> None:
+        """Sends it; for HEAD without its body."""
+        headers = {"content-length": str(len(self.body)), **self.headers}
+        await answer(send, self.status, b"" if head else self.body, headers)
+
+
+def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """A value as JSON."""
+    said = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
+    return Answer(status, _as_json(value).encode(), said)
+
+
+def error_json(error: StorageError) -> Answer:
+    """What the JSON API answers; 304 has no body."""
+    if error.status == 304:
+        return Answer(304)
+    details = [{"message": error.message, "domain": "global", "reason": error.reason}]
+    body = {"error": {"code": error.status, "message": error.message, "errors": details}}
+    return json_answer(body, error.status)
+
+
+def error_xml(error: StorageError, *, details: str = "") -> Answer:
+    """What the XML API answers."""
+    if error.status == 304:
+        return Answer(304)
+    text = f"<Code>{error.code}</Code><Message>{xml_text(error.message)}</Message>"
+    if details:
+        text += f"<Details>{xml_text(details)}</Details>"
+    body = f"<?xml version='1.0' encoding='UTF-8'?><Error>{text}</Error>"
+    return Answer(error.status, body.encode(), {"content-type": "application/xml; charset=UTF-8"})
+
+
+def xml_text(text: str) -> str:
+    """A text in XML, which has no room for control characters."""
+    return escape(_NOT_IN_XML.sub("\ufffd", text))
+
+
+def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
+    """The headers that go with an object's bytes, as the JSON or the XML API gives them."""
+    fields = found.fields
+    optional = {
+        "content-encoding": fields.content_encoding,
+        "content-disposition": fields.content_disposition,
+        "content-language": fields.content_language,
+        "cache-control": fields.cache_control,
+        "x-goog-stored-content-encoding": fields.content_encoding or "identity",
+        "x-goog-component-count": str(found.component_count) if found.component_count else None,
+        **{f"x-goog-meta-{header_name(name)}": value for name, value in (fields.metadata or {}).items()},
+    }
+    return {
+        "content-type": header_text(fields.content_type or "application/octet-stream"),
+        "etag": f'"{xml_etag_of(found) if xml else etag_of(found)}"',
+        "last-modified": http_time(found.updated),
+        "accept-ranges": "bytes",
+        "x-goog-generation": str(found.generation),
+        "x-goog-metageneration": str(found.metageneration),
+        "x-goog-hash": hash_header(Checksums(found.md5, found.crc32c)),
+        "x-goog-storage-class": header_text(fields.storage_class or "STANDARD"),
+        "x-goog-stored-content-length": str(found.size),
+        **{name: header_text(value) for name, value in optional.items() if value is not None},
+    }
+
+
+async def send_media(
+    reader: ObjectReader, asked: Mapping[str, str], send: Send, *, head: bool = False, xml: bool = False
+) -> None:
+    """Sends an object's bytes, or the range of them that is wanted.
+
+    Args:
+      reader: of the object; closed at the end.
+      asked: the request's headers. A ``Range`` that makes no sense is passed over, as Google does; so is any
+        for an object of gzip that the client does not take as it is, which is sent unpacked.
+      send: ASGI's.
+      head: whether only the headers are asked for.
+      xml: whether the XML API is asked.
+
+    Raises:
+      Invalid: the bytes are not what the object says that they are; nothing is sent.
+    """
+    found, headers = reader.object, media_headers(reader.object, xml=xml)
+    wanted = _understood(asked.get("range", ""))
+    try:
+        if must_unpack(found, asked):
+            await send_unpacked(reader, headers, send, head=head)
+            return
+        span = _span(wanted, found.size)
+        if span is None:
+            await _no_such_range(wanted, found.size, xml=xml).send(send, head=head)
+            return
+        start, end = span
+        headers = {"content-length": str(end - start), **headers}
+        if wanted:
+            headers["content-range"] = f"bytes {start}-{end - 1}/{found.size}"
+        await send({"type": "http.response.start", "status": 206 if wanted else 200, "headers": raw_headers(headers)})
+        if head or start == end:
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await _send_bytes(reader, start, end, send)
+    finally:
+        reader.close()
+
+
+def _no_such_range(wanted: str, size: int, *, xml: bool) -> Answer:
+    range_of = {"content-range": f"bytes */{size}"}
+    if not xml:
+        text = f"The requested range cannot be satisfied: bytes={wanted} of {size} bytes"
+        return Answer(416, text.encode(), range_of)
+    error = StorageError("The requested range cannot be satisfied.", code="InvalidRange")
+    error.status = 416
+    answered = error_xml(error, details=f"bytes={wanted} of {size} bytes")
+    return dataclasses.replace(answered, headers={**answered.headers, **range_of})
+
+
+async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) -> None:
+    """Sends a range that is not empty.
+
+    Raises:
+      ConnectionResetError: somebody outside cut the file meanwhile, which can be said in no other way any more.
+    """
+    try:
+        while start < end:
+            until = min(end, start + _PIECE)
+            # A hop to a thread takes longer than a small read.
+            small = until - start <= _SMALL
+            piece = reader.read(start, until) if small else await asyncio.to_thread(reader.read, start, until)
+            start = until
+            await send({"type": "http.response.body", "body": piece, "more_body": start < end})
+    except StorageError as error:
+        raise ConnectionResetError(str(error)) from error
+
+
+def _understood(wanted: str) -> str:
+    """What ``Range`` asks for as ``FIRST-LAST``; empty for all, and for what makes no sense."""
+    match = _RANGE.fullmatch(wanted.strip())
+    if match is None or not any(match.groups()):
+        return ""
+    first, last = match.groups()
+    return "" if first and last and count_of(last) < count_of(first) else f"{first}-{last}"
+
+
+def _span(wanted: str, size: int) -> tuple[int, int] | None:
+    """First byte and end of a range as :func:`_understood` gives it; None if there is no such byte."""
+    if not wanted:
+        return 0, size
+    first, _, last = wanted.partition("-")
+    if not first:
+        return (max(0, size - count_of(last)), size) if size and count_of(last) else None
+    start, end = count_of(first), min(size, count_of(last) + 1) if last else size
+    return (start, end) if start < size else None

@@ -1,0 +1,132 @@
+"""The JSON API of buckets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import Any
+
+from t5x_harness.google.asgi import NOT_EMULATED
+from t5x_harness.google.server.folder import project_number
+from t5x_harness.google.storage.errors import Invalid, StorageError
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage_http.answers import Answer, json_answer
+from t5x_harness.google.storage_http.parameters import number_of, preconditions_of, text_of
+from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.resources import POLICY, PROJECT_FIELD, bucket_resource
+
+__all__ = ["answer_bucket", "answer_buckets", "not_allowed", "not_emulated"]
+
+_OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated", POLICY}
+"""Fields that the service sets."""
+
+_MOST = 1000
+"""Buckets on a page."""
+
+
+async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
+    """``/storage/v1/b``: lists the buckets or makes one.
+
+    Raises:
+      StorageError: it cannot be done.
+    """
+    if request.method == "GET":
+        return await _list(store, request)
+    if request.method == "POST":
+        resource = await request.json()
+        name = resource.get("name")
+        if not isinstance(name, str):
+            raise Invalid("Required: name", reason="required")
+        fields = {key: value for key, value in _checked(resource).items() if key not in _OWN and value is not None}
+        if project := request.parameters.get("project"):
+            fields[PROJECT_FIELD] = project_number(project)
+        return json_answer(bucket_resource(await asyncio.to_thread(store.create_bucket, name, fields), request.origin))
+    raise not_allowed(request)
+
+
+async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answer:
+    """``/storage/v1/b/NAME``.
+
+    Raises:
+      StorageError: it cannot be done.
+    """
+    conditions = preconditions_of(request.parameters)
+    if request.method == "GET":
+        return json_answer(bucket_resource(await asyncio.to_thread(store.bucket, name, conditions), request.origin))
+    if request.method in ("PATCH", "PUT"):
+        resource = await request.json()
+        changes = {key: value for key, value in _checked(resource).items() if key not in _OWN}
+        if request.method == "PUT":  # what is not said is unset
+            before = await asyncio.to_thread(store.bucket, name)
+            changes = {**dict.fromkeys(before.fields.keys() - {POLICY, PROJECT_FIELD}), **changes}
+        found = await asyncio.to_thread(store.patch_bucket, name, changes, conditions)
+        return json_answer(bucket_resource(found, request.origin))
+    if request.method == "DELETE":
+        await asyncio.to_thread(store.delete_bucket, name, conditions)
+        return Answer(204)
+    raise not_allowed(request)
+
+
+def _checked(resource: dict[str, Any]) -> dict[str, Any]:
+    """A bucket's resource, if what clients read of it has the right types.
+
+    Raises:
+      Invalid: it does not.
+    """
+    for name in ("location", "storageClass"):
+        text_of(resource, name)
+    labels = resource.get("labels")
+    if labels is not None and not (
+        isinstance(labels, dict) and all(isinstance(value, str | None) for value in labels.values())
+    ):
+        raise Invalid("labels has to be an object of texts")
+    return resource
+
+
+async def _list(store: ObjectStore, request: Request) -> Answer:
+    most = number_of(request.parameters, "maxResults")
+    if most is not None and most < 1:
+        raise Invalid(f"Invalid value for maxResults: {most}: it must be at least 1")
+    after = _name_in(request.parameters.get("pageToken", ""))
+    found = await asyncio.to_thread(store.buckets, request.parameters.get("prefix", ""))
+    left = [bucket for bucket in found if bucket.name > after]
+    page = left[: min(most or _MOST, _MOST)]
+    body: dict[str, Any] = {"kind": "storage#buckets"}
+    if len(left) > len(page):
+        body["nextPageToken"] = base64.urlsafe_b64encode(page[-1].name.encode()).decode()
+    if page:
+        body["items"] = [bucket_resource(bucket, request.origin) for bucket in page]
+    return json_answer(body)
+
+
+def _name_in(token: str) -> str:
+    """The last name on the page before."""
+    try:
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise Invalid(f"Invalid page token: {token!r}") from None
+
+
+class NotAllowed(StorageError):
+    """The method means nothing here."""
+
+    status, reason, code = 405, "methodNotAllowed", "MethodNotAllowed"
+
+
+class NotEmulated(StorageError):
+    """Google has this, and the harness does not."""
+
+    status, reason, code = NOT_EMULATED, "notImplemented", "NotImplemented"
+
+
+def not_allowed(request: Request) -> StorageError:
+    """What to raise for a method that means nothing here."""
+    return NotAllowed(f"{request.method} is not allowed for /{'/'.join(request.segments)}")
+
+
+def not_emulated(what: str) -> StorageError:
+    """What to raise for a part of Google's API that is not emulated."""
+    return NotEmulated(
+        f"t5x-harness does not emulate {what}; buckets, objects, listings, uploads, compose, copy and rewrite are"
+    )

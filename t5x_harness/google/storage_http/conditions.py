@@ -1,0 +1,96 @@
+"""HTTP's own conditions: on entity tags, and on the time of the last change."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from t5x_harness.google.storage.errors import NotFound, NotModified, PreconditionFailed, StorageError
+from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Preconditions, SourceObject, StoredObject
+from t5x_harness.google.storage_http.prompt import promptly
+from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
+
+__all__ = ["check_read", "open_checked", "with_entity_tags"]
+
+
+def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
+    """Checks ``If-Match``, ``If-None-Match``, ``If-Modified-Since`` and ``If-Unmodified-Since`` of a read.
+
+    Raises:
+      PreconditionFailed, NotModified: one does not hold.
+    """
+    tag, changed = (xml_etag_of if xml else etag_of)(found), found.updated // 1_000_000
+    if "if-match" in headers:
+        if not {"*", tag} & _tags(headers["if-match"]):
+            raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+    elif (since := _moment(headers, "if-unmodified-since")) is not None and changed > since:
+        raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+    if "if-none-match" in headers:
+        if {"*", tag} & _tags(headers["if-none-match"]):
+            raise NotModified("Not Modified")
+    elif (since := _moment(headers, "if-modified-since")) is not None and changed <= since:
+        raise NotModified("Not Modified")
+
+
+def open_checked(
+    store: ObjectStore, source: SourceObject, headers: Mapping[str, str], *, xml: bool = False, wait: bool = True
+) -> ObjectReader:
+    """Opens an object for a request; close the reader.
+
+    Raises:
+      StorageError: as ``ObjectStore.open_read`` and :func:`check_read` do.
+    """
+    reader = store.open_read(
+        source.bucket, source.name, generation=source.generation, preconditions=source.preconditions, wait=wait
+    )
+    try:
+        check_read(reader.object, headers, xml=xml)
+    except StorageError:
+        reader.close()
+        raise
+    return reader
+
+
+async def with_entity_tags(
+    store: ObjectStore, bucket: str, name: str, given: Preconditions, headers: Mapping[str, str]
+) -> Preconditions:
+    """The conditions of a write by the XML API, with those on entity tags, as generations.
+
+    Raises:
+      PreconditionFailed: the object has none of the tags, or one that it must not have.
+      StorageError: as ``ObjectStore.stat`` does, but for an object that is not there.
+    """
+    if headers.keys().isdisjoint(("if-match", "if-none-match")):
+        return given
+    try:
+        found = await promptly(store.stat, bucket, name)
+        generation, tag = found.generation, xml_etag_of(found)
+    except NotFound as error:
+        if error.code != NotFound.code:
+            raise
+        generation, tag = 0, ""
+    if "if-match" in headers:
+        if not tag or not {"*", tag} & _tags(headers["if-match"]):
+            raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+        return dataclasses.replace(given, generation_match=given.generation_match or generation)
+    if tag and {"*", tag} & _tags(headers["if-none-match"]):
+        raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+    if "*" in _tags(headers["if-none-match"]):
+        return dataclasses.replace(given, generation_match=0)
+    return given
+
+
+def _tags(value: str) -> set[str]:
+    return {tag.strip().removeprefix("W/").strip('"') for tag in value.split(",")}
+
+
+def _moment(headers: Mapping[str, str], name: str) -> float | None:
+    """A time in a header in seconds since 1970; None if it is not there, or makes no sense, as HTTP has it."""
+    if name in headers:
+        with contextlib.suppress(ValueError, OverflowError):
+            return parsedate_to_datetime(headers[name]).timestamp()
+    return None

@@ -1,0 +1,171 @@
+"""The JSON API of objects: resources, listings, media, compose, copy and rewrite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from t5x_harness.google.storage.errors import Invalid
+from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Preconditions, SourceObject
+from t5x_harness.google.storage_http.answers import Answer, json_answer
+from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
+from t5x_harness.google.storage_http.conditions import check_read, open_checked
+from t5x_harness.google.storage_http.parameters import (
+    cleared_by,
+    every_field,
+    fields_of,
+    generation_of,
+    listing_of,
+    preconditions_of,
+)
+from t5x_harness.google.storage_http.prompt import promptly
+from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.resources import object_resource
+from t5x_harness.google.storage_http.rewriting import Rewrite, answer_rewrite
+
+__all__ = ["answer_listing", "answer_object"]
+
+_NOT_EMULATED = {
+    "acl": "access control lists",
+    "iam": "IAM policies",
+    "moveTo": "moves in one step",
+    "restore": "soft-deleted objects",
+}
+
+
+async def answer_listing(store: ObjectStore, request: Request, bucket: str) -> Answer:
+    """``/storage/v1/b/BUCKET/o``.
+
+    Raises:
+      StorageError: it cannot be done.
+    """
+    if request.method != "GET":
+        raise not_allowed(request)
+    page = await asyncio.to_thread(store.list, bucket, listing_of(request.parameters))
+    body: dict[str, Any] = {"kind": "storage#objects"}
+    if page.next_page:
+        body["nextPageToken"] = page.next_page
+    if page.prefixes:
+        body["prefixes"] = list(page.prefixes)
+    if page.objects:
+        body["items"] = [object_resource(found, request.origin) for found in page.objects]
+    return json_answer(body)
+
+
+async def answer_object(
+    store: ObjectStore, request: Request, bucket: str, rest: Sequence[str]
+) -> Answer | ObjectReader:
+    """``/storage/v1/b/BUCKET/o/NAME`` and what can follow it.
+
+    Returns:
+      The answer, or a reader of the media that are asked for.
+
+    Raises:
+      StorageError: it cannot be done.
+    """
+    name, *action = rest
+    match action:
+        case []:
+            return await _plain(store, request, bucket, name)
+        case ["compose"]:
+            return await _compose(store, request, bucket, name)
+        case ["copyTo" | "rewriteTo" as how, "b", to_bucket, "o", to_name]:
+            return await _copy(store, request, SourceObject(bucket, name), to_bucket, to_name, how == "rewriteTo")
+        case [what, *_] if what in _NOT_EMULATED:
+            raise not_emulated(_NOT_EMULATED[what])
+        case _:  # a client that does not encode the slashes of a name
+            return await _plain(store, request, bucket, "/".join(rest))
+
+
+async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer | ObjectReader:
+    if request.method == "GET" and request.parameters.get("alt") == "media":
+        return await promptly(_open, store, request, bucket, name)
+    conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
+    if request.method == "GET":
+        found = await promptly(store.stat, bucket, name, generation=generation, preconditions=conditions)
+        check_read(found, request.headers)
+        return json_answer(object_resource(found, request.origin))
+    if request.method == "DELETE":
+        await asyncio.to_thread(store.delete, bucket, name, generation=generation, preconditions=conditions)
+        return Answer(204)
+    if request.method in ("PATCH", "PUT"):
+        resource = await request.json()
+        clear = every_field() if request.method == "PUT" else cleared_by(resource)
+        found = await asyncio.to_thread(
+            store.patch,
+            bucket,
+            name,
+            fields_of(resource),
+            clear=clear,
+            generation=generation,
+            preconditions=conditions,
+        )
+        return json_answer(object_resource(found, request.origin))
+    raise not_allowed(request)
+
+
+def _open(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
+    conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
+    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
+
+
+async def _compose(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
+    if request.method != "POST":
+        raise not_allowed(request)
+    resource = await request.json()
+    given = resource.get("sourceObjects") or []
+    if not isinstance(given, list):
+        raise Invalid("sourceObjects has to be a list")
+    sources = [_source(bucket, each) for each in given]
+    fields = fields_of(resource.get("destination") or {})
+    conditions = preconditions_of(request.parameters)
+    found = await asyncio.to_thread(store.compose, bucket, name, sources, fields, conditions)
+    return json_answer(object_resource(found, request.origin))
+
+
+def _source(bucket: str, given: object) -> SourceObject:
+    if not isinstance(given, dict) or not isinstance(name := given.get("name"), str):
+        raise Invalid("Each of sourceObjects needs a name", reason="required")
+    generation = given.get("generation")
+    conditions = given.get("objectPreconditions") or {}
+    if not isinstance(conditions, dict):
+        raise Invalid(f"objectPreconditions of the source object {name} has to be an object")
+    wanted = conditions.get("ifGenerationMatch")
+    try:
+        return SourceObject(
+            bucket,
+            name,
+            int(generation) if generation is not None else None,
+            Preconditions(generation_match=int(wanted)) if wanted is not None else Preconditions(),
+        )
+    except (TypeError, ValueError):
+        raise Invalid(f"The generation of the source object {name} is no number") from None
+
+
+async def _copy(
+    store: ObjectStore, request: Request, source: SourceObject, bucket: str, name: str, rewrite: bool
+) -> Answer:
+    if request.method != "POST":
+        raise not_allowed(request)
+    resource = await request.json()
+    wanted = Rewrite(
+        SourceObject(
+            source.bucket,
+            source.name,
+            generation_of(request.parameters, "sourceGeneration"),
+            preconditions_of(request.parameters, source=True),
+        ),
+        bucket,
+        name,
+        fields_of(resource) if resource else None,
+        preconditions_of(request.parameters),
+    )
+    if rewrite:
+        return await answer_rewrite(store, request, wanted)
+    found = await asyncio.to_thread(
+        store.copy, wanted.source, wanted.bucket, wanted.name, wanted.fields, wanted.preconditions
+    )
+    return json_answer(object_resource(found, request.origin))

@@ -1,0 +1,135 @@
+"""Buckets and objects as the JSON API shows them."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import quote
+
+from t5x_harness.google.server.folder import PROJECT_NUMBER
+from t5x_harness.google.storage.values import Bucket, StoredObject
+
+__all__ = [
+    "POLICY",
+    "PROJECT_FIELD",
+    "bucket_resource",
+    "etag_of",
+    "header_name",
+    "header_text",
+    "http_time",
+    "object_resource",
+    "rfc3339",
+    "xml_etag_of",
+]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_IN_NAMES = "!#$&'*+^`|"
+"""What may be in a header's name, beside letters, digits and ``-._~``."""
+
+
+def rfc3339(microseconds: int) -> str:
+    """A time as Google writes it, to the millisecond."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return f"{_date_and_time(seconds)}.{rest // 1000:03}Z"
+
+
+@functools.lru_cache(256)  # objects are often written, and listed, many in a second
+def _date_and_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
+
+
+def http_time(microseconds: int) -> str:
+    """A time as in HTTP's headers."""
+    return formatdate(microseconds // 1_000_000, usegmt=True)
+
+
+def header_text(text: str) -> str:
+    """A text as the value of a header: the bytes of its UTF-8, with control characters quoted as in addresses."""
+    return _CONTROL.sub(lambda found: quote(found[0]), text).strip().encode().decode("latin-1")
+
+
+def header_name(text: str) -> str:
+    """A text as (part of) the name of a header: whatever cannot be in one is quoted as in addresses."""
+    return quote(text, safe=_IN_NAMES)
+
+
+POLICY = "t5xHarnessPolicy"
+"""The field of buckets that keeps their IAM policy, and that is not told with the others."""
+
+
+PROJECT_FIELD = "projectNumber"
+"""The field of buckets that has the project which made it; of those that no client made, it is the session's."""
+
+
+def etag_of(found: StoredObject | Bucket) -> str:
+    """Changes with every generation and metageneration."""
+    version = f"{getattr(found, 'generation', 0)}/{found.metageneration}"
+    return base64.b64encode(version.encode()).decode()
+
+
+def xml_etag_of(found: StoredObject) -> str:
+    """The XML API's: the MD5 in hexadecimal; for what was put together, and has none, the JSON API's."""
+    return etag_of(found) if found.md5 is None else base64.b64decode(found.md5).hex()
+
+
+def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
+    """A bucket's resource; what the client set wins over the defaults."""
+    time = rfc3339(bucket.created)
+    location = bucket.fields.get("location")
+    regional = isinstance(location, str) and "-" in location  # the others are US, EU, ASIA, and codes such as NAM4
+    return {
+        "location": "US",
+        "locationType": "region" if regional else "multi-region",
+        "storageClass": "STANDARD",
+        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "inherited"},
+        **{name: value for name, value in bucket.fields.items() if name != POLICY},
+        "kind": "storage#bucket",
+        "id": bucket.name,
+        "name": bucket.name,
+        "selfLink": f"{origin}/storage/v1/b/{quote(bucket.name, safe='')}",
+        PROJECT_FIELD: bucket.fields.get(PROJECT_FIELD, PROJECT_NUMBER),
+        "metageneration": str(bucket.metageneration),
+        "etag": etag_of(bucket),
+        "timeCreated": time,
+        "updated": time,
+    }
+
+
+def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
+    """An object's resource."""
+    path = f"storage/v1/b/{quote(found.bucket, safe='')}/o/{quote(found.name, safe='')}"
+    fields, created = found.fields, rfc3339(found.created)
+    optional: Mapping[str, Any] = {
+        "md5Hash": found.md5,
+        "contentEncoding": fields.content_encoding,
+        "contentDisposition": fields.content_disposition,
+        "contentLanguage": fields.content_language,
+        "cacheControl": fields.cache_control,
+        "customTime": fields.custom_time,
+        "metadata": dict(fields.metadata) if fields.metadata else None,
+        "componentCount": found.component_count,
+    }
+    return {
+        "kind": "storage#object",
+        "id": f"{found.bucket}/{found.name}/{found.generation}",
+        "selfLink": f"{origin}/{path}",
+        "mediaLink": f"{origin}/download/{path}?generation={found.generation}&alt=media",
+        "name": found.name,
+        "bucket": found.bucket,
+        "generation": str(found.generation),
+        "metageneration": str(found.metageneration),
+        "contentType": fields.content_type or "application/octet-stream",
+        "storageClass": fields.storage_class or "STANDARD",
+        "size": str(found.size),
+        "crc32c": found.crc32c,
+        "etag": etag_of(found),
+        "timeCreated": created,
+        "updated": rfc3339(found.updated),
+        "timeStorageClassUpdated": created,
+        **{name: value for name, value in optional.items() if value is not None},
+    }

@@ -1,0 +1,153 @@
+"""One exchange of a request and its answer, counted, and spoilt as a fault has it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from t5x_harness.google.asgi import App, Message, Receive, Scope, Send
+from t5x_harness.google.faults import Fault
+from t5x_harness.google.server.connection import connection_of
+from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage_http.answers import error_json, error_xml
+from t5x_harness.google.storage_http.operations import is_json_api
+
+__all__ = ["Exchange"]
+
+_AS_GOOGLE_SAYS = {
+    400: ("badRequest", "InvalidArgument"),
+    401: ("authError", "AuthenticationRequired"),
+    403: ("forbidden", "AccessDenied"),
+    404: ("notFound", "NoSuchKey"),
+    408: ("uploadBrokenConnection", "RequestTimeout"),
+    409: ("conflict", "Conflict"),
+    412: ("conditionNotMet", "PreconditionFailed"),
+    416: ("requestedRangeNotSatisfiable", "InvalidRange"),
+    429: ("rateLimitExceeded", "TooManyRequests"),
+    500: ("backendError", "InternalError"),
+}
+"""Reason and code of the two APIs; every other error is one of the backend."""
+
+_TICK = 0.1
+"""Seconds between two pieces of a body that passes slowly."""
+
+
+class Exchange:
+    """One exchange.
+
+    Args:
+      scope: of the request.
+      receive: ASGI's.
+      send: ASGI's.
+
+    Attributes:
+      fault: what goes wrong; None for nothing.
+      early: messages of the request that were received already.
+      status: of the answer; 0 while there is none.
+      received: bytes of the request's body.
+      sent: bytes of the answer's body.
+      over: done when it has ended and is in the record.
+      spoilt: whether the fault did anything: a body that is shorter than where it would be cut is not.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self.early: list[Message] = []
+        self.fault: Fault | None = None
+        self.status = self.received = self.sent = 0
+        self.spoilt = False
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._cut = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether the client has lost its connection to the fault."""
+        return self._cut
+
+    async def run(self, app: App) -> None:
+        """Lets the application answer, as far as the fault lets it."""
+        match self.fault:
+            case Fault(kind="fail", value=status):
+                self.spoilt = True
+                return await self._fail(int(status))
+            case Fault(kind="stall", value=seconds):
+                self.spoilt = True
+                await asyncio.sleep(seconds)
+            case Fault(kind="slow"):
+                self.spoilt = True
+            case Fault(kind="reset", value=0):
+                self._reset()
+        try:
+            if not self._cut:
+                await app(self._scope, self._take, self._give)
+        except ConnectionResetError:
+            if not self._cut:
+                raise
+        while self._cut and (await self._receive())["type"] != "http.disconnect":
+            pass  # the server takes a connection that is cut for an answer that is missing, until it hears of it
+
+    async def _fail(self, status: int) -> None:
+        while (message := await self._take())["type"] == "http.request" and message.get("more_body", False):
+            pass  # a client that still sends would see a reset
+        reason, code = _AS_GOOGLE_SAYS.get(status, ("backendError", "ServiceUnavailable"))
+        error = StorageError(f"t5x-harness: {self.fault}", reason=reason, code=code)
+        error.status = status
+        answered = error_json(error) if is_json_api(self._scope) else error_xml(error)
+        await answered.send(self._give, head=self._scope["method"] == "HEAD")
+
+    async def _take(self) -> Message:
+        if self._cut:
+            return {"type": "http.disconnect"}
+        message = self.early.pop(0) if self.early else await self._receive()
+        body = message.get("body", b"")
+        if self.fault and self.fault.kind == "reset":
+            left = int(self.fault.value) - self.received
+            if len(body) > left:
+                if left <= 0:
+                    self._reset()
+                    return {"type": "http.disconnect"}
+                self.early.insert(0, {**message, "body": body[left:]})
+                message, body = {**message, "body": body[:left], "more_body": True}, body[:left]
+        self.received += len(body)
+        if self.fault and self.fault.kind == "slow":
+            await asyncio.sleep(len(body) / self.fault.value)
+        return message
+
+    async def _give(self, message: Message) -> None:
+        if self.fault and self.fault.kind == "lose":
+            self._reset()
+        if self._cut:
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            return await self._send(message)
+        body = message.get("body", b"")
+        match self.fault:
+            case Fault(kind="truncate", value=most) if len(body) > most - self.sent:
+                await self._end_after(body[: int(most) - self.sent])
+            case Fault(kind="slow", value=pace) if body:
+                await self._trickle(message, pace)
+            case _:
+                self.sent += len(body)
+                await self._send(message)
+
+    async def _trickle(self, message: Message, pace: float) -> None:
+        """Sends a piece of a body bit by bit, so that a client sees that something comes."""
+        body = message["body"]
+        step = max(1, int(pace * _TICK))
+        for start in range(0, len(body), step):
+            piece = body[start : start + step]
+            await asyncio.sleep(len(piece) / pace)
+            more = message.get("more_body", False) or start + step < len(body)
+            self.sent += len(piece)
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    async def _end_after(self, last: bytes) -> None:
+        self.spoilt = self._cut = True
+        self.sent += len(last)
+        await self._send({"type": "http.response.body", "body": last, "more_body": True})
+        connection_of(self._scope).end()
+
+    def _reset(self) -> None:
+        if not self._cut:
+            self.spoilt = self._cut = True
+            connection_of(self._scope).reset()

@@ -1,0 +1,121 @@
+"""The upload API: media in one request, media with a resource, and resumable uploads."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+from urllib.parse import quote
+
+from t5x_harness.google.storage.errors import Invalid
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Upload
+from t5x_harness.google.storage_http.answers import Answer, json_answer
+from t5x_harness.google.storage_http.bucket_api import not_allowed
+from t5x_harness.google.storage_http.parameters import checksums_of, count_of, fields_of, preconditions_of
+from t5x_harness.google.storage_http.prompt import write_object
+from t5x_harness.google.storage_http.related import read_related
+from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.resources import object_resource
+
+__all__ = ["answer_upload"]
+
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
+
+
+async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> Answer:
+    """``/upload/storage/v1/b/BUCKET/o``.
+
+    Raises:
+      StorageError: it cannot be done.
+    """
+    upload_id = request.parameters.get("upload_id")
+    if upload_id is not None:
+        return await _resume(store, request, upload_id)
+    if request.method not in ("POST", "PUT"):
+        raise not_allowed(request)
+    match request.parameters.get("uploadType"):
+        case "resumable":
+            return await _start(store, request, bucket)
+        case "multipart":
+            resource, content_type, media = await read_related(request)
+        case "media" | None:
+            resource, content_type, media = {}, request.headers.get("content-type"), request.chunks()
+        case other:
+            raise Invalid(f"There is no uploadType {other}")
+    fields = fields_of(resource, content_type)
+    conditions, expected = preconditions_of(request.parameters), checksums_of(resource, request.headers)
+    found = await write_object(store, bucket, _name(request, resource), fields, conditions, media, expected)
+    return json_answer(object_resource(found, request.origin))
+
+
+def _name(request: Request, resource: dict[str, Any]) -> str:
+    name = request.parameters.get("name", resource.get("name"))
+    if not isinstance(name, str):
+        raise Invalid("Required: name", reason="required")
+    return name
+
+
+async def _start(store: ObjectStore, request: Request, bucket: str) -> Answer:
+    resource = await request.json()
+    upload = await asyncio.to_thread(
+        store.uploads.start,
+        bucket,
+        _name(request, resource),
+        fields_of(resource, request.headers.get("x-upload-content-type")),
+        preconditions_of(request.parameters),
+        checksums_of(resource, request.headers),
+    )
+    path = "/".join(quote(part, safe="") for part in request.segments)
+    address = f"{request.origin}/{path}?uploadType=resumable&name={quote(upload.name, safe='')}&upload_id={upload.id}"
+    return Answer(200, b"", {"location": address, "x-guploader-uploadid": upload.id})
+
+
+async def _resume(store: ObjectStore, request: Request, upload_id: str) -> Answer:
+    """Takes in what a client sends of a resumable upload, or says how much is there."""
+    if request.method == "DELETE":
+        await asyncio.to_thread(store.uploads.cancel, upload_id)
+        return Answer(499)
+    upload = await asyncio.to_thread(store.uploads.get, upload_id)
+    if upload.finished is not None:  # its last answer was lost
+        await request.skip()
+        return json_answer(object_resource(upload.finished, request.origin))
+    first, total = _content_range(request)
+    received = upload.received
+    if first is None:
+        await request.skip()
+    else:
+        at = first
+        async for chunk in request.chunks():
+            received = await asyncio.to_thread(store.uploads.append, upload_id, at, chunk)
+            at += len(chunk)
+    if total is not None and received > total:
+        raise Invalid(f"The upload has {received} bytes, more than the {total} that were announced")
+    if received == total or (total is None and "content-range" not in request.headers):
+        checksums = checksums_of({}, request.headers)
+        found = await asyncio.to_thread(store.uploads.finish, upload_id, checksums)
+        return json_answer(object_resource(found, request.origin))
+    return _so_far(upload, received)
+
+
+def _content_range(request: Request) -> tuple[int | None, int | None]:
+    """Where the bytes of a request belong, and how many there will be in all; None for no bytes, and for not known.
+
+    Raises:
+      Invalid: the header makes no sense.
+    """
+    text = request.headers.get("content-range")
+    if text is None:
+        return 0, None
+    match = _CONTENT_RANGE.fullmatch(text.strip())
+    if match is None:
+        raise Invalid(f"Failed to parse Content-Range header: {text}")
+    first, _, total = match.groups()
+    return (count_of(first) if first is not None else None), (count_of(total) if total != "*" else None)
+
+
+def _so_far(upload: Upload, received: int) -> Answer:
+    headers = {"x-guploader-uploadid": upload.id}
+    if received:
+        headers["range"] = f"bytes=0-{received - 1}"
+    return Answer(308, b"", headers)

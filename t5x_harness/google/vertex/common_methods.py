@@ -1,0 +1,56 @@
+"""Methods that belong to no one service: operations, and the project's number."""
+
+from __future__ import annotations
+
+from google.protobuf import empty_pb2
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.messages.pages import PageToken, page_bounds, page_size
+from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.wire.errors import NotEmulated
+
+__all__ = ["cancel_operation", "delete_operation", "get_operation", "get_project", "list_operations", "wait_operation"]
+
+_WAIT_SECONDS = 60.0
+_PAGE, _LARGEST_PAGE = 100, 1000
+
+
+def get_operation(call: Call) -> Message:
+    """Returns an operation."""
+    return call.services.operations.get(call.request.name)
+
+
+def list_operations(call: Call) -> Message:
+    """Returns a page of operations."""
+    request = call.request
+    if request.filter:
+        raise NotEmulated("t5x-harness lists operations without filters only")
+    operations = call.services.operations.list(request.name.removesuffix("/operations"))
+    first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
+    token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""
+    return call.rpc.response(operations=operations[first:end], next_page_token=token)
+
+
+def wait_operation(call: Call) -> Message:
+    """Waits until an operation is done, but not for ever."""
+    asked = call.request.timeout.ToNanoseconds() / 1e9 if call.request.HasField("timeout") else _WAIT_SECONDS
+    return call.services.operations.wait(call.request.name, min(asked, _WAIT_SECONDS))
+
+
+def cancel_operation(call: Call) -> Message:
+    """Cancels an operation."""
+    call.services.operations.cancel(call.request.name)
+    return empty_pb2.Empty()
+
+
+def delete_operation(call: Call) -> Message:
+    """Deletes an operation."""
+    call.services.operations.delete(call.request.name)
+    return empty_pb2.Empty()
+
+
+def get_project(call: Call) -> Message:
+    """Returns a project with its number."""
+    number = call.services.projects.number(call.request.name.removeprefix("projects/"))
+    identifier = call.services.projects.identifier(number)
+    return call.rpc.response(name=f"projects/{number}", project_id=identifier, display_name=identifier, state="ACTIVE")

@@ -1,0 +1,88 @@
+"""The kinds of resources that are complete here, and what their lists and ids are like."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from t5x_harness.google.vertex.wire.rpc_table import Rpc
+
+__all__ = ["KINDS", "Kind", "Verb", "snake_case", "verb_of"]
+
+Verb = str
+_VERBS: tuple[Verb, ...] = ("Create", "Get", "List", "Update", "Delete")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """One kind of resource.
+
+    Attributes:
+      service: that has its methods.
+      name: of its message, such as ``CustomJob``.
+      plural: as in ``ListCustomJobs``.
+      collection: in names, such as ``customJobs``.
+      newest_first: whether lists begin with the newest where no order is asked for.
+      page: how many a page has where no size is asked for.
+      largest_page: how many a page has at most.
+      capitals: whether ids may have capital letters. The reference speaks of small ones alone, but the SDK's uploader
+        names runs and their nodes after folders, and leaves capitals as they are.
+    """
+
+    service: str
+    name: str
+    plural: str
+    collection: str
+    newest_first: bool = False
+    page: int = 100
+    largest_page: int = 1000
+    capitals: bool = False
+
+    @property
+    def field(self) -> str:
+        """Of requests that hold one: ``custom_job``."""
+        return snake_case(self.name)
+
+
+def snake_case(name: str) -> str:
+    """``custom_job`` of ``CustomJob`` or ``customJob``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+# Sizes of pages are those that the requests' own documentation tells.
+_ALL = (
+    Kind("JobService", "CustomJob", "CustomJobs", "customJobs", newest_first=True),
+    Kind(
+        "JobService",
+        "HyperparameterTuningJob",
+        "HyperparameterTuningJobs",
+        "hyperparameterTuningJobs",
+        newest_first=True,
+    ),
+    Kind("PipelineService", "TrainingPipeline", "TrainingPipelines", "trainingPipelines", newest_first=True),
+    Kind("MetadataService", "MetadataStore", "MetadataStores", "metadataStores"),
+    Kind("MetadataService", "MetadataSchema", "MetadataSchemas", "metadataSchemas"),
+    Kind("MetadataService", "Artifact", "Artifacts", "artifacts", capitals=True),
+    Kind("MetadataService", "Execution", "Executions", "executions", capitals=True),
+    Kind("MetadataService", "Context", "Contexts", "contexts", capitals=True),
+    Kind("TensorboardService", "Tensorboard", "Tensorboards", "tensorboards", largest_page=100),
+    Kind("TensorboardService", "TensorboardExperiment", "TensorboardExperiments", "experiments", page=50),
+    Kind("TensorboardService", "TensorboardRun", "TensorboardRuns", "runs", page=50, capitals=True),
+    Kind("TensorboardService", "TensorboardTimeSeries", "TensorboardTimeSeries", "timeSeries", page=1000),
+)
+
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
+"""By the name of their message."""
+
+
+def verb_of(rpc: Rpc) -> tuple[Verb, Kind] | None:
+    """What a method does to which kind; None if it is none of the five that every kind has."""
+    for verb in _VERBS:
+        if rpc.method.startswith(verb):
+            rest = rpc.method.removeprefix(verb)
+            for kind in _ALL:
+                if kind.service == rpc.service and rest == (kind.plural if verb == "List" else kind.name):
+                    return verb, kind
+    return None

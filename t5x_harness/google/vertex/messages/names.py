@@ -1,0 +1,104 @@
+"""Names of resources: projects by their numbers, parents and collections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from t5x_harness.google.server.folder import PROJECT_NUMBER, project_number
+from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.state import StateStore
+
+__all__ = ["ProjectNames", "collection_of", "is_resource", "location_of", "map_names", "parent_of"]
+
+_RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/\s\"]+)*(?:/[A-Za-z]+)?")
+_PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
+_LOCATION = re.compile(r"projects/[^/]+/locations/([^/]+)")
+# Here a name that reads like a resource's is the user's own text.
+_USERS_OWN = frozenset(("ContainerSpec", "PythonPackageSpec", "EnvVar"))
+_USERS_FIELDS = frozenset(("display_name", "description", "uri", "value"))
+
+
+class ProjectNames:
+    """Which number a project has, and whose number it is.
+
+    Args:
+      state: remembers the ids that were met.
+      project: the id of the session's own project.
+    """
+
+    def __init__(self, state: StateStore, project: str) -> None:
+        self._state = state
+        self._project = project
+
+    def number(self, project: str) -> str:
+        """A project's number; of a number, itself. The same id has the same number everywhere."""
+        if project.isdigit() or project == "-":
+            return project
+        number = project_number(project)
+        if project == self._project:
+            return number
+        self._state.create(f"project-number/{number}", project.encode())
+        return number
+
+    def identifier(self, number: str) -> str:
+        """A project's id; of a number that no project was met with, the number."""
+        if number == PROJECT_NUMBER:
+            return self._project
+        found = self._state.get(f"project-number/{number}")
+        return found.decode() if found else number
+
+    def with_number(self, text: str) -> str:
+        """A text with the projects in all resources' names replaced by their numbers."""
+        return _PROJECT.sub(lambda found: f"projects/{self.number(found[1])}", text)
+
+    def normalize(self, request: Any) -> None:
+        """Replaces projects by their numbers in all names that a request holds, and in its filter."""
+        map_names(request, self.with_number)
+        if getattr(request, "filter", ""):
+            request.filter = self.with_number(request.filter)
+
+
+def map_names(message: Any, change: Callable[[str], str]) -> None:
+    """Replaces each resource's name in a message by what ``change`` makes of it.
+
+    What users write themselves is left as it is: commands, variables, descriptions, metadata.
+    """
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            if _is_looked_into(field.message_type):
+                for inner in value if is_repeated(field) else [value]:
+                    map_names(inner, change)
+        elif field.type == field.TYPE_STRING and field.name not in _USERS_FIELDS:
+            if is_repeated(field):
+                value[:] = [change(text) if _RESOURCE.fullmatch(text) else text for text in value]
+            elif _RESOURCE.fullmatch(value):
+                setattr(message, field.name, change(value))
+
+
+def _is_looked_into(kind: Any) -> bool:
+    if kind.GetOptions().map_entry or kind.full_name.startswith("google.protobuf."):
+        return False
+    return kind.name not in _USERS_OWN
+
+
+def parent_of(name: str) -> str:
+    """``projects/1/locations/l`` of ``projects/1/locations/l/customJobs/2``."""
+    return name.rsplit("/", 2)[0]
+
+
+def is_resource(parent: str) -> bool:
+    """Whether the name of a parent is that of a resource; else it is a project or a location, which is always there."""
+    return len(parent.split("/")) > 4
+
+
+def collection_of(name: str) -> str:
+    """``customJobs`` of ``projects/1/locations/l/customJobs/2``."""
+    return name.split("/")[-2]
+
+
+def location_of(name: str) -> str:
+    """``us-central1`` of a resource's name; empty if it is in none."""
+    found = _LOCATION.match(name)
+    return found[1] if found else ""

@@ -1,0 +1,128 @@
+"""Create, get, list, update and delete, the same for every kind of resource (AIP-131 to AIP-135)."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+from google.longrunning import operations_pb2
+from google.protobuf import empty_pb2
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.messages.kinds import Kind, verb_of
+from t5x_harness.google.vertex.messages.lists import list_page
+from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.messages.names import is_resource, parent_of
+from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.operation_metadata import metadata_of
+from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation, not_found
+
+__all__ = ["run_standard"]
+
+_GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
+
+
+def run_standard(call: Call) -> Message:
+    """Does what a method does by the common rules.
+
+    Raises:
+      ApiError: as the rules have it; .
+    """
+    found = verb_of(call.rpc)
+    assert found is not None, f"{call.rpc.name} has no standard form"
+    verb, kind = found
+    return _RUN[verb](call, kind)
+
+
+def _create(call: Call, kind: Kind) -> Message:
+    request = call.request
+    if is_resource(request.parent) and not call.services.resources.exists(request.parent):
+        raise not_found(request.parent)
+    made = call.services.resources.create(
+        f"{request.parent}/{kind.collection}/{_new_id(request, kind)}", getattr(request, kind.field)
+    )
+    return _answered(call, made, about=made.name)
+
+
+def _new_id(request: Any, kind: Kind) -> str:
+    field = f"{kind.field}_id"
+    given: str = getattr(request, field, "")
+    pattern = _WITH_CAPITALS if kind.capitals else _GIVEN_ID
+    if given and not pattern.fullmatch(given):
+        raise ApiError.of_violations([Violation(field, f"{given!r} does not match {pattern.pattern}")])
+    return given or str(random.randrange(10**18, 9 * 10**18))
+
+
+def _get(call: Call, kind: Kind) -> Message:
+    return call.services.resources.get(call.request.name, call.rpc.response)
+
+
+def _list(call: Call, kind: Kind) -> Message:
+    parent = call.request.parent
+    if is_resource(parent) and "/-" not in parent and not call.services.resources.exists(parent):
+        raise not_found(parent)
+    (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if is_repeated(f) and f.message_type is not None)
+    # Made like this as the class of a field's message is not told otherwise.
+    message = type(getattr(call.rpc.response(), field.name).add())
+    return list_page(call, kind, call.services.resources.list(parent, kind.collection, message), field.name)
+
+
+def _update(call: Call, kind: Kind) -> Message:
+    request = call.request
+    given = getattr(request, kind.field)
+    if getattr(request, "allow_missing", False) and not call.services.resources.exists(given.name):
+        if not call.services.resources.exists(parent_of(given.name)):
+            raise not_found(parent_of(given.name))
+        return _answered(call, call.services.resources.create(given.name, given), about=given.name)
+
+    def change(kept: Any) -> None:
+        check_etag(kind.name, getattr(given, "etag", ""), getattr(kept, "etag", ""), Code.ABORTED)
+        apply_mask(kept, given, request.update_mask.paths)
+
+    return _answered(call, call.services.resources.update(given.name, type(given), change), about=given.name)
+
+
+def _delete(call: Call, kind: Kind) -> Message:
+    request = call.request
+
+    def check(kept: bytes) -> None:
+        message: Any = call.services.message(kind.name).FromString(kept)
+        check_etag(kind.name, request.etag, message.etag, Code.FAILED_PRECONDITION)
+
+    call.services.resources.delete(request.name, check if getattr(request, "etag", "") else None)
+    return _answered(call, empty_pb2.Empty(), about=parent_of(request.name))
+
+
+_RUN: dict[str, Callable[[Call, Kind], Message]] = {
+    "Create": _create,
+    "Get": _get,
+    "List": _list,
+    "Update": _update,
+    "Delete": _delete,
+}
+
+
+def check_etag(kind: str, given: str, kept: str, code: Code) -> None:
+    """Refuses a write that was made for another state of a resource.
+
+    Args:
+      kind: the resource's, such as ``Context``.
+      given: the etag of the request; empty for none.
+      kept: the resource's.
+      code: of the error.
+
+    Raises:
+      ApiError: they differ.
+    """
+    if given and given != kept:
+        raise ApiError(code, f"Specified {kind} `etag`: `{given}` does not match server `etag`: `{kept}`")
+
+
+def _answered(call: Call, result: Any, about: str) -> Message:
+    if call.rpc.response is operations_pb2.Operation:
+        return call.services.operations.done(result, about, metadata_of(call.rpc, call.services.clock.now()))
+    answer: Message = result
+    return answer

@@ -1,0 +1,116 @@
+"""Long-running operations: what a method answers with when its result may take a while."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+from google.longrunning.operations_pb2 import Operation
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.resources import Resources
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.status import to_status
+
+__all__ = ["Operations"]
+
+_POLL_SECONDS = 0.02
+_PREFIX = "type.googleapis.com/"
+
+
+class Operations:
+    """Operations by name, kept as resources are.
+
+    Args:
+      resources: keep them.
+      closing: set when the API ends, so that nobody waits any more.
+    """
+
+    def __init__(self, resources: Resources, closing: threading.Event) -> None:
+        self._resources = resources
+        self._closing = closing
+
+    def done(self, response: Message, about: str, metadata: Message | None = None) -> Operation:
+        """One that has its result from the start.
+
+        Args:
+          response: the result.
+          about: the full name of the resource that it makes or changes, or of the parent of one that it deletes.
+          metadata: in the class that clients expect; None for none.
+        """
+        operation = Operation(done=True)
+        operation.response.Pack(_raw(response), type_url_prefix=_PREFIX)
+        return self._keep(operation, about, metadata)
+
+    def start(self, about: str, metadata: Message | None = None) -> Operation:
+        """One whose result will be given by :meth:`finish`; for the arguments see :meth:`done`."""
+        return self._keep(Operation(), about, metadata)
+
+    def finish(self, name: str, result: Message | ApiError) -> Operation:
+        """Gives the result of one that was started. One that has a result keeps it."""
+
+        def finish(operation: Any) -> None:
+            if operation.done:
+                return
+            operation.done = True
+            if isinstance(result, ApiError):
+                operation.error.CopyFrom(to_status(result))
+            else:
+                operation.response.Pack(_raw(result), type_url_prefix=_PREFIX)
+
+        return self._resources.update(name, Operation, finish)
+
+    def get(self, name: str) -> Operation:
+        """One by name.
+
+        Raises:
+          ApiError: NOT_FOUND.
+        """
+        return self._resources.get(name, Operation)
+
+    def list(self, parent: str) -> list[Operation]:
+        """Those of a resource or of a location, by name."""
+        return self._resources.list(parent, "operations", Operation)
+
+    def wait(self, name: str, seconds: float) -> Operation:
+        """One when it is done, or as it is after so many seconds, or when the API ends.
+
+        Raises:
+          ApiError: NOT_FOUND.
+        """
+        deadline = time.monotonic() + seconds
+        while not (operation := self.get(name)).done and time.monotonic() < deadline:
+            if self._closing.wait(_POLL_SECONDS):
+                break
+        return operation
+
+    def cancel(self, name: str) -> None:
+        """Ends one that is not done, with the error CANCELLED.
+
+        Raises:
+          ApiError: NOT_FOUND.
+        """
+        self.finish(name, ApiError(Code.CANCELLED, "The operation was cancelled."))
+
+    def delete(self, name: str) -> None:
+        """Forgets one.
+
+        Raises:
+          ApiError: NOT_FOUND.
+        """
+        self._resources.delete(name)
+
+    def _keep(self, operation: Operation, about: str, metadata: Message | None) -> Operation:
+        if metadata is not None:
+            operation.metadata.Pack(_raw(metadata), type_url_prefix=_PREFIX)
+        # Numbers as Google has them: longer than a float can hold, so clients must take them for text.
+        name = f"{about}/operations/{random.randrange(10**18, 9 * 10**18)}"
+        return self._resources.create(name, operation)
+
+
+def _raw(message: Any) -> Message:
+    """A plain protobuf message of one that may be wrapped by proto-plus."""
+    raw: Message = type(message).pb(message) if hasattr(type(message), "pb") else message
+    return raw

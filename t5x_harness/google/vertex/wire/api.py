@@ -1,0 +1,237 @@
+"""The API as a whole: a request's bytes in, a response's bytes out, whatever transport they come by."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from google.longrunning import operations_pb2
+from google.protobuf.message import DecodeError, Message
+
+from t5x_harness.google.identity import UNAUTHENTICATED, Authority
+from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
+from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.entries_api import list_entries
+from t5x_harness.google.vertex.jobs.methods import Jobs
+from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
+from t5x_harness.google.vertex.messages.locations import check_location, named_resource
+from t5x_harness.google.vertex.messages.name_checks import check_names
+from t5x_harness.google.vertex.metadata.filtering import FILTERS
+from t5x_harness.google.vertex.methods import methods_of
+from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.state import StateError, StateStore
+from t5x_harness.google.vertex.tensorboard.points import Points
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated
+from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
+
+__all__ = ["Api"]
+
+_EMULATED = (
+    "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
+    "(PipelineService), MetadataService, TensorboardService and operations"
+)
+
+
+class Api:
+    """Vertex AI's services over one state. Any thread may call it.
+
+    Args:
+      settings: from whoever starts the server.
+      state: keeps everything; by default what ``settings.options.state`` names.
+      authority: knows who may ask; by default one with a token of its own.
+      graces: for processes of jobs that are told to end; by default those of the service.
+
+    Attributes:
+      services: that its methods are answered with.
+      authority: knows who may ask.
+
+    Raises:
+      StateError: the state cannot be opened.
+    """
+
+    def __init__(
+        self,
+        settings: VertexSettings,
+        *,
+        state: StateStore | None = None,
+        authority: Authority | None = None,
+        graces: Graces | None = None,
+    ) -> None:
+        self.services = services = Services(settings, state)
+        self.authority = authority or Authority()
+        self._jobs = Jobs(services, graces, functools.partial(follow_to_the_end, services))
+        services.methods = methods_of(self._jobs, Points(services.state))
+        services.filters = FILTERS
+
+    @classmethod
+    def local(cls, folder: Path) -> Self:
+        """One in this process without a server, for tests and tools: its state is in memory.
+
+        Args:
+          folder: takes the object store (``root``) and what jobs need on disk (``jobs``).
+        """
+        return cls(VertexSettings(root=folder / "root", folder=folder / "jobs"))
+
+    def call(self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc") -> bytes:
+        """Answers one request to a method whose response is one message.
+
+        Args:
+          path: the method's, as gRPC names it: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
+          request: the message's bytes.
+          token: of the client; see :class:`Authority`.
+          host: that was asked, without a port; its region has to be the request's.
+          transport: by which it came, for the record; empty for what the harness asks: it meets no fault and is not
+            recorded.
+
+        Returns:
+          The response's bytes.
+
+        Raises:
+          ApiError: what the client is to be told.
+        """
+        (answer,) = self.stream(path, request, token, host=host, transport=transport)
+        return answer
+
+    def stream(
+        self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc"
+    ) -> Iterator[bytes]:
+        """Answers one request to any method; the same as :meth:`call`, but for responses that are a stream."""
+        version = "v1beta1" if ".v1beta1." in path else "v1"
+        rpc = self.rpc(path)
+        code, about = "OK", ""
+        fault: VertexFault | None = None
+        self.admit(token)
+        try:
+            if rpc is None:
+                raise _unimplemented(path)
+            message = _parsed(rpc, request)
+            about = named_resource(message)[1]
+            if transport and (fault := self.services.faults.take(rpc.name, "fail", "stall")):
+                self._suffer(rpc, fault)
+            check_names(rpc, message)
+            check_location(message, host)
+            self.services.projects.normalize(message)
+            answer = self._answer(Call(rpc, message, self.services))
+            answers = [answer] if isinstance(answer, Message) else answer
+            for each in answers:
+                yield _bytes_for(version, each)
+        except ApiError as error:
+            code = error.code.value
+            raise
+        except StateError as error:
+            code = Code.UNAVAILABLE.value
+            raise _lost(error) from None
+        except Exception as error:
+            code = Code.INTERNAL.value
+            traceback.print_exc()
+            raise ApiError(
+                Code.INTERNAL, f"t5x-harness has a fault: {path} ended in {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
+            known = version if ".aiplatform." in path else ""
+            if transport:
+                self.services.faults.record(
+                    RecordedCall(name, known, transport, about, code, fault.kind if fault else "")
+                )
+
+    def admit(self, token: str) -> None:
+        """Refuses whoever holds no token of the session.
+
+        Raises:
+          ApiError: UNAUTHENTICATED; the text says what to do, and nothing of the token.
+        """
+        if not self.authority.admits(token):
+            raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
+
+    def rpc(self, path: str) -> Rpc | None:
+        """The method of v1 that a path of any version stands for; None if there is none."""
+        return rpc_table().get(path.replace(".v1beta1.", ".v1."))
+
+    def administer(self, name: str, value: Any) -> Any:
+        """Answers the harness itself.
+
+        Args:
+          name: ``faults`` (all, and the record), ``arm`` (with a fault), ``reset``, ``state`` (its URL) or ``entries``
+            (of logs).
+          value: its argument, as JSON has it.
+
+        Returns:
+          A value for JSON.
+
+        Raises:
+          ApiError: NOT_FOUND: there is nothing of that name. UNAVAILABLE: the state is lost.
+        """
+        try:
+            match name:
+                case "arm":
+                    self.services.faults.arm(VertexFault(**value))
+                case "reset":
+                    self.reset()
+                case "state":
+                    return {"url": self.services.state.url}
+                case "entries":
+                    return list_entries(self.services, {} if value is None else value)
+                case _ if name != "faults":
+                    raise ApiError(Code.NOT_FOUND, f"there is no {name} to administer")
+        except StateError as error:
+            raise _lost(error) from None
+        return self.services.faults.told()
+
+    def reset(self) -> None:
+        """Ends all jobs, and forgets all resources, faults and requests."""
+        self._jobs.reset()
+        self.services.state.clear()
+        self.services.faults.clear()
+
+    def close(self) -> None:
+        """Ends all jobs and lets go of the state; what still waits here goes on at once."""
+        self.services.closing.set()
+        self._jobs.close()
+        self.services.state.close()
+
+    def _suffer(self, rpc: Rpc, fault: VertexFault) -> None:
+        if fault.kind == "stall":
+            self.services.closing.wait(fault.seconds)
+            return
+        raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
+
+    def _answer(self, call: Call) -> Message | Iterator[Message]:
+        method = self.services.methods.get(call.rpc.name)
+        if method is None:
+            raise _unimplemented(call.rpc.path)
+        return method(call)
+
+
+def _parsed(rpc: Rpc, request: bytes) -> Message:
+    try:
+        return rpc.request.FromString(request)
+    except DecodeError:
+        raise ApiError(Code.INVALID_ARGUMENT, f"the request is no {rpc.request.DESCRIPTOR.full_name}") from None
+
+
+def _bytes_for(version: str, answer: Any) -> bytes:
+    """The response for a client of a version: what operations carry has to be of the client's version, too."""
+    if version == "v1beta1" and isinstance(answer, operations_pb2.Operation):
+        theirs = operations_pb2.Operation()
+        theirs.CopyFrom(answer)
+        for field in ("metadata", "response"):
+            if theirs.HasField(field):
+                carried = getattr(theirs, field)
+                carried.type_url = carried.type_url.replace(".aiplatform.v1.", ".aiplatform.v1beta1.")
+        answer = theirs
+    data: bytes = answer.SerializeToString()
+    return data
+
+
+def _lost(error: StateError) -> ApiError:
+    return ApiError(Code.UNAVAILABLE, f"t5x-harness cannot answer: {error}")
+
+
+def _unimplemented(path: str) -> ApiError:
+    method = path.rpartition(".")[2].replace("/", ".")
+    return NotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}")

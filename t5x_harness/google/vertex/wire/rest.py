@@ -1,0 +1,145 @@
+"""JSON over HTTP, as Google's APIs transcode it from and to the messages of their methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2  # noqa: F401 - errors' details are told as JSON, by their types' names
+
+from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
+from t5x_harness.google.vertex.validation import misspelt_accelerators
+from t5x_harness.google.vertex.wire.api import Api
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
+from t5x_harness.google.vertex.wire.json_body import check_text, parse_json
+from t5x_harness.google.vertex.wire.query import set_parameters
+from t5x_harness.google.vertex.wire.routes import Match, routes_of
+from t5x_harness.google.vertex.wire.status import to_status
+
+__all__ = ["RestAnswer", "RestRequest", "answer_rest"]
+
+_SYSTEM_PARAMETERS = frozenset(
+    "$alt alt $prettyPrint prettyPrint key access_token oauth_token quotaUser fields callback uploadType "
+    "upload_protocol $.xgafv".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RestRequest:
+    """A request over HTTP.
+
+    Attributes:
+      verb: ``GET``, ``POST``, …
+      path: decoded.
+      query: its parameters, decoded, in order.
+      body: as it came.
+      token: of the client; empty for none.
+      host: that was asked, without a port.
+      unrecorded: whether it meets no fault and is not recorded, as what the harness itself asks.
+    """
+
+    verb: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+    token: str = ""
+    host: str = ""
+    unrecorded: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class RestAnswer:
+    """A status, and JSON."""
+
+    status: int
+    body: bytes
+
+
+def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
+    """Answers a request, with an error in Google's form if it cannot be answered otherwise."""
+    try:
+        return RestAnswer(200, _answer(api, request))
+    except ApiError as error:
+        return error_answer(error)
+
+
+def error_answer(error: ApiError) -> RestAnswer:
+    """An error in the form that Google's APIs give it over HTTP."""
+    if isinstance(error, NotEmulated):
+        return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
+    told: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
+    if details := json_format.MessageToDict(to_status(error)).get("details"):
+        told["details"] = details
+    return RestAnswer(error.code.http_status, json.dumps({"error": told}, indent=2).encode())
+
+
+def _answer(api: Api, request: RestRequest) -> bytes:
+    api.admit(request.token)  # before anything is read for it
+    check_text(request.path, "path")
+    for name, value in request.query:
+        check_text(name + value, "query")
+    version = "v1beta1" if request.path.startswith("/v1beta1/") else "v1"
+    found = routes_of(version).find(request.verb, request.path)
+    if found is None:
+        raise NotEmulated(f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it")
+    message = _message(found, request)
+    transport = "" if request.unrecorded else "rest"
+    data = message.SerializeToString()
+    answers = api.stream(found.rpc.path, data, request.token, host=request.host, transport=transport)
+    as_numbers = any(name == "$alt" and "enum-encoding=int" in value for name, value in request.query)
+    try:
+        told = [
+            json_format.MessageToJson(found.rpc.response.FromString(each), use_integers_for_enums=as_numbers)
+            for each in answers
+        ]
+    except json_format.SerializeToJsonError as error:  # a client may have written NaN over gRPC
+        message = f"The answer has no form in JSON: {error} Ask for it over gRPC."
+        raise ApiError(Code.INTERNAL, message) from None
+    return (f"[{','.join(told)}]" if found.rpc.streams else told[0]).encode()
+
+
+def _message(found: Match, request: RestRequest) -> Message:
+    """The request that a path, a query and a body stand for.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT, in the service's words.
+    """
+    message = found.rpc.request()
+    if found.binding.body:
+        part = message if found.binding.body == "*" else getattr(message, found.binding.body)
+        _read_body(part, request.body, "" if part is message else found.binding.body)
+        if part is not message:
+            part.SetInParent()
+    set_parameters(message, [pair for pair in request.query if pair[0] not in _SYSTEM_PARAMETERS])
+    for path, value in found.values.items():
+        owner: Any = message
+        *steps, last = path.split(".")
+        for step in steps:
+            owner = getattr(owner, step)
+        setattr(owner, last, value)
+    return message
+
+
+def _read_body(part: Any, body: bytes, field: str) -> None:
+    if not body.strip():
+        return
+    document = parse_json(body)
+    try:
+        if not isinstance(document, dict):
+            raise ValueError('Unknown name "": Root element must be a message.')
+        json_format.Parse(body, part)  # not of the document: it refuses a name that is there twice
+    except (json_format.ParseError, RecursionError, ValueError) as error:
+        if misspelt := _misspelt(document, field):
+            raise ApiError(Code.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt) from None
+        # The library's text: what is wrong, and where.
+        message = f"Invalid JSON payload received. {error}"
+        raise ApiError(Code.INVALID_ARGUMENT, message, [Violation(field, message)]) from None
+
+
+def _misspelt(document: Any, field: str) -> list[Violation]:
+    """Accelerators that there are none of, which people write often enough to be told what they meant."""
+    return [Violation(each.field, each.message) for each in misspelt_accelerators(document, field)]

@@ -1,0 +1,63 @@
+"""A store's folder with one bucket, and ways to look at it through ``/gcs`` from other processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.gcs_mount import Mode, command_prefix, probe
+
+Inside = Callable[..., Any]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root of a store with the object ``gs://my-bucket/data/hello.txt``."""
+    folder = tmp_path / "store" / "buckets" / "my-bucket" / "data"
+    folder.mkdir(parents=True)
+    (folder / "hello.txt").write_text("hello")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def bucket(root: Path) -> Path:
+    """The folder that holds the bucket's objects."""
+    return root / "buckets" / "my-bucket"
+
+
+@pytest.fixture(params=list(Mode))
+def mode(request: pytest.FixtureRequest) -> Mode:
+    """Each mode that this machine allows."""
+    needs(request.param)
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def inside(root: Path) -> Inside:
+    """Runs Python code in a process that sees the store; returns what the code puts into ``result``."""
+
+    def run(code: str, *, mode: Mode = Mode.FOLDER, cwd: Path | None = None, **environment: str) -> Any:
+        program = f"import json, os\nresult = None\n{code}\nprint(json.dumps(result))"
+        done = subprocess.run(
+            [*command_prefix(root, mode), sys.executable, "-c", program],
+            check=False, capture_output=True, text=True, cwd=cwd, env={**os.environ, **environment}, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def needs(mode: Mode) -> None:
+    """Skips a test for a mode that this machine refuses."""
+    found = probe()
+    refused = found.refused if mode is Mode.FOLDER else found.fuse_refused
+    if refused is not None:
+        pytest.skip(f"/gcs in mode {mode} cannot be mounted here: {refused}")

@@ -1,0 +1,117 @@
+"""The variables lead every client to the session, keep what the user has, and open no way around."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5x_harness.commands.env_file import export_lines
+from t5x_harness.google.environment import google_environment
+from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.hosts import would_bypass
+
+FOLDER = Path("/session folder")
+ENDPOINTS = Endpoints(http=1001, tls=1002, proxy=1003, grpc=1004, folder=FOLDER, root=FOLDER / "root", pid=7)
+PROXIES = ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
+NAMES = [
+    "PATH",
+    "HOME",
+    "no_proxy",
+    "NO_PROXY",
+    "https_proxy",
+    "GRPC_PROXY",
+    "all_proxy",
+    "no_grpc_proxy",
+    "SSL_CERT_FILE",
+]
+VALUES = st.lists(
+    st.sampled_from(
+        ["*", "", " ", "example.org", ".googleapis.com", "10.0.0.0/8", "localhost", "169.254.169.254", "x y"]
+    )
+).map(",".join)
+
+
+def test_every_client_is_led_to_the_session() -> None:
+    variables = google_environment(ENDPOINTS, {})
+    authority = f"{FOLDER}/ca.pem"
+    assert {name: variables[name] for name in PROXIES} == dict.fromkeys(PROXIES, "http://127.0.0.1:1003")
+    assert variables["STORAGE_EMULATOR_HOST"] == variables["TENSORSTORE_GCS_HTTP_URL"] == "http://127.0.0.1:1001"
+    assert {variables[name] for name in variables if "BUNDLE" in name or name == "SSL_CERT_FILE"} == {authority}
+    assert variables["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] == variables["CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"] == authority
+    assert variables["no_proxy"].startswith("localhost,127.0.0.1,::1,")
+    assert variables["GCE_METADATA_HOST"] == "127.0.0.1:1001"
+    assert {"all_proxy", "grpc_proxy", "no_grpc_proxy"}.isdisjoint(variables)
+
+
+def test_nothing_is_looked_up_in_a_home_folder() -> None:
+    variables = google_environment(ENDPOINTS, {"HOME": "/home/me"})
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", "BOTO_CONFIG"):
+        assert Path(variables[name]).parent == FOLDER
+    assert not [value for value in variables.values() if "/home/me" in value]
+
+
+def test_the_users_exceptions_are_kept_but_for_googles_hosts() -> None:
+    base = {"no_proxy": "corp.example, .googleapis.com", "NO_PROXY": "*,10.0.0.0/8,corp.example"}
+    variables = google_environment(ENDPOINTS, base)
+    assert variables["no_proxy"] == variables["NO_PROXY"]
+    assert variables["no_proxy"].split(",")[-2:] == ["corp.example", "10.0.0.0/8"]
+
+
+def test_the_users_more_specific_proxies_are_replaced() -> None:
+    base = {
+        "GRPC_PROXY": "http://proxy.corp:3128",
+        "all_proxy": "socks5://x",
+        "no_grpc_proxy": "googleapis.com,a.example",
+    }
+    variables = google_environment(ENDPOINTS, base)
+    for name in ("grpc_proxy", "GRPC_PROXY", "all_proxy", "ALL_PROXY"):
+        assert variables[name] == "http://127.0.0.1:1003"
+    assert variables["no_grpc_proxy"].split(",")[-1] == variables["NO_GRPC_PROXY"].split(",")[-1] == "a.example"
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        google_environment(ENDPOINTS, {})["no_proxy"] = "*"  # type: ignore[index]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), VALUES))
+def test_any_environment_before_leads_to_the_session_after(base: dict[str, str]) -> None:
+    variables = google_environment(ENDPOINTS, base)
+    after = {**base, **variables}
+    for name in after:
+        if name.lower().startswith("no_"):
+            continue
+        if name.lower().endswith("_proxy"):
+            assert after[name] == "http://127.0.0.1:1003"
+    for name in ("no_proxy", "NO_PROXY"):
+        entries = after[name].split(",")
+        assert not [entry for entry in entries if would_bypass(entry)]
+        theirs = ",".join(base.get(key, "") for key in ("no_proxy", "NO_PROXY")).split(",")
+        assert {entry.strip() for entry in theirs if entry.strip() and not would_bypass(entry)} <= set(entries)
+    assert google_environment(ENDPOINTS, after) == variables  # doing it twice changes nothing
+    assert {name: after[name] for name in ("PATH", "HOME") if name in base} == {
+        name: base[name] for name in ("PATH", "HOME") if name in base
+    }
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"\A[A-Z_]{1,8}\Z").map("T_".__add__), st.text("ab '\"$`\\\n;&*#é", max_size=12), max_size=4
+    )
+)
+def test_a_shell_reads_the_lines_back(variables: dict[str, str]) -> None:
+    script = export_lines(variables) + "env -0"
+    done = subprocess.run(["sh", "-c", script], env={"PATH": os.environ["PATH"]}, capture_output=True, check=True)
+    seen = dict(entry.partition("=")[::2] for entry in done.stdout.decode().split("\0") if entry.startswith("T_"))
+    assert seen == variables
+
+
+def test_a_variable_of_the_project_would_come_before_what_gcloud_is_told() -> None:
+    assert "CLOUDSDK_CORE_PROJECT" not in google_environment(ENDPOINTS, {})
+    given = google_environment(ENDPOINTS, {"CLOUDSDK_CORE_PROJECT": "the-real-one"})
+    assert given["CLOUDSDK_CORE_PROJECT"] == given["GOOGLE_CLOUD_PROJECT"] == "t5x-harness"

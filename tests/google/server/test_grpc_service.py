@@ -1,0 +1,69 @@
+"""The gRPC service takes leave of its clients, who else write of it into the terminal of whoever they work for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("grpc", reason="needs the extra vertex")
+
+from t5x_harness.google.server.grpc_endpoint import GrpcService
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, PING, GOAWAY = 4, 6, 7
+NO_ERROR = 0
+
+
+def frame(kind: int, flags: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + bytes(4) + payload
+
+
+async def told_until_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[int]:
+    """The error codes that a client is sent off with, which is slow to answer."""
+    codes = []
+    try:
+        while True:
+            head = await reader.readexactly(9)
+            payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
+            if head[3] == PING and not head[4]:
+                await asyncio.sleep(0.1)
+                writer.write(frame(PING, 1, payload))
+            elif head[3] == GOAWAY:
+                codes.append(int.from_bytes(payload[4:8], "big"))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return codes
+
+
+def test_the_port_behind_the_relay_answers_nobody_else() -> None:
+    import grpc
+
+    async def status() -> tuple[grpc.StatusCode, str]:
+        service = GrpcService(cast(Any, None))  # is asked nothing
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{await service.port()}") as channel:
+            call = channel.unary_unary("/google.cloud.aiplatform.v1.JobService/CreateCustomJob")(b"")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+        await service.stop()
+        return caught.value.code(), str(caught.value.details())
+
+    assert asyncio.run(status()) == (
+        grpc.StatusCode.PERMISSION_DENIED,
+        "t5x-harness: this port is its own server's alone",
+    )
+
+
+def test_clients_without_a_call_are_sent_off_without_an_error() -> None:
+    async def codes() -> list[int]:
+        service = GrpcService(cast(Any, None))  # is asked nothing
+        reader, writer = await asyncio.open_connection("127.0.0.1", await service.port())
+        writer.write(PREFACE + frame(SETTINGS, 0))
+        assert (await reader.readexactly(9))[3] == SETTINGS
+        await reader.readuntil(frame(SETTINGS, 1))  # it has taken this one for a client
+        told = asyncio.create_task(told_until_the_end(reader, writer))
+        await service.stop()
+        writer.close()
+        return await told
+
+    assert set(asyncio.run(codes())) == {NO_ERROR}

@@ -1,0 +1,68 @@
+"""Folders of processes that are gone are removed, but the last ones; those in use never are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.server.own_folders import own_folder
+
+PREFIX = "t5x-harness-test-"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def leave(number: int) -> Path:
+    """A folder that is kept, as old as its number says."""
+    with own_folder(PREFIX, last=100) as folder:
+        folder.is_kept = True
+    os.utime(folder.path / "lock", ns=(number, number))
+    return folder.path
+
+
+def test_the_last_ones_are_kept(temporary: Path) -> None:
+    old, *rest = [leave(number) for number in range(4)]
+    with own_folder(PREFIX, last=3) as folder:
+        (folder.path / "run.log").touch()
+        assert set(temporary.iterdir()) == {*rest, folder.path}
+        folder.is_kept = True
+    assert set(temporary.iterdir()) == {*rest[1:], folder.path}
+    assert not old.exists()
+
+
+def test_one_that_is_not_kept_goes_with_its_block(temporary: Path) -> None:
+    left = leave(1)
+    with pytest.raises(ValueError, match="x"), own_folder(PREFIX, last=3):
+        raise ValueError("x")
+    assert list(temporary.iterdir()) == [left]
+
+
+def test_another_process_in_work_keeps_its_own(temporary: Path) -> None:
+    code = (
+        "import sys, tempfile\n"
+        "from t5x_harness.google.server.own_folders import own_folder\n"
+        f"tempfile.tempdir = {str(temporary)!r}\n"
+        f"with own_folder({PREFIX!r}) as folder:\n"
+        "    print(folder.path, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        its_own = Path(other.stdout.readline().decode().strip())
+        with own_folder(PREFIX):
+            assert its_own.exists()
+        other.kill()
+    assert its_own.exists()
+    with contextlib.ExitStack() as both, own_folder(PREFIX) as first:
+        both.enter_context(own_folder(PREFIX))
+        assert not its_own.exists()
+        assert first.path.exists()

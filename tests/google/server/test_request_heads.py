@@ -1,0 +1,125 @@
+"""TensorFlow's `Transfer-Encoding: identity` is taken out of heads, however they are cut up; nothing else is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t5x_harness.google.server.heads import LONGEST_HEAD, HeadBuffer, HeadTooLong, drop_identity
+from t5x_harness.google.session import GoogleSession
+
+HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
+CLEAN = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
+BODY = b"\r\n\r\n\n"  # a body may look like the end of a head
+# As TensorFlow sends it: both headers, of which the first counts. A chunk may look like the end of the body.
+CHUNKED = (
+    b"PUT /chunked HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 15\r\n\r\n"
+    b"a\r\nab\n\r\n0\r\n\r\n\r\n"
+    b"5;x=y\r\n\n\r\n\r\n\r\n"
+    b"0\r\nX-Trailer: z\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("line", [b"transfer-encoding:identity", b"TRANSFER-ENCODING: \tIdentity  "])
+def test_however_it_is_written(line: bytes) -> None:
+    assert drop_identity(b"PUT /x HTTP/1.1\r\n" + line + b"\r\n\r\n") == b"PUT /x HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: identity, chunked",
+        b"X-Transfer-Encoding: identity",
+        b"X-Note: Transfer-Encoding: identity",
+        b"Transfer-Encoding: identityx",
+    ],
+)
+def test_no_other_line_is_touched(line: bytes) -> None:
+    head = b"PUT /x HTTP/1.1\r\n" + line + b"\r\n\r\n"
+    assert drop_identity(head) == head
+
+
+@pytest.mark.parametrize("ends", [b"\r\n", b"\n"])
+@pytest.mark.parametrize("cut", range(1, len(HEAD + BODY)))
+def test_a_head_cut_at_any_byte(cut: int, ends: bytes) -> None:
+    data, clean = (part.replace(b"\r\n", ends) for part in (HEAD, CLEAN))
+    cut = min(cut, len(data + BODY) - 1)
+    heads = HeadBuffer()
+    head, behind = heads.feed((data + BODY)[:cut])
+    assert bool(head) == (cut >= len(data))
+    if head:
+        behind += (data + BODY)[cut:]
+    else:
+        assert behind == b""
+        head, behind = heads.feed((data + BODY)[cut:])
+    assert (head, behind) == (clean, BODY)
+
+
+@given(cuts=st.lists(st.integers(0, len(HEAD)), max_size=8), body=st.binary(max_size=40))
+def test_a_head_in_many_pieces(cuts: list[int], body: bytes) -> None:
+    heads = HeadBuffer()
+    pieces = [HEAD[start:end] for start, end in itertools.pairwise([0, *sorted(cuts), len(HEAD)]) if start != end]
+    *early, last = pieces
+    assert {heads.feed(piece) for piece in early} <= {(b"", b"")}
+    assert heads.feed(last + body) == (CLEAN, body)
+
+
+def test_lines_before_a_request_are_passed_over() -> None:
+    assert HeadBuffer().feed(b"\r\n\r\n" + HEAD) == (CLEAN, b"")
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
+def test_a_head_that_is_too_long_is_refused(end: bytes) -> None:
+    with pytest.raises(HeadTooLong, match="a head of more than 65536 bytes"):
+        HeadBuffer().feed(b"GET /" + b"x" * LONGEST_HEAD + end)
+
+
+def _receive_answers(connection: socket.socket, count: int) -> list[dict[str, object]]:
+    with connection.makefile("rb") as file:
+        answers = []
+        for _ in range(count):
+            status = file.readline()
+            assert status == b"HTTP/1.1 200 \r\n" or status.startswith(b"HTTP/1.1 200 OK"), status
+            length = 0
+            while (line := file.readline()) != b"\r\n":
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            answers.append(json.loads(file.read(length)))
+        return answers
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_the_server_takes_it_in_small_pieces(google: GoogleSession, size: int) -> None:
+    data = HEAD + b"12345"
+    with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(data), size):
+            connection.sendall(data[start : start + size])
+        (answer,) = _receive_answers(connection, 1)
+    assert answer["size"] == 5
+    assert answer["headers"] == [["host", "localhost"], ["content-length", "5"]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(1, len(CHUNKED) + 3 * len(HEAD)), max_size=6))
+def test_requests_that_do_not_wait_for_answers(google: GoogleSession, cuts: list[int]) -> None:
+    """Four at once, cut anywhere: each is answered, in order, and none is refused for the header."""
+    requests = [(b"first", b"/1"), (b"", b"/2"), (b"thirdbody", b"/3")]
+    data = CHUNKED + b"".join(
+        b"PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n%s"
+        % (path, len(body), body)
+        for body, path in requests
+    )
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start, end in itertools.pairwise(places):
+            connection.sendall(data[start:end])
+        answers = _receive_answers(connection, 4)
+    assert [(a["path"], a["size"]) for a in answers] == [("/chunked", 15), ("/1", 5), ("/2", 0), ("/3", 9)]

@@ -1,0 +1,88 @@
+"""One list decides what the certificate names, what the proxy takes, and what may not bypass it."""
+
+from __future__ import annotations
+
+import ssl
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5x_harness.google.server.hosts import SERVED_NAMES, is_served, would_bypass
+from t5x_harness.google.session import GoogleSession
+
+GOOGLES = [
+    "storage.googleapis.com",
+    "www.googleapis.com",
+    "WWW.GoogleAPIs.com.",
+    "us-central1-aiplatform.googleapis.com",
+    "my-bucket.storage.googleapis.com",
+    "accounts.google.com",
+    "metadata.google.internal",
+    "169.254.169.254",
+]
+OTHERS = [
+    "",
+    "example.org",
+    "google.com",
+    "evilgoogleapis.com",
+    "googleapis.com.example.org",
+    "storage.googleapis.com:443",
+    "a.b.c.googleapis.com",
+    ".googleapis.com",
+    "*.googleapis.com",
+    "127.0.0.1",
+    "localhost",
+]
+
+
+@pytest.mark.parametrize("host", GOOGLES)
+def test_googles_hosts(host: str) -> None:
+    assert is_served(host)
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_other_hosts(host: str) -> None:
+    assert not is_served(host)
+
+
+def test_the_certificate_names_what_is_served_and_this_machine(google: GoogleSession) -> None:
+    context = ssl.create_default_context(cafile=str(google.endpoints.folder / "ca.pem"))
+    for host in (*GOOGLES, "localhost", "127.0.0.1"):
+        _handshake(context, google.endpoints.tls, host.removesuffix("."))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        _handshake(context, google.endpoints.tls, "example.org")
+
+
+def _handshake(context: ssl.SSLContext, port: int, host: str) -> None:
+    import socket
+
+    with socket.create_connection(("127.0.0.1", port)) as raw, context.wrap_socket(raw, server_hostname=host) as tls:
+        assert tls.getpeercert()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    "* .googleapis.com googleapis.com *.googleapis.com storage.googleapis.com Storage.GoogleAPIs.com:443 apis.com .com "
+    "google.com internal metadata.google.internal 169.254.169.254 169.254.0.0/16 0.0.0.0/0".split(),
+)
+def test_what_would_let_a_client_go_past_the_proxy(entry: str) -> None:
+    assert would_bypass(entry)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["", "localhost", "10.0.0.0/8", "example.org", ".corp.example", "192.168.1.7:8080", "::1", "googleapis.org"],
+)
+def test_what_does_not(entry: str) -> None:
+    assert not would_bypass(entry)
+
+
+@given(st.text(string.ascii_lowercase + ".-*:/0123456789", max_size=30))
+def test_no_entry_that_curl_requests_or_python_match_is_let_through(entry: str) -> None:
+    """`requests` compares ends without a dot, urllib with one, curl by whole labels: the first is the widest."""
+    bare = entry.strip().lstrip(".")
+    hosts = [name.replace("*", "abc") for name in SERVED_NAMES]
+    if bare and any(host.endswith(bare) for host in hosts):
+        assert would_bypass(entry)

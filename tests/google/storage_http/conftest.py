@@ -1,0 +1,90 @@
+"""The application called in this process: no socket, one answer a call."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.storage_http.app import make_app
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Caller:
+    """Calls the application; ``pieces`` are the messages that the body comes in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._app = make_app(root)
+
+    def __call__(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str | bytes] | None = None,
+        *,
+        pieces: Sequence[bytes] | None = None,
+        breaks: bool = False,
+    ) -> Reply:
+        path, _, query = target.partition("?")
+        given = list(pieces if pieces is not None else [body])
+        messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in given]
+        if breaks:
+            messages.append({"type": "http.disconnect"})
+        else:
+            messages[-1]["more_body"] = False
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            assert messages, "asked for more than the body: a server would wait here for ever"
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        named = {"host": "storage.googleapis.com", **(headers or {})}
+        scope = {
+            "type": "http",
+            "method": method,
+            "scheme": "https",
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(k.lower().encode(), v if isinstance(v, bytes) else v.encode()) for k, v in named.items()],
+        }
+
+        async def answered() -> None:
+            await self._app(scope, receive, send)
+
+        asyncio.run(answered())
+        self.unread = len(messages)
+        fields = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in sent[0]["headers"]}
+        return Reply(sent[0]["status"], fields, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+@pytest.fixture
+def caller() -> type[Caller]:
+    """For a folder that is there already."""
+    return Caller
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Caller:
+    caller = Caller(tmp_path / "root")
+    assert caller("POST", "/storage/v1/b?project=p", b'{"name": "bucket"}').status == 200
+    return caller

@@ -1,0 +1,163 @@
+"""A training pipeline of a custom task is a custom job: it has its state, its errors and its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from google.protobuf import json_format, struct_pb2
+
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.google.vertex.wire.api import Api
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
+
+PARENT = "projects/t5x-harness/locations/us-central1"
+CUSTOM_TASK = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+FINAL = (4, 5, 7)
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Any:
+    """An API whose images are interpreters."""
+    options = VertexOptions(images={"*/python:*": "python -c"})
+    api = Api(VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs", options=options))
+    yield api
+    api.close()
+
+
+def pipeline(program: str = "print(1)", **fields: Any) -> dict[str, Any]:
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/my-project/python:3", "args": [program]},
+    }
+    inputs = struct_pb2.Value()
+    json_format.ParseDict({"workerPoolSpecs": [pool]}, inputs)
+    made = {"display_name": "trainer", "training_task_definition": CUSTOM_TASK, "training_task_inputs": inputs}
+    return {**made, **fields}
+
+
+def create(call: Ask, *args: Any, **fields: Any) -> Any:
+    return call("PipelineService.CreateTrainingPipeline", parent=PARENT, training_pipeline=pipeline(*args, **fields))
+
+
+def ended(call: Ask, name: str) -> Any:
+    while (found := call("PipelineService.GetTrainingPipeline", name=name)).state not in FINAL:
+        time.sleep(0.02)
+    return found
+
+
+def job_of(call: Ask, made: Any) -> Any:
+    return call("JobService.GetCustomJob", name=made.training_task_metadata.struct_value["backingCustomJob"])
+
+
+def test_it_runs_a_job_and_ends_with_it(call: Ask) -> None:
+    made = create(call, labels={"team": "nlp"})
+    assert made.state == 1, "queued"
+    found, job = ended(call, made.name), job_of(call, made)
+    assert found.state == job.state == 4
+    assert found.start_time == job.start_time
+    assert found.end_time == job.end_time
+    assert job.display_name == "trainer-custom-job"
+    assert job.labels == {"team": "nlp"}
+    assert job.job_spec.worker_pool_specs[0].container_spec.args == ["print(1)"]
+
+
+def test_a_job_that_fails_fails_it_with_its_error(call: Ask) -> None:
+    made = create(call, "raise SystemExit(3)")
+    found = ended(call, made.name)
+    assert found.state == 5
+    assert found.error == job_of(call, made).error
+    assert "exited with a non-zero status of 3" in found.error.message
+
+
+def test_cancelling_it_cancels_the_job(call: Ask) -> None:
+    made = create(call, "import time; time.sleep(600)")
+    with pytest.raises(ApiError, match="has not ended and cannot be deleted: cancel it first"):
+        call("PipelineService.DeleteTrainingPipeline", name=made.name)
+    call("PipelineService.CancelTrainingPipeline", name=made.name)
+    assert ended(call, made.name).state == job_of(call, made).state == 7
+    call("PipelineService.DeleteTrainingPipeline", name=made.name)
+    with pytest.raises(ApiError) as caught:
+        call("PipelineService.GetTrainingPipeline", name=made.name)
+    assert caught.value.code is Code.NOT_FOUND
+
+
+def test_lists_are_of_now_and_can_be_filtered_by_state(call: Ask) -> None:
+    first, second = create(call), create(call, display_name="other")
+    for made in (first, second):
+        while job_of(call, made).state not in FINAL:
+            time.sleep(0.02)
+    listed = call("PipelineService.ListTrainingPipelines", parent=PARENT, filter='state="PIPELINE_STATE_SUCCEEDED"')
+    assert [each.name for each in listed.training_pipelines] == [second.name, first.name], "newest first"
+
+
+def test_a_job_that_was_deleted_leaves_it_as_it_was(call: Ask) -> None:
+    made = create(call)
+    ended(call, made.name)
+    call("JobService.DeleteCustomJob", name=made.training_task_metadata.struct_value["backingCustomJob"])
+    assert call("PipelineService.GetTrainingPipeline", name=made.name).state == 4
+
+
+def test_a_job_that_is_deleted_before_anyone_looks_leaves_it_ended(call: Ask) -> None:
+    made, other = create(call, "raise SystemExit(3)"), create(call, "import time; time.sleep(600)")
+    while (job := job_of(call, made)).state not in FINAL:
+        time.sleep(0.02)
+    call("JobService.DeleteCustomJob", name=job.name)
+    found = call("PipelineService.GetTrainingPipeline", name=made.name)
+    assert (found.state, found.error, found.end_time) == (5, job.error, job.end_time)
+    assert call("PipelineService.GetTrainingPipeline", name=other.name).state not in FINAL
+
+
+def test_a_spec_that_is_refused_leaves_nothing(call: Ask) -> None:
+    inputs = struct_pb2.Value()
+    json_format.ParseDict({"worker_pool_specs": [{"machine_spec": {"machine_type": "v3-32"}}]}, inputs)
+    with pytest.raises(ApiError, match=r"Field: job_spec\.worker_pool_specs\[0\]\.machine_spec\.machine_type; Message"):
+        create(call, training_task_inputs=inputs)
+    assert not call("PipelineService.ListTrainingPipelines", parent=PARENT).training_pipelines
+    assert not call("JobService.ListCustomJobs", parent=PARENT).custom_jobs
+
+
+def test_inputs_that_are_no_job_spec(call: Ask) -> None:
+    inputs = struct_pb2.Value()
+    json_format.ParseDict({"workerPools": []}, inputs)
+    with pytest.raises(ApiError) as caught:
+        create(call, training_task_inputs=inputs)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert "Field: training_pipeline.training_task_inputs; Message: " in caught.value.message
+    assert "workerPools" in caught.value.message
+
+
+def test_a_pipeline_without_name_and_task(call: Ask) -> None:
+    with pytest.raises(ApiError) as caught:
+        call("PipelineService.CreateTrainingPipeline", parent=PARENT, training_pipeline={})
+    assert caught.value.message == (
+        "List of found errors:\t1.Field: training_pipeline.display_name; Message: display_name is required."
+        "\t2.Field: training_pipeline.training_task_definition; Message: training_task_definition is required.\t"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"model_to_upload": {"display_name": "m"}}, "Model in a TrainingPipeline: leave model_serving_container_im"),
+        ({"input_data_config": {"dataset_id": "1"}}, "Dataset in a TrainingPipeline: leave the dataset out, and give"),
+        (
+            {"training_task_definition": CUSTOM_TASK.replace("custom_task", "automl_tabular")},
+            "the training task gs://google-cloud-aiplatform/schema/trainingjob/definition/automl_tabular_1.0.0.yaml in",
+        ),
+    ],
+)
+def test_what_is_more_than_a_job_says_so(call: Ask, fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        create(call, **fields)
+    assert caught.value.code is Code.UNIMPLEMENTED
+    assert caught.value.message.startswith(f"t5x-harness does not emulate {expected}")

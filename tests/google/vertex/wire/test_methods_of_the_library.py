@@ -1,0 +1,97 @@
+"""What is read out of the installed library: every method, with messages that are its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+
+from google.cloud import aiplatform_v1, aiplatform_v1beta1
+
+from t5x_harness.google.vertex.messages.kinds import KINDS, verb_of
+from t5x_harness.google.vertex.wire.rpc_table import rpc_table
+
+CLIENTS = ("JobService", "MetadataService", "TensorboardService", "PipelineService", "ModelService", "VizierService")
+
+
+@pytest.mark.parametrize("library", [aiplatform_v1, aiplatform_v1beta1])
+@pytest.mark.parametrize("service", CLIENTS)
+def test_every_method_of_a_client_is_there(library, service: str) -> None:
+    version = library.__name__.rpartition("_")[2]
+    transport = getattr(library, f"{service}Client").get_transport_class("grpc")
+    methods = {name.replace("_", "") for name, value in vars(transport).items() if isinstance(value, property)}
+    known = {rpc.method.lower() for rpc in rpc_table(version).values()}
+    assert methods - known <= {"operationsclient", "grpcchannel", "kind"}
+
+
+def test_messages_are_the_librarys_own() -> None:
+    rpc = rpc_table()["/google.cloud.aiplatform.v1.JobService/CreateCustomJob"]
+    assert rpc.request is aiplatform_v1.CreateCustomJobRequest.pb()
+    assert rpc.response is aiplatform_v1.CustomJob.pb()
+    assert (rpc.name, rpc.streams) == ("JobService.CreateCustomJob", False)
+    (binding,) = rpc.bindings
+    assert (binding.verb, binding.template, binding.body) == (
+        "POST",
+        "/v1/{parent=projects/*/locations/*}/customJobs",
+        "custom_job",
+    )
+    assert rpc_table()["/google.cloud.aiplatform.v1.TensorboardService/ReadTensorboardBlobData"].streams
+
+
+def test_operations_can_be_asked_for_by_every_services_urls() -> None:
+    rpc = rpc_table()["/google.longrunning.Operations/GetOperation"]
+    templates = {binding.template for binding in rpc.bindings}
+    assert {"/v1/{name=projects/*/locations/*/operations/*}"} <= templates
+    assert any("tensorboards/*/operations" in template for template in templates)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_complete_kind_has_all_the_methods_that_the_library_has_for_it(kind) -> None:
+    verbs = {found[0] for rpc in rpc_table().values() if (found := verb_of(rpc)) and found[1] is kind}
+    library = {
+        verb
+        for verb in ("Create", "Get", "List", "Update", "Delete")
+        if rpc_table().named(f"{kind.service}.{verb}{kind.plural if verb == 'List' else kind.name}")
+    }
+    assert verbs == library
+    assert {"Create", "Get", "List"} <= verbs
+
+
+def test_nothing_is_loaded_before_it_is_asked_for() -> None:
+    program = (
+        "import sys, t5x_harness.google.session, t5x_harness.google.server.process, t5x_harness.google.vertex_admin\n"
+        "print([name for name in ('grpc', 'google.cloud.aiplatform_v1', 'google.protobuf', 'redis', 'fakeredis')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+DESCRIBED = """
+def described(table):
+    return sorted(
+        [rpc.path, rpc.request.DESCRIPTOR.full_name, rpc.response.DESCRIPTOR.full_name, rpc.streams, str(rpc.bindings)]
+        for rpc in table.values()
+    )
+"""
+IN_A_SERVER = """
+import json, sys
+from t5x_harness.google.vertex.wire.messages_only import import_messages_only
+import_messages_only()
+from t5x_harness.google.vertex.wire.rpc_table import rpc_table
+clients = [name for name in sys.modules if name.startswith("google.cloud.") and name.endswith("client")]
+print(json.dumps([described(rpc_table()), clients]))
+"""
+
+
+def test_a_server_reads_the_same_and_no_client() -> None:
+    known: dict[str, Any] = {}
+    exec(DESCRIBED, known)
+    command = [sys.executable, "-c", DESCRIBED + IN_A_SERVER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout) == [known["described"](rpc_table()), []]
