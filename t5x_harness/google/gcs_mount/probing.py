@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import t5x_harness
 from t5x_harness.google.gcs_mount.mount import Mode, Way, is_mounted
 from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
@@ -97,7 +96,7 @@ def command_prefix(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER)
       mode: what is seen there.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
-    boot = _BOOT.format(parent=str(Path(t5x_harness.__file__).resolve().parent.parent))
+    boot = _BOOT.format(parent=str(Path(__file__).resolve().parents[3]))
     return [sys.executable, "-I", "-S", "-c", boot, Mode(mode).value, os.path.abspath(root)]
 
 
@@ -128,7 +127,7 @@ def launched(
 
 def _patching(environment: Mapping[str, str], root: str | os.PathLike[str]) -> dict[str, str]:
     """An environment whose Python processes have the harness's ``sitecustomize``, and are patched by it."""
-    bootstrap = str(Path(t5x_harness.__file__).parent / "bootstrap")
+    bootstrap = str(Path(__file__).parents[2] / "bootstrap")
     kept = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and path != bootstrap]
     python_path = os.pathsep.join([bootstrap, *kept])
     return {**environment, "PYTHONPATH": python_path, PATCH_VARIABLE: os.path.abspath(root)}

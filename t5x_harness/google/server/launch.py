@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import IO
 
-import t5x_harness
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.system.diagnosis import read_tail
@@ -92,7 +91,7 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
     """
     require_extra()
     reading, writing = os.pipe()
-    boot = _BOOT.format(origin=str(Path(t5x_harness.__file__).resolve()))
+    boot = _BOOT.format(origin=str(Path(__file__).resolve().parents[2] / "__init__.py"))
     try:
         try:
             # What is started here ends at once, and leaves the server behind as nobody's child.

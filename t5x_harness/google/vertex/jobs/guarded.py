@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import t5x_harness
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guard import STOP
 from t5x_harness.google.vertex.jobs.own_folders import make_empty
@@ -91,7 +90,7 @@ class Guarded:
             ours.callback(os.close, self.errors)
             others.callback(os.close, errors)
             boot = _BOOT.format(
-                parent=str(Path(t5x_harness.__file__).resolve().parent.parent),
+                parent=str(Path(__file__).resolve().parents[4]),
                 module="t5x_harness.google.vertex.jobs.guard",
             )
             self._process = subprocess.Popen(
