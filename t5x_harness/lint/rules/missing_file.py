@@ -65,7 +65,7 @@ class IncompletePackage(Rule):
     title = "package that lacks a gin file which it includes"
     why = (
         "Not every published config can be run: T5X's umT5 configs include "
-        "`t5x/configs/runs/pretrain_deterministic.gin`, which its repository does not have. No search path mends that."
+        "`t5x/configs/runs/pretrain_deterministic.gin`, which its repository does not have. No search path fixes that."
     )
     bad = Example(
         "include 'models_of_others/large.gin'\n",

@@ -27,10 +27,10 @@ class PaddedSizes(Rule):
 
     code = "MSH14"
     severity = Severity.NOTE
-    title = "model size that is no multiple of 8"
+    title = "model size that is not a multiple of 8"
     why = (
-        f"The TPU keeps arrays in tiles of {_ROWS} x {_COLUMNS}. A size that is no multiple of {_ROWS} is padded "
-        "whichever way it lies: memory and time for numbers that nothing uses."
+        f"The TPU keeps arrays in tiles of {_ROWS} x {_COLUMNS}. A size that is not a multiple of {_ROWS} is "
+        "padded whichever way it lies: memory and time for numbers that nothing uses."
     )
     bad = Example(_HEAD + "network.T5Config.head_dim = 60\n", at="network.T5Config.head_dim")
     good = Example(_HEAD + "network.T5Config.head_dim = 64\n")

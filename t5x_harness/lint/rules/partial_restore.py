@@ -38,7 +38,7 @@ class FallbackIncomplete(Rule):
     code = "CKP17"
     title = "fallback_to_scratch without what it needs"
     why = (
-        "What the checkpoint lacks is only initialised where `assignment_map` or `state_transformation_fns` says which "
+        "What the checkpoint lacks is only initialized where `assignment_map` or `state_transformation_fns` says which "
         "part that is, and evaluation and inference need `fallback_init_rng` as well. T5X refuses anything less, once "
         "the model is built."
     )

@@ -31,7 +31,7 @@ class RequiredLeft(Rule):
     title = "value left gin.REQUIRED"
     why = (
         "T5X stops after half a minute of imports and names only the first missing value; here they are all listed. "
-        f"Some paths ({', '.join(LEFT_TO_LAUNCHER)}) may stay open: whoever launches the run gives them."
+        f"Some paths ({', '.join(LEFT_TO_LAUNCHER)}) may stay open: the launch of the run gives them."
     )
     bad = Example(_HEAD, at="include 't5x/configs/runs/pretrain.gin'")
     good = Example(_HEAD + "TRAIN_STEPS = 100\nDROPOUT_RATE = 0.0\n")
@@ -92,7 +92,7 @@ class RequiredAndGiven(Rule):
     severity = Severity.NOTE
     title = "macro declared gin.REQUIRED and bound in the same file"
     why = (
-        "The last binding wins, so nobody has to give this macro a value: who reads the first lines of the file learns "
+        "The last binding wins, so the macro needs no further value: who reads the first lines of the file learns "
         "something else. T5X's finetune.gin does so with MIXTURE_OR_TASK_MODULE."
     )
     bad = Example("BATCH_SIZE = %gin.REQUIRED\n" + _HEAD + "BATCH_SIZE = 8\n", at="BATCH_SIZE = %gin.REQUIRED")

@@ -49,7 +49,7 @@ class NoRunConfig(Rule):
     """Nothing to run, or not all that the function needs."""
 
     code = "GIN31"
-    title = "gin file that is no run config"
+    title = "gin file that is not a run config"
     why = (
         "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "
         "files are fragments, made to be included."

@@ -39,7 +39,7 @@ class ForgottenPercent(Rule):
 
     code = "GIN19"
     title = "macro used without %"
-    why = "A bare word is no Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`."
+    why = "A bare word is not a Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`."
     bad = Example(
         "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
         "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n",

@@ -14,8 +14,8 @@ class ChangedPlan(Mistake):
     code = "PLN01"
     title = "plan that differs from the golden plan"
     why = (
-        "A change in a file that many configs include changes runs that nobody looked at. Where `--plan-golden` keeps "
-        "the plan of each run beside the configs, the change shows in review: which bindings, and what came of them. "
+        "A change in a file that many configs include changes runs that no one looked at. Where `--plan-golden` keeps "
+        "the plan of each run beside the configs, the change shows in review: which bindings, and their effect. "
         "The comparison is only made where there is a golden plan."
     )
     bad = Example(

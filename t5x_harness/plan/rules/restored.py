@@ -73,7 +73,7 @@ class OtherLayout(PlanRule):
 
     code = "CKP08"
     title = "checkpoint of orbax where T5X's older layout is read"
-    why = "T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that nobody gave."
+    why = "T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name."
     bad = Example(
         examples.trained("train_script.train.use_orbax = False", *_restore("model/checkpoint_1000")),
         files=examples.FILES,

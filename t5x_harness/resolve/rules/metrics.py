@@ -90,7 +90,7 @@ class UnwritableMetric(Mistake):
 
     stage = Stage.RESOLVE
     code = "INF12"
-    title = "metric that is no number"
+    title = "metric that is not a number"
     why = (
         "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
         "only, so that a text or an array ends the evaluation, its decoding spent."

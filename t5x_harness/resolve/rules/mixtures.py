@@ -26,7 +26,7 @@ class MixingRates(ResolveRule):
     """A mixture whose rates SeqIO cannot use."""
 
     code = "SEQ17"
-    title = "mixing rate that is no positive number"
+    title = "mixing rate that is not a positive number"
     why = (
         "`seqio.mixing_rate_num_examples` needs a cached task, or a source with `num_input_examples`: without, it "
         "raises `unsupported operand type(s) for *=` when the job starts. A task with the rate 0 is never seen."

@@ -76,10 +76,7 @@ class DifferentKinds(ResolveRule):
 
     code = "SEQ08"
     title = "mixture of tasks with different vocabularies"
-    why = (
-        "SeqIO looks at the vocabularies of a mixture only when it is read, and prints two objects of which nobody "
-        "sees what tells them apart."
-    )
+    why = "SeqIO looks at the vocabularies of a mixture only when it is read, and prints two objects that look alike."
     bad = Example(
         examples.trained(_MIXED), files=_mixture("seqio.ByteVocabulary(extra_ids=100)", _BOTH), at="seqio.MixtureRe"
     )
