@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
-from t5x_harness.spec import RunSpec, Stage
+from t5x_harness.runs.stages import BEFORE_EXECUTION
+from t5x_harness.spec import RunSpec
 
 from . import marks
 
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import ExpectedJobs
     from t5x_harness.vertex.machine import Machine
 
-__all__ = ["BEFORE", "expected_jobs", "import_sdk"]
-
-BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
-"""The stages of a promoted run that are done here."""
+__all__ = ["expected_jobs", "import_sdk"]
 
 
 def expected_jobs(
@@ -58,7 +56,7 @@ def _runs(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     for item in items:
         if "t5x_run" in getattr(item, "fixturenames", ()):
             yield item
-        elif hasattr(item, "spec") and item.name not in BEFORE and item.spec not in seen:
+        elif hasattr(item, "spec") and item.name not in BEFORE_EXECUTION and item.spec not in seen:
             seen.add(item.spec)
             yield item
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.promotion.expression import TPU
+from t5x_harness.runs.stages import BEFORE_EXECUTION, stages_of
 from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.vertex.target import VertexTarget
 
@@ -19,7 +20,7 @@ from . import marks
 from .failures import failure_of
 from .job_sections import tell_job
 from .junit import stage_properties
-from .promotion import BEFORE, PROMOTION, promotion_of
+from .promotion import PROMOTION, promotion_of
 from .session import SESSION
 
 if TYPE_CHECKING:
@@ -102,8 +103,6 @@ class DeclaredRun(pytest.Collector):
 
 def stage_items(parent: pytest.Collector, spec: RunSpec, start: Location | None) -> Iterable[StageItem]:
     """An item for each stage that a run of this mode has."""
-    from t5x_harness.runs.pipeline import stages_of
-
     for stage in stages_of(spec.mode, spec.until):
         item: StageItem = StageItem.from_parent(parent, name=stage.value)
         item.spec, item.stage, item.start = spec, stage, start
@@ -144,7 +143,7 @@ class StageItem(pytest.Item):
         promotion = promotion_of(self)
         if promotion is None:
             session.prefetch(self.spec, self.pending_runs)
-        elif self.stage not in BEFORE:
+        elif self.stage not in BEFORE_EXECUTION:
             session.arrived(self.spec)
         result = session.stage(
             self.spec,

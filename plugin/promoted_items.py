@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.spec import RunSpec
 
 from . import marks
 from .gin_items import StageItem
-from .promotion import BEFORE, PROMOTION, Promotion, promotion_of
+from .promotion import PROMOTION, Promotion, promotion_of
 from .shipped_items import ShippedItem, replaced
 
 __all__ = ["arrange", "check_promotable", "check_sent", "network_guarded"]
@@ -89,8 +90,8 @@ def _jobs_after_plans(items: list[pytest.Item], promotion: Promotion) -> None:
     early: list[pytest.Item] = []
     for start in range(0, len(together), size):
         group = together[start : start + size]
-        arranged += [item for run in group for item in run if item.stage in BEFORE]
-        arranged += [item for run in group for item in run if item.stage not in BEFORE]
+        arranged += [item for run in group for item in run if item.stage in BEFORE_EXECUTION]
+        arranged += [item for run in group for item in run if item.stage not in BEFORE_EXECUTION]
         early += _last_before(group)
     places = [index for index, item in enumerate(items) if isinstance(item, StageItem) and promotion.promotes(item)]
     for index, item in zip(places, arranged, strict=True):
@@ -101,6 +102,6 @@ def _jobs_after_plans(items: list[pytest.Item], promotion: Promotion) -> None:
 def _last_before(group: Sequence[Sequence[StageItem]]) -> Iterator[StageItem]:
     """For each run that has both, the last of the stages before its job, if other runs' items come between the two."""
     for run in group:
-        before = [item for item in run if item.stage in BEFORE]
+        before = [item for item in run if item.stage in BEFORE_EXECUTION]
         if len(group) > 1 and before and len(before) < len(run):
             yield before[-1]

@@ -23,7 +23,7 @@ from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
-from .expected_jobs import BEFORE, expected_jobs, import_sdk
+from .expected_jobs import expected_jobs, import_sdk
 from .promotion_options import read_settings, read_target
 from .session import HarnessSession, Promote
 from .targets import TargetsOfConftests
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from t5x_harness.runs.local import LocalBackend
     from t5x_harness.runs.vertex import VertexBackend
 
-__all__ = ["BEFORE", "NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
+__all__ = ["NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
 
 PROMOTION = pytest.StashKey["Promotion"]()
 

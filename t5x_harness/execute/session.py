@@ -65,11 +65,7 @@ class CannotGoOn(Exception):
 
 
 class Session:
-    """The stages of one run, in order; what an earlier one built is used by the later ones.
-
-    A stage calls for the ones before it, so that each can be asked for alone; their results are theirs, and a stage
-    that stands on a failed one fails with the reason.
-    """
+    """The stages of one run, called in order; what an earlier one built is used by the later ones."""
 
     def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
         self._spec = spec
@@ -126,8 +122,6 @@ class Session:
                 # The job has the slice itself.
                 sized = dataclasses.replace(self._spec, full_size=not shrink, full_mesh=True)
                 self._prepare(report, sized, in_bucket=False, steps=steps)
-            else:
-                self._need(self._resolved, self._resolve)
             if steps is not None and not shrink:
                 report.changes += for_job.limit_steps(self._config, steps)
             report.exercised = 1
@@ -138,13 +132,6 @@ class Session:
             "output": for_job.output_binding(self._config, self._output),
             "first_step": self._small.first_step if self._small else for_job.first_step(self._config),
         }
-
-    def mode(self) -> str:
-        """What the config binds: ``train``, ``eval`` or ``infer``, read without importing anything of the user's."""
-        from t5x_harness.lint.reader import read
-
-        program = read(self._spec, t5x_parent=self._t5x_parent)
-        return (self._spec.mode or program.mode or Mode.TRAIN).value
 
     def artifacts(self) -> dict[str, Any]:
         """What the run wrote, as the parts of a RunResult that come from its folder."""
@@ -222,8 +209,6 @@ class Session:
         from t5x_harness.standins.run import StandIns, embedding_rows
         from t5x_harness.upstream.seqio_registrations import Registrations
 
-        if self._resolved is not None:
-            return
         self._workspace.mkdir(parents=True, exist_ok=True)
         self._set_up_seqio()
         program = self._read_program()
@@ -248,13 +233,7 @@ class Session:
     def _plan_full_size(self, report: Any) -> None:
         from t5x_harness.plan.stage import plan
 
-        self._need(self._resolved, self._resolve)
         self._plan = plan(self._resolved, self._slice, report)
-
-    def _need(self, found: Any, stage: Callable[[Any], None]) -> None:
-        """Runs an earlier stage that nobody asked for; its findings stay its own."""
-        if found is None:
-            stage(self._report(Stage.RESOLVE))
 
     def _prepare(
         self, report: Any, spec: RunSpec | None = None, *, in_bucket: bool = True, steps: int | None = None
@@ -270,9 +249,6 @@ class Session:
         from t5x_harness.execute.prepare import prepare
 
         if self._small is None:
-            self._need(self._resolved, self._resolve)
-            if self._plan is None:
-                self._plan_full_size(self._report(Stage.PLAN))
             if self._plan is None:
                 raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
             report.changes += self._prepared_changes

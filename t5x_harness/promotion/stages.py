@@ -34,7 +34,7 @@ def stages_of_job(
     log: Path,
     tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
-    """The results of all stages that execute.
+    """The results of the stages that execute: of all of them, or of the first one if that failed.
 
     Args:
       executing: the stages; the first is what the job runs, the others are what training does on its way.
@@ -50,7 +50,7 @@ def stages_of_job(
     if ended.succeeded and tpu is not None:
         done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
-        return {first: done, **{s: _left_out(s, f"not run, because {first} failed") for s in later}}
+        return {first: done}  # which leaves out the others
     others = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
     return {first: done, **{stage: others[stage](found) for stage in later}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.lint.reading import program_of
+from t5x_harness.runs.stages import Stages, stages_of, with_mode
 from t5x_harness.spec import (
     Checkpoint,
     Finding,
@@ -26,7 +28,7 @@ from t5x_harness.spec import (
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 from t5x_harness.workers.run import Needed, OnProgress, Run
 
-__all__ = ["LocalBackend", "Starter", "stages_of"]
+__all__ = ["LocalBackend", "Starter"]
 
 FACTORY = "t5x_harness.execute.session:open_session"
 PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
@@ -52,16 +54,6 @@ class Starter(Protocol):
         """Starts a run; see ``Zygote.start``."""
 
 
-def stages_of(mode: Mode) -> tuple[Stage, ...]:
-    """The stages of a config in the order in which they run here: a mode's config executes only its own part."""
-    executing = {
-        Mode.TRAIN: (Stage.TRAIN, Stage.EVAL, Stage.INFER),
-        Mode.EVAL: (Stage.EVAL,),
-        Mode.INFER: (Stage.INFER,),
-    }
-    return (Stage.RESOLVE, Stage.PLAN, *executing[mode])
-
-
 class LocalBackend:
     """Runs a spec's stages, each once and in order; a context manager.
 
@@ -82,7 +74,7 @@ class LocalBackend:
         """Takes the settings; the run's process starts with the first stage.
 
         Args:
-          spec: what to run.
+          spec: what to run; its mode is seen from the config if it is None, and is that of training if it cannot be.
           zygote: starts the run's process.
           workspace: a folder for this run alone.
           timeout: seconds of wall time for each stage; None for no limit.
@@ -98,8 +90,6 @@ class LocalBackend:
         self._env = dict(env or {})
         self._needed = needed
         self._run: Run | None = None
-        self._mode: Mode | None = spec.mode
-        self._results: dict[Stage, StageResult] = {}
         self._broken_stage: Stage | None = None  # the stage that the run's process ended in
 
     def __enter__(self) -> Self:
@@ -116,22 +106,21 @@ class LocalBackend:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages that this config has here, in order."""
-        return stages_of(self._find_mode())
+        return self._stages.all
 
     def stage(self, stage: Stage) -> StageResult:
         """The result of a stage, run now if it was not yet, after those before it.
 
         Raises:
-          KeyError: a config of this mode has no such stage here.
+          ValueError: a run of this mode has no such stage here.
         """
-        stages = self.stages
-        if stage not in stages:
-            raise KeyError(f"a config for {self._find_mode()} has no stage {stage}; it has {', '.join(stages)}")
-        if stage not in self._results:
-            needed = [s for s in stages[: stages.index(stage)] if s is not Stage.EVAL]  # infer needs no evaluation
-            failed = next((s for s in needed if self.stage(s).outcome is not Outcome.PASSED), self._broken_stage)
-            self._results[stage] = self._run_stage(stage) if failed is None else self._left_out(stage, failed)
-        return self._results[stage]
+        return self._stages.result(stage)
+
+    @functools.cached_property
+    def _stages(self) -> Stages:
+        found = with_mode(self._spec, lambda: program_of(self._spec))
+        self._spec = dataclasses.replace(found, mode=found.mode or Mode.TRAIN)
+        return Stages(self._spec, stages_of(self._spec.mode)[1:], self._run_stage)  # lint needs no process
 
     def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
         """What a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
@@ -139,6 +128,7 @@ class LocalBackend:
         Raises:
           WorkerError: the run's process is gone.
         """
+        self.stage(Stage.PLAN)
         run = self._open()
         found: Mapping[str, Any] = run.call("job", timeout=self._timeout, shrink=shrink, steps=steps, standins=standins)
         return found
@@ -146,7 +136,7 @@ class LocalBackend:
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far, and what they wrote."""
         found = self._read_artifacts()
-        results = tuple(self._results[each] for each in self.stages if each in self._results)
+        results = self._stages.known
         return RunResult(
             spec=self._spec,
             stages=results,
@@ -169,15 +159,6 @@ class LocalBackend:
         if self._run is not None:
             self._run.close()
 
-    def _find_mode(self) -> Mode:
-        if self._mode is None:
-            from t5x_harness.lint.reader import read
-
-            runtime = find_runtime(self._spec.runtime)  # type: ignore[arg-type]
-            program = read(self._spec, t5x_parent=Path(runtime.location).parent)
-            self._mode = program.mode or Mode.TRAIN
-        return self._mode
-
     def _open(self) -> Run:
         if self._run is None:
             self._workspace.mkdir(parents=True, exist_ok=True)
@@ -185,7 +166,7 @@ class LocalBackend:
             self._run = self._zygote.start(
                 FACTORY,
                 {
-                    "spec": dataclasses.replace(self._spec, mode=self._find_mode()).to_json(),
+                    "spec": self._spec.to_json(),
                     "workspace": str(self._workspace),
                     "log": str(self.log),
                 },
@@ -196,13 +177,6 @@ class LocalBackend:
             )
             self._run.needed = self._needed
         return self._run
-
-    def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
-        cause = next((s for s in self.stages if self._has(s, Outcome.FAILED)), failed)
-        return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
-
-    def _has(self, stage: Stage, outcome: Outcome) -> bool:
-        return stage in self._results and self._results[stage].outcome is outcome
 
     def _run_stage(self, stage: Stage) -> StageResult:
         started = time.monotonic()

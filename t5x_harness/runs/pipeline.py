@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,8 @@ from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
-from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
+from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE
 
 if TYPE_CHECKING:
@@ -26,31 +28,12 @@ if TYPE_CHECKING:
     from t5x_harness.runtime.choice import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["NO_STORE", "Backend", "Pipeline", "google_for", "stages_of", "worker_for"]
+__all__ = ["NO_STORE", "Backend", "Pipeline", "google_for", "worker_for"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
 NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
 """For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
-
-_BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
-_OF_MODE: Mapping[Mode, tuple[Stage, ...]] = {
-    Mode.TRAIN: (*_BEFORE, Stage.TRAIN, Stage.EVAL, Stage.INFER),
-    Mode.EVAL: (*_BEFORE, Stage.EVAL),
-    Mode.INFER: (*_BEFORE, Stage.INFER),
-}
-
-
-def stages_of(mode: Mode | None, until: Stage | None = None) -> tuple[Stage, ...]:
-    """The stages of a run of this mode, in order; only lint for a config whose mode cannot be seen.
-
-    Args:
-      mode: of the run.
-      until: the last stage, which need not be one of the mode's: an infer config has nothing to train; None for all.
-    """
-    stages = _OF_MODE[mode] if mode is not None else (Stage.LINT,)
-    order = tuple(Stage)
-    return tuple(stage for stage in stages if until is None or order.index(stage) <= order.index(until))
 
 
 class Backend(Protocol):
@@ -124,7 +107,6 @@ class Pipeline:
         self._program: GinProgram | None = None
         self._remote: RemoteBackend | None = None
         self._backend: Backend | None = None
-        self._results: dict[Stage, StageResult] = {}
         self._seconds = 0.0
         self._at_work: Stage | None = None
 
@@ -137,14 +119,17 @@ class Pipeline:
     @property
     def spec(self) -> RunSpec:
         """What is run, with the mode filled in where the config shows it."""
-        if self._spec.mode is None:
-            self._spec = dataclasses.replace(self._spec, mode=self._read().mode)
+        self._spec = with_mode(self._spec, self._read)
         return self._spec
+
+    @functools.cached_property
+    def _stages(self) -> Stages:
+        return Stages(self.spec, stages_of(self.spec.mode, self.spec.until), self._run_timed)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages that apply, in order."""
-        return stages_of(self.spec.mode, self.spec.until)
+        return self._stages.all
 
     def stage(self, stage: Stage) -> StageResult:
         """The result of one stage, run now if it was not yet, after the stages that it needs.
@@ -152,30 +137,19 @@ class Pipeline:
         Raises:
           ValueError: the run has no such stage.
         """
-        if stage not in self.stages:
-            raise ValueError(
-                f"a run in mode {self.spec.mode or 'unknown'} has no stage {stage}; it has {', '.join(self.stages)}"
-            )
-        if stage not in self._results:
-            failed = next((s for s in self._before(stage) if self.stage(s).outcome is Outcome.FAILED), None)
-            start = time.perf_counter()
-            result = self._run(stage) if failed is None else self._left_out(stage, failed)
-            self._seconds += time.perf_counter() - start
-            result = self._on_own_lines(result)
-            self._results[stage] = _strict(result) if self._spec.strict else result
-        return self._results[stage]
+        return self._stages.result(stage)
 
     def submit_early(self) -> None:
         """Sends the run's job, if it is one and every stage before it has passed, without waiting for it."""
-        executes = self._promote is not None and len(self.stages) > len(_BEFORE)
-        if executes and all(self.stage(stage).outcome is Outcome.PASSED for stage in _BEFORE):
+        executes = self._promote is not None and len(self.stages) > len(BEFORE_EXECUTION)
+        if executes and all(self.stage(stage).outcome is Outcome.PASSED for stage in BEFORE_EXECUTION):
             self._open()
             assert self._remote is not None
             self._remote.submit_early()
 
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far."""
-        asked = _each_said_once([self._shown(self._results[s]) for s in self.stages if s in self._results])
+        asked = _each_said_once(self._shown)
         failed = any(stage.outcome is Outcome.FAILED for stage in asked)
         # What a job does not do, or was not sent to do, is no part of the run; what a failure left out is.
         stages = tuple(stage for stage in asked if failed or stage.outcome is not Outcome.NOT_RUN)
@@ -185,17 +159,18 @@ class Pipeline:
 
     def known(self) -> RunResult:
         """What came of the stages so far, while or after one is interrupted; nothing is waited for."""
-        stages = [self._shown(self._results[s]) for s in self.stages if s in self._results]
-        if self._at_work is not None and self._at_work not in self._results:
+        stages = self._shown
+        if self._at_work is not None and all(stage.stage is not self._at_work for stage in stages):
             stages.append(StageResult.interrupted(self._at_work))
         return RunResult(self.spec, tuple(stages), seconds=self._seconds)
 
-    def _shown(self, result: StageResult) -> StageResult:
-        """A stage as the whole run knows it: what lint could not judge without importing, resolve has judged."""
-        resolve = self._results.get(Stage.RESOLVE)
-        if result.stage is Stage.LINT and resolve is not None and resolve.outcome is Outcome.PASSED:
-            return dataclasses.replace(result, not_checked=())
-        return result
+    @property
+    def _shown(self) -> list[StageResult]:
+        """The stages as the whole run knows them: what lint could not judge without importing, resolve has judged."""
+        known = self._stages.known
+        if not any(s.stage is Stage.RESOLVE and s.outcome is Outcome.PASSED for s in known):
+            return [*known]
+        return [dataclasses.replace(s, not_checked=()) if s.stage is Stage.LINT else s for s in known]
 
     def close(self) -> None:
         """Ends the run's process."""
@@ -203,14 +178,6 @@ class Pipeline:
             self._backend.close()
         if self._google is not None and self._led is not None:
             self._google.leave(self._led)
-
-    def _before(self, stage: Stage) -> tuple[Stage, ...]:
-        """The stages that have to pass before this one."""
-        return self.stages[: self.stages.index(stage)]
-
-    def _left_out(self, stage: Stage, failed: Stage) -> StageResult:
-        cause = next((s for s in (*self._before(failed), failed) if self._results[s].outcome is Outcome.FAILED), failed)
-        return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {cause} failed",))
 
     def _on_own_lines(self, result: StageResult) -> StageResult:
         """A stage with its findings on the user's lines; what a comment there silences is silenced."""
@@ -221,8 +188,15 @@ class Pipeline:
         shown = tuple(finding for finding in findings if finding not in silenced)
         return dataclasses.replace(result, findings=shown, silenced=(*result.silenced, *silenced))
 
-    def _run(self, stage: Stage) -> StageResult:
+    def _run_timed(self, stage: Stage) -> StageResult:
         self._at_work = stage
+        start = time.perf_counter()
+        result = self._run(stage)
+        self._seconds += time.perf_counter() - start
+        result = self._on_own_lines(result)
+        return _strict(result) if self._spec.strict else result
+
+    def _run(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
             start = time.perf_counter()
             return lint_program(self._read(), start=start, run_if=self._run_if, on_slice=self._lint_on_slice)
@@ -259,7 +233,7 @@ class Pipeline:
         from t5x_harness.plan.golden_check import check_golden
 
         places = {str(self._workspace): "<run>", str(Path(self._read().t5x_parent or "").absolute()): "<t5x>"}
-        stages = (*(self._results[s] for s in self._before(Stage.PLAN)), plan)
+        stages = (*map(self.stage, self._stages.before(Stage.PLAN)), plan)
         return check_golden(RunResult(self.spec, stages, bindings=bound_values(self._read())), places)
 
     def _open(self) -> Backend:

@@ -15,6 +15,7 @@ from t5x_harness.promotion.order import unique_stamp
 from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
+from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages
 from t5x_harness.spec import Change, Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["VertexBackend"]
 
-_HERE = (Stage.RESOLVE, Stage.PLAN)
 _MODEL_DIR = "MODEL_DIR"
 _STANDINS = "t5x-harness/standins"
 
@@ -69,22 +69,25 @@ class VertexBackend:
         self._jobs = jobs
         self._log = Path(workspace).absolute() / "job.log"
         self._on_progress = on_progress
-        self._executing = tuple(stage for stage in local.stages if stage not in _HERE)
+        self._executing = tuple(stage for stage in local.stages if stage not in BEFORE_EXECUTION)
+        self._stages = Stages(spec, local.stages, self._run)
         self._sent: _Sent | StageResult | None = None  # a result where it was not sent
-        self._results: dict[Stage, StageResult] = {}
+        self._executed: dict[Stage, StageResult] = {}
         self._found = JobResults("")
 
     def stage(self, stage: Stage) -> StageResult:
         """The result of a stage; the first that executes waits for the job.
 
         Raises:
-          KeyError: a config of this mode has no such stage.
+          ValueError: a run of this mode has no such stage.
         """
-        if stage in _HERE:
-            self._results.setdefault(stage, self._local.stage(stage))
-        elif stage not in self._results:
-            self._results |= self._executed()
-        return self._results[stage]
+        return self._stages.result(stage)
+
+    def _run(self, stage: Stage) -> StageResult:
+        if stage in BEFORE_EXECUTION:
+            return self._local.stage(stage)
+        self._executed = self._executed or self._execute()
+        return self._executed[stage]
 
     def submit_early(self) -> None:
         """Sends the job and does not wait for it; why it cannot be sent is the result of its stage."""
@@ -105,8 +108,7 @@ class VertexBackend:
 
     def result(self) -> RunResult:
         """What came of the stages that were asked for so far, and what the job wrote."""
-        asked = (*_HERE, *self._executing)
-        stages = tuple(self._results[each] for each in asked if each in self._results)
+        stages = self._stages.known
         found = self._found
         return RunResult(
             spec=self._spec,
@@ -126,15 +128,12 @@ class VertexBackend:
         """Ends the process here. May be called again. The job is ended by :meth:`Jobs.close`."""
         self._local.close()
 
-    def _executed(self) -> dict[Stage, StageResult]:
+    def _execute(self) -> dict[Stage, StageResult]:
         """The results of all stages that execute, once the job has ended."""
         started = time.monotonic()
         self.submit_early()
         if isinstance(self._sent, StageResult):
-            first, *later = self._executing
-            reason = self._sent.not_checked or (f"not run, because {first} failed",)
-            left_out = {s: StageResult(s, Outcome.NOT_RUN, not_checked=reason) for s in later}
-            return {first: self._sent, **left_out}
+            return {stage: dataclasses.replace(self._sent, stage=stage) for stage in self._executing}
         assert self._sent is not None
         submitted = self._sent.job.submitted
         first = self._executing[0]

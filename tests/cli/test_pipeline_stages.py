@@ -12,8 +12,9 @@ import pytest
 
 import t5x_harness
 from t5x_harness.runs import several as runs
-from t5x_harness.runs.pipeline import Pipeline, stages_of
+from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runs.several import RunOptions, run_specs
+from t5x_harness.runs.stages import stages_of
 from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers.errors import RunDied
 

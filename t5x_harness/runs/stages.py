@@ -1,0 +1,90 @@
+"""The stages of a run: which ones its mode has, what each needs, their results, and why one is not run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from t5x_harness.spec import Mode, Outcome, RunSpec, Stage, StageResult
+
+if TYPE_CHECKING:
+    from t5x_harness.lint.program import GinProgram
+
+__all__ = ["BEFORE_EXECUTION", "Stages", "not_run_because", "stages_of", "with_mode"]
+
+BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+"""The stages that execute nothing: those of a promoted run that are done here."""
+
+_EXECUTING: Mapping[Mode, tuple[Stage, ...]] = {
+    Mode.TRAIN: (Stage.TRAIN, Stage.EVAL, Stage.INFER),
+    Mode.EVAL: (Stage.EVAL,),
+    Mode.INFER: (Stage.INFER,),
+}
+
+
+def stages_of(mode: Mode | None, until: Stage | None = None) -> tuple[Stage, ...]:
+    """Returns the stages of a run of this mode, in order; only lint for a config whose mode cannot be seen.
+
+    Args:
+      mode: of the run.
+      until: the last stage, which need not be one of the mode's: an infer config has nothing to train; None for all.
+    """
+    stages = (*BEFORE_EXECUTION, *_EXECUTING[mode]) if mode is not None else (Stage.LINT,)
+    order = tuple(Stage)
+    return tuple(stage for stage in stages if until is None or order.index(stage) <= order.index(until))
+
+
+def with_mode(spec: RunSpec, read: Callable[[], GinProgram]) -> RunSpec:
+    """Returns a run with its mode, which the config shows if the run does not say.
+
+    Args:
+      spec: the run.
+      read: reads its config.
+    """
+    return spec if spec.mode is not None else dataclasses.replace(spec, mode=read().mode)
+
+
+def not_run_because(stage: Stage, failed: Stage) -> StageResult:
+    """Returns the result of a stage that another one's failure leaves out."""
+    return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {failed} failed",))
+
+
+class Stages:
+    """The results of a run's stages: each is run once, after those before it, and only if none of them failed.
+
+    Args:
+      spec: the run, with its mode.
+      stages: those that it has, in order.
+      run: runs one of them.
+    """
+
+    def __init__(self, spec: RunSpec, stages: tuple[Stage, ...], run: Callable[[Stage], StageResult]) -> None:
+        self.all = stages
+        self._mode = spec.mode
+        self._run = run
+        self._results: dict[Stage, StageResult] = {}
+
+    def result(self, stage: Stage) -> StageResult:
+        """Returns the result of a stage, run now if it was not yet.
+
+        Raises:
+          ValueError: the run has no such stage.
+        """
+        if stage not in self.all:
+            raise ValueError(
+                f"a run in mode {self._mode or 'unknown'} has no stage {stage}; it has {', '.join(self.all)}"
+            )
+        if stage not in self._results:
+            failed = next((s for s in self.before(stage) if self.result(s).outcome is Outcome.FAILED), None)
+            self._results[stage] = self._run(stage) if failed is None else not_run_because(stage, failed)
+        return self._results[stage]
+
+    def before(self, stage: Stage) -> tuple[Stage, ...]:
+        """Returns the stages before one."""
+        return self.all[: self.all.index(stage)]
+
+    @property
+    def known(self) -> tuple[StageResult, ...]:
+        """The results that there are, in the order of the stages."""
+        return tuple(self._results[stage] for stage in self.all if stage in self._results)
