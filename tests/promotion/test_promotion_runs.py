@@ -17,16 +17,17 @@ TEST = """
 import pytest
 
 @pytest.mark.smoke
-@pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8)
+@pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, steps=6)
 def test_training(t5x_run):
     result = t5x_run("train.gin")
-    assert result.passed and result.steps == 10_004
-    assert sorted(result.metrics["train/loss"]) == [10_001, 10_002, 10_003, 10_004]
-    assert set(result.metrics["eval/inference_eval/sample_answer/eval/em"]) == {10_004}
-    assert [checkpoint.step for checkpoint in result.checkpoints] == [10_000, 10_002, 10_004]
+    assert result.passed and result.steps == 10_006
+    assert sorted(result.metrics["train/loss"]) == list(range(10_001, 10_007))
+    assert set(result.metrics["eval/inference_eval/sample_answer/eval/em"]) == {10_006}
+    assert [checkpoint.step for checkpoint in result.checkpoints] == [10_000, 10_003, 10_006]
     assert all(checkpoint.num_bytes for checkpoint in result.checkpoints)
     assert "prediction" in result.predictions[0]
-    assert "TRAIN_STEPS = 10004" in result.operative_config
+    assert "TRAIN_STEPS = 10006" in result.operative_config
+    assert "{'inputs': 64, 'targets': 16}" in result.operative_config  # shrunken
     assert "Epoch" in open(result.log).read()
     assert result.timings["train"] > 0
 
@@ -80,7 +81,13 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
         ("infer", "test-training", "test-there"), "JOB_STATE_SUCCEEDED"
     )
     arguments = jobs["test-training"].resource["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["args"]
-    assert {"--run_mode=train", "--gin.TRAIN_STEPS=10004", "--gin.train.stats_period=1"} <= set(arguments)
+    assert {
+        "--run_mode=train",
+        "--gin.TRAIN_STEPS=10006",
+        "--gin.train.eval_period=3",
+        "--gin.train.stats_period=1",
+        "--gin.utils.SaveCheckpointConfig.period=3",
+    } <= set(arguments)
     cases = {case.get("name"): case for case in ElementTree.parse(pytester.path / "runs.xml").iter("testcase")}
     for name, job in (("infer", "infer"), ("test_training", "test-training"), ("test_there", "test-there")):
         properties = {p.get("name"): p.get("value") for p in cases[name].iter("property")}
