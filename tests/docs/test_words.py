@@ -19,6 +19,6 @@ def test_the_pages_use_none_of_the_banned_words(repository: Path) -> None:
     found = [
         f"{page.name}: {match.group()}"
         for page in pages
-        for match in re.finditer(rf"\b({BANNED})\b", FENCED.sub("", page.read_text()), re.IGNORECASE)
+        for match in re.finditer(rf"\b({BANNED})\b", " ".join(FENCED.sub("", page.read_text()).split()), re.IGNORECASE)
     ]
     assert found == [], "see the glossary in CONTRIBUTING.md"

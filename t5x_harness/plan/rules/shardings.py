@@ -98,8 +98,8 @@ class VocabularyRows(PlanRule):
     title = "vocabulary size that the model axis or a tile does not divide"
     why = (
         "The embedding has a row for each id and is cut over the model axis; T5X's models round the vocabulary up to a "
-        "multiple of 128 for that. A size that the axis does not divide fails in JAX after the restore; one that is no "
-        "multiple of a TPU's 128 lanes only wastes part of each tile: a note."
+        "multiple of 128 for that. A size that the axis does not divide fails in JAX after the restore; one that is "
+        "not a multiple of a TPU's 128 lanes only wastes part of each tile: a note."
     )
     bad = Example(
         examples.trained("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 385"),
