@@ -22,6 +22,7 @@ from t5x_harness.fixtures.vertex_target import TARGET, vertex_target
 
 from . import (
     collection,
+    gin_items,
     interrupted,
     job_sections,
     junit,
@@ -156,7 +157,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends a run's process as soon as no further stage of it follows."""
-    item.config.stash[SESSION].leave(item, nextitem)
+    gin_items.leave(item, nextitem)
     shipped_items.submit_early(item.session)
 
 
@@ -171,10 +172,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Ends runs whose further stages will not come any more, and jobs; of interrupted ones it keeps what is known."""
     session.config.stash[promotion.PROMOTION].close()
-    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.config.stash[SESSION].finish()
-    else:  # interrupted, in one way or another: a stage may be at work
-        session.config.stash[SESSION].interrupt()
+    session.config.stash[SESSION].finish(exitstatus)
     junit.record_versions(session.config)
 
 

@@ -141,24 +141,21 @@ class StageItem(pytest.Item):
         """
         session = self.config.stash[SESSION]
         promotion = promotion_of(self)
-        if promotion is None:
-            session.prefetch(self.spec, self.pending_runs)
-        elif self.stage not in BEFORE_EXECUTION:
-            session.arrived(self.spec)
-        result = session.stage(
-            self.spec,
-            self.stage,
-            origin=self.parent.nodeid if self.parent is not None else self.nodeid,
-            network=marks.network_allowed(self),
-            promote=promotion.for_run(self, self.spec, self._target) if promotion else None,
-        )
+        context = session.context_of(self, promotion.for_run(self, self.spec, self._target) if promotion else None)
+        origin = self.parent.nodeid if self.parent is not None else self.nodeid
+        with session.working() as runs:
+            if promotion is None:
+                runs.prefetch(self.spec, self.pending_runs, buckets=context.buckets)
+            elif self.stage not in BEFORE_EXECUTION:
+                runs.waits_for_job(self.spec)
+            result = runs.stage(self.spec, self.stage, context, origin=origin)
         if promotion and promotion.submits_early(self):
-            session.submit_early(self.spec)
+            runs.submit_early(self.spec)
         marks.count_exercise(self, result.exercised)
         # pytest's own duration is how long was waited for it, which is less where the run worked ahead.
         self.user_properties += [("t5x.stage", self.stage.value), ("t5x.seconds", f"{result.seconds:.3f}")]
         self._record(result)
-        cause = session.failed_before(self.spec, result)
+        cause = runs.failed_before(self.spec, result)
         if cause is not None:
             if any(getattr(i, "spec", None) == self.spec and i.name == cause.stage for i in self.session.items):
                 # As pytest's own marks do: a skip belongs to the item's line, not to this one.
@@ -209,3 +206,10 @@ class StageItem(pytest.Item):
         if self.start is None:
             return self.path, 0, title
         return Path(self.start.file), self.start.line - 1, title
+
+
+def leave(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends the run of an item unless the next one is a further stage of it."""
+    runs = item.config.stash[SESSION].begun
+    if isinstance(item, StageItem) and runs is not None and getattr(nextitem, "spec", None) != item.spec:
+        runs.leave(item.spec)

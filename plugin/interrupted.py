@@ -25,6 +25,7 @@ class Interruption:
         if not session.in_use or session.promotes:
             return
         session.ending.begin()  # it may have come elsewhere
-        session.interrupt()
+        if session.begun is not None:
+            session.begun.interrupt()
         if type(excinfo.value) is KeyboardInterrupt and not self._config.option.fulltrace:
             excinfo.traceback = excinfo.traceback[-1:]  # all that is shown

@@ -20,7 +20,7 @@ def record_versions(config: pytest.Config) -> None:
     """Adds properties to the test suite of ``--junitxml``, if that is asked for and runs were made."""
     xml = config.stash.get(xml_key, None)
     session = config.stash[SESSION]
-    if xml is not None and session.results:
+    if xml is not None and session.begun is not None and session.begun.results.by_run:
         for name, value in _versions(session):
             xml.add_global_property(name, value)
 
@@ -28,7 +28,7 @@ def record_versions(config: pytest.Config) -> None:
 def _versions(session: HarnessSession) -> Iterator[tuple[str, str]]:
     yield "t5x.harness", __version__
     yield "t5x.runtime", f"{session.runtime.kind} T5X {session.runtime.version}"
-    yield "t5x.slice", ", ".join(dict.fromkeys(spec.slice for spec in session.results))
+    yield "t5x.slice", ", ".join(dict.fromkeys(spec.slice for spec in session.runs.results.by_run))
     for library in _LIBRARIES:
         try:
             yield f"t5x.{library}", importlib.metadata.version(library)

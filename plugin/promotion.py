@@ -9,9 +9,8 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,13 +24,14 @@ from t5x_harness.vertex.target import VertexTarget
 from . import marks
 from .expected_jobs import expected_jobs, import_sdk
 from .promotion_options import read_settings, read_target
-from .session import HarnessSession, Promote
+from .session import HarnessSession
 from .targets import TargetsOfConftests
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import Jobs
     from t5x_harness.promotion.order import JobOrder
     from t5x_harness.runs.local import LocalBackend
+    from t5x_harness.runs.pipeline import BackendFactory
     from t5x_harness.runs.vertex import VertexBackend
 
 __all__ = ["NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
@@ -98,7 +98,7 @@ class Promotion:
                 self._importing.join()
             # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
             streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
-            self._jobs = Jobs(self.settings, self.shown.append, self._session.say if streams else None)
+            self._jobs = Jobs(self.settings, self.shown.append, self._session.progress.say if streams else None)
         return self._jobs
 
     def check_options(self) -> None:
@@ -197,7 +197,7 @@ class Promotion:
             return spec
         return dataclasses.replace(spec, slice=found.name, golden=None)  # which is of the other slice
 
-    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> Promote:
+    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> BackendFactory:
         """What makes the backend of a promoted run.
 
         Args:
@@ -209,17 +209,12 @@ class Promotion:
         if spec.full_size:
             order = dataclasses.replace(order, shrink=False)
 
-        def make(
-            workspace: Path, on_progress: Callable[[Mapping[str, Any]], None]
-        ) -> Callable[[RunSpec, LocalBackend], VertexBackend]:
+        def backend(known: RunSpec, local: LocalBackend) -> VertexBackend:
             from t5x_harness.runs.vertex import VertexBackend
 
-            def backend(known: RunSpec, local: LocalBackend) -> VertexBackend:
-                return VertexBackend(known, local, order, self.jobs, workspace=workspace, on_progress=on_progress)
+            return VertexBackend(known, local, order, self.jobs)
 
-            return backend
-
-        return make
+        return backend
 
     def plan_early(self, items: Sequence[pytest.Item]) -> None:
         """Notes the items after which their runs' jobs are sent, as those that wait for these come later."""

@@ -69,8 +69,9 @@ def run_for(
             promote = promotion.for_run(item, spec, target)
         except ResourcesError as error:
             raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
-    allowed = marks.network_allowed(item)
-    result = session.run(spec, origin=item.nodeid, may_fail=not check, network=allowed, promote=promote)
+    context = session.context_of(item, promote)
+    with session.working() as runs:
+        result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
     marks.count_exercise(item, sum(stage.exercised for stage in result.stages))
     if promotion:
         record_jobs(item, result)

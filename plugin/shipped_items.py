@@ -196,9 +196,9 @@ class ShippedItem(pytest.Item):
         from t5x_harness.vertex.storage import Folder, StorageError
 
         session, job = self.config.stash[SESSION], launched.submitted
-        log = session.folder() / f"{job.id}.log"
-        with session.showing_progress() as on_progress:
-            ended = self.promotion.jobs.follow(launched, log, on_progress)
+        log = session.runs.folder / f"{job.id}.log"
+        with session.working():
+            ended = self.promotion.jobs.follow(launched, log, session.progress)
         pages = [("t5x.job_url", job.url)] if job.url else []
         self.user_properties += [("t5x.job", job.name), *pages, ("t5x.state", str(ended.outcome))]
         self._told = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.page}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,7 +40,8 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
 
     In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
     """
-    if not session.results or hasattr(session.config, "workerinput"):  # xdist's workers have a reporter nobody reads
+    runs = session.begun
+    if runs is None or not runs.results.by_run or hasattr(session.config, "workerinput"):  # whose output nobody reads
         return
     from t5x_harness.report.step_summary import append_step_summary
     from t5x_harness.workers import NOT_KEPT
@@ -46,8 +49,8 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
     report = session.report()
     if reporter.verbosity >= -1:
         _write_table(reporter, report)
-        _write_kept(reporter, session)
-        for refusal in session.refusals:
+        _write_kept(reporter, runs.results.kept)
+        for refusal in runs.results.refusals:
             reporter.write_line(f"{NOT_KEPT}: {refusal}", yellow=True)
     if session.options.annotate(os.environ):
         from t5x_harness.report.github import annotation_commands
@@ -82,8 +85,7 @@ def _write_table(reporter: pytest.TerminalReporter, report: Report) -> None:
         reporter.write(render_brief(report, width=width, color=color))
 
 
-def _write_kept(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    kept = session.kept
+def _write_kept(reporter: pytest.TerminalReporter, kept: Sequence[Path]) -> None:
     if len(kept) == 1:
         reporter.write_line(f"log and output of the failed run are kept in {kept[0]}")
     else:

@@ -48,7 +48,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """In a worker: hands its results to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output[_RESULTS] = json.dumps(session.config.stash[SESSION].to_json())
+        output[_RESULTS] = json.dumps(session.config.stash[SESSION].runs.results.to_json())
         output[_JOBS] = json.dumps(session.config.stash[PROMOTION].to_json())
 
 
@@ -57,7 +57,7 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
     node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
-        node.config.stash[SESSION].add_json(json.loads(output[_RESULTS]))
+        node.config.stash[SESSION].runs.results.add_json(json.loads(output[_RESULTS]))
         node.config.stash[PROMOTION].add_json(json.loads(output[_JOBS]))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from t5x_harness.runs.pipeline import worker_for
+from t5x_harness.runs.pool import worker_for
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.variables import KEPT_VARIABLE
 from t5x_harness.workers import Zygote

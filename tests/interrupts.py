@@ -28,11 +28,10 @@ class Session:
 """``hanging.py``: resolve of each config writes its process's pid into ``CONFIG.at_work`` in the run's folder."""
 
 LIGHT = """
-from t5x_harness.runs import pipeline
-from t5x_harness.runs import several as runs
 from t5x_harness.runs import local
+from t5x_harness.runs import pool
 from t5x_harness.workers import Zygote
-pipeline.worker_for = runs.worker_for = lambda runtime, **given: Zygote()
+pool.worker_for = lambda runtime, **given: Zygote()
 local.FACTORY = "hanging:Session"
 """
 """Makes runs of the sessions of this process such ones."""

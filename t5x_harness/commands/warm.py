@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       UsageError: there is no such T5X, or no folder for the file.
     """
-    from t5x_harness.runs.pipeline import worker_for
+    from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
     from t5x_harness.variables import KEPT_VARIABLE
     from t5x_harness.workers import KeptZygotes, ZygoteFailed

@@ -84,9 +84,9 @@ class LocalBackend:
         """
         self._spec = spec
         self._zygote = zygote
-        self._workspace = Path(workspace).absolute()
+        self.workspace = Path(workspace).absolute()
         self._timeout = timeout
-        self._on_progress: OnProgress | None = on_progress
+        self.on_progress: OnProgress | None = on_progress
         self._env = dict(env or {})
         self._needed = needed
         self._run: Run | None = None
@@ -101,7 +101,7 @@ class LocalBackend:
     @property
     def log(self) -> Path:
         """The log of the run's process."""
-        return self._workspace / "run.log"
+        return self.workspace / "run.log"
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -161,13 +161,13 @@ class LocalBackend:
 
     def _open(self) -> Run:
         if self._run is None:
-            self._workspace.mkdir(parents=True, exist_ok=True)
+            self.workspace.mkdir(parents=True, exist_ok=True)
             cwd = os.path.abspath(self._spec.cwd)
             self._run = self._zygote.start(
                 FACTORY,
                 {
                     "spec": self._spec.to_json(),
-                    "workspace": str(self._workspace),
+                    "workspace": str(self.workspace),
                     "log": str(self.log),
                 },
                 log=self.log,
@@ -182,7 +182,7 @@ class LocalBackend:
         started = time.monotonic()
         try:
             run = self._open()
-            answer = run.call(stage.value, timeout=self._timeout, on_progress=self._on_progress)
+            answer = run.call(stage.value, timeout=self._timeout, on_progress=self.on_progress)
         except WorkerError as error:
             self._broken_stage = stage
             return self._broken(stage, error, time.monotonic() - started)
@@ -226,7 +226,7 @@ class LocalBackend:
                 return found
             except RunDied:
                 self._broken_stage = self.stages[-1]
-        return {"model_dir": self._spec.model_dir or str(self._workspace / "model")}
+        return {"model_dir": self._spec.model_dir or str(self.workspace / "model")}
 
 
 def _tail(log: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,21 +18,16 @@ from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
 from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
-from t5x_harness.variables import ROOT_VARIABLE
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.runs.local import LocalBackend
-    from t5x_harness.runtime.choice import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["NO_STORE", "Backend", "Pipeline", "google_for", "worker_for"]
+__all__ = ["Backend", "BackendFactory", "Pipeline", "RemoteBackend"]
 
 OnProgress = Callable[[Mapping[str, Any]], None]
-
-NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
-"""For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
 
 
 class Backend(Protocol):
@@ -288,61 +282,3 @@ def _strict(result: StageResult) -> StageResult:
     )
     strict = dataclasses.replace(result, findings=findings)
     return dataclasses.replace(strict, outcome=Outcome.FAILED) if strict.errors else strict
-
-
-def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
-    """A zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
-
-    Args:
-      runtime: the T5X.
-      door: makes it one that is kept for other sessions, which find it there. Another one turns to the one that is kept
-        for this shell, if there is any.
-    """
-    from t5x_harness.runs.local import PRELOAD
-    from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-    from t5x_harness.variables import KEPT_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
-    from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
-
-    kept = os.environ.get(KEPT_VARIABLE) if door is None else None
-    others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
-    return Zygote(
-        preload=PRELOAD,
-        env={
-            "PYTHONPATH": os.pathsep.join([BOOTSTRAP_PATH, *others]),
-            RUNTIME_VARIABLE: runtime.kind,
-            STANDINS_VARIABLE: "",  # a run makes its own, and reports them
-            **_tensorflow_environment(os.environ),
-            **compile_cache_environment(default_cache_folder(os.environ)),
-        },
-        door=door,
-        kept=Path(kept) if kept else None,
-    )
-
-
-def google_for(spec: RunSpec, started: dict[tuple[str, str | None], GooglePool]) -> GooglePool | None:
-    """The private Google for a run, one for all that begin with the same buckets.
-
-    Args:
-      spec: the run.
-      started: those that there are; the run's is added.
-
-    Returns:
-      None where the run wants none, and without the extra ``google``.
-    """
-    from t5x_harness.google.pool import GooglePool
-
-    if spec.gcs == "off" or not GooglePool.is_installed():
-        return None
-    return started.setdefault((spec.gcs, spec.gcs_root), GooglePool(spec.gcs_root, spec.gcs))
-
-
-def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What TensorFlow is told where the user tells it nothing.
-
-    Keras, which it imports, shall not write its settings into the home folder where there are none. And it need not
-    look through every function of an input pipeline for what oneDNN, which multiplies matrices, could take over.
-    """
-    chosen = {"TF_ENABLE_ONEDNN_OPTS": env.get("TF_ENABLE_ONEDNN_OPTS", "0")}
-    if "KERAS_HOME" not in env and not Path("~/.keras/keras.json").expanduser().exists():
-        chosen["KERAS_HOME"] = os.devnull
-    return chosen

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 
-from t5x_harness.runs.background import BackgroundRun, BackgroundRuns, OnProgress, OpenPipeline
 from t5x_harness.spec import RunSpec, Stage
 
 __all__ = ["PendingRun", "Prefetcher"]
@@ -28,7 +27,7 @@ class PendingRun:
 
 
 class Prefetcher:
-    """Begins the next runs.
+    """Tells which runs are to be begun next.
 
     Args:
       at_once: how many may work at the same time; below two, none begins before it is asked for.
@@ -36,7 +35,6 @@ class Prefetcher:
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
-        self._background: BackgroundRuns | None = None
         self._block: list[PendingRun] = []
 
     def next_runs(self, spec: RunSpec, find: Callable[[], list[PendingRun]]) -> list[PendingRun]:
@@ -52,15 +50,3 @@ class Prefetcher:
             self._block = find()
         self._block = list(itertools.dropwhile(lambda run: run.spec != spec, self._block)) or self._block
         return self._block[: 2 * self._at_once]
-
-    def begin(self, run: PendingRun, make: OpenPipeline, on_progress: Callable[[RunSpec], OnProgress]) -> BackgroundRun:
-        """Lets a run work as soon as the others leave a core to it; see :meth:`BackgroundRuns.begin`."""
-        if self._background is None:
-            self._background = BackgroundRuns(self._at_once)
-        return self._background.begin(run.spec, run.stages, make, on_progress)
-
-    def join(self, *, patient: bool) -> None:
-        """Waits for the threads of runs that have been closed; see :meth:`BackgroundRuns.join`."""
-        if self._background is not None:
-            self._background.cancel()
-            self._background.join(patient=patient)

@@ -1,22 +1,22 @@
-"""Runs of several configs, as a command makes them: with one worker and one private Google for all that share it."""
+"""Runs of several configs, as a command makes them, out of one pool."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_harness.runs.model_dirs import claim_model_dir, ensure_model_dirs
-from t5x_harness.runs.pipeline import NO_STORE, OnProgress, Pipeline, google_for, worker_for
+from t5x_harness.runs.pipeline import OnProgress, Pipeline
+from t5x_harness.runs.pool import RunContext, RunPool
 from t5x_harness.spec import RunResult, RunSpec
 
 if TYPE_CHECKING:
-    from t5x_harness.google.pool import GooglePool
-    from t5x_harness.runs.background import BackgroundRun, BackgroundRuns, OpenPipeline
-    from t5x_harness.workers import InProcess, Zygote
+    from t5x_harness.runs.background import BackgroundRun
 
 __all__ = ["RunOptions", "run_specs"]
 
@@ -71,137 +71,77 @@ def run_specs(
     from t5x_harness.runs.background import runs_at_once
     from t5x_harness.workers import NOT_KEPT
 
-    shared = _Shared(options)
     at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
-    receiver = on_progress or (lambda spec: lambda event: None)
+    pool = RunPool(timeout=options.timeout, in_process=options.in_process, at_once=at_once)
+    runs = _Runs(pool, options, on_progress or (lambda spec: lambda event: None))
     patient = True
     try:
-        yield from (shared.one_by_one(specs, receiver) if at_once < 2 else shared.at_once(specs, at_once, receiver))
+        yield from (runs.one_by_one(specs) if at_once < 2 else runs.at_once(specs))
     except (KeyboardInterrupt, GeneratorExit):
         patient = False
-        known = shared.known()
-        shared.kill()
+        known = runs.known()
+        pool.kill()
         if on_interrupt is not None:
             on_interrupt(known)
         raise
     finally:
-        shared.close(patient=patient)
+        pool.close(patient=patient)
         if on_note is not None:
-            for refusal in shared.refusals:
+            for refusal in pool.refusals:
                 on_note(f"{NOT_KEPT}: {refusal}")
-        if on_imports is not None and not shared.refusals:
-            on_imports(shared.import_seconds)
+        if on_imports is not None and not pool.refusals:
+            on_imports(pool.import_seconds)
 
 
-class _Shared:
-    """What the runs of one call share, and the two ways to make them."""
+class _Runs:
+    """The two ways to make the runs of one call."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, pool: RunPool, options: RunOptions, on_progress: Callable[[RunSpec], OnProgress]) -> None:
+        self._pool = pool
         self._options = options
-        self._workers: dict[str, Zygote | InProcess] = {}
-        self._googles: dict[tuple[str, str | None], GooglePool] = {}
-        self._background: BackgroundRuns | None = None
+        self._on_progress = on_progress
         self._begun: deque[Pipeline | BackgroundRun] = deque()  # those whose results have not come
 
-    def one_by_one(self, specs: Sequence[RunSpec], on_progress: Callable[[RunSpec], OnProgress]) -> Iterator[RunResult]:
+    def one_by_one(self, specs: Sequence[RunSpec]) -> Iterator[RunResult]:
         """Makes a run when the one before it is done, in this thread."""
         for number, spec in enumerate(specs, start=1):
-            with claim_model_dir(spec), self._pipeline(number, spec, on_progress(spec)) as pipeline:
+            with self._open(spec, self._factory(number, spec), self._on_progress(spec)) as pipeline:
                 self._begun.append(pipeline)
-                for stage in pipeline.stages:
-                    pipeline.stage(stage)
-                result = pipeline.result()
-                self._begun.popleft()
-                yield result
+                yield self._taken()
 
-    def at_once(
-        self, specs: Sequence[RunSpec], number_of_runs: int, on_progress: Callable[[RunSpec], OnProgress]
-    ) -> Iterator[RunResult]:
+    def at_once(self, specs: Sequence[RunSpec]) -> Iterator[RunResult]:
         """Makes several at the same time. At most twice as many are begun: the next ones while one takes long."""
-        from t5x_harness.runs.background import BackgroundRuns
-
-        def taken() -> RunResult:
-            run = self._begun[0]
-            for stage in run.stages:
-                run.stage(stage)
-            result = run.result()
-            self._begun.popleft()
-            return result
-
-        self._background = background = BackgroundRuns(number_of_runs)
         for number, spec in enumerate(specs, start=1):
-            if len(self._begun) == 2 * number_of_runs:
-                yield taken()
-            with self._pipeline(number, spec, None) as pipeline:
-                run = background.begin(spec, pipeline.stages, self._opener(number, spec), on_progress)
-            self._begun.append(run)
+            if len(self._begun) == 2 * self._pool.at_once:
+                yield self._taken()
+            factory = self._factory(number, spec)
+            make = functools.partial(self._open, spec, factory)
+            self._begun.append(self._pool.begin(spec, factory(None).stages, make, self._on_progress))
         while self._begun:
-            yield taken()
+            yield self._taken()
 
     def known(self) -> list[RunResult]:
-        """What is known of the runs whose results have not come, those aside of which nothing is."""
+        """Returns what is known of the runs whose results have not come, except those of which nothing is."""
         return [known for run in self._begun if (known := run.known()).stages]
 
-    @property
-    def refusals(self) -> list[str]:
-        """Why runs did not begin in the worker that is kept for this shell, though there is one."""
-        return [text for worker in self._workers.values() if (text := getattr(worker, "refusal", ""))]
+    def _taken(self) -> RunResult:
+        """Returns the result of the first run that was begun."""
+        run = self._begun[0]
+        for stage in run.stages:
+            run.stage(stage)
+        result = run.result()
+        self._begun.popleft()
+        return result
 
-    @property
-    def import_seconds(self) -> float:
-        """How long was waited for imports."""
-        return sum(getattr(worker, "seconds_waited", 0.0) for worker in self._workers.values())
-
-    def kill(self) -> None:
-        """Has all runs killed, without waiting for that."""
-        for worker in self._workers.values():
-            worker.kill()
-
-    def close(self, *, patient: bool) -> None:
-        """Ends what was started.
-
-        Args:
-          patient: whether to wait for what is just starting.
-        """
-        if self._background is not None:
-            self._background.cancel()
-        for worker in self._workers.values():
-            worker.close()
-        for google in self._googles.values():
-            google.close(patient=patient)
-        if self._background is not None:
-            self._background.join(patient=patient)
-
-    def _opener(self, number: int, spec: RunSpec) -> OpenPipeline:
-        @contextlib.contextmanager
-        def opened(on_progress: OnProgress) -> Iterator[Pipeline]:
-            with claim_model_dir(spec), self._pipeline(number, spec, on_progress) as pipeline:
-                yield pipeline
-
-        return opened
-
-    def _pipeline(self, number: int, spec: RunSpec, on_progress: OnProgress | None) -> Pipeline:
-        from t5x_harness.runtime.choice import find_runtime
-        from t5x_harness.system.network import run_environment
-        from t5x_harness.workers import InProcess
-
-        runtime = find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
-        if spec.runtime not in self._workers:
-            self._workers[spec.runtime] = worker = InProcess() if self._options.in_process else worker_for(runtime)
-            if not isinstance(worker, InProcess):
-                worker.warm()
-        google = None if self._options.network else google_for(spec, self._googles)
-        if google is not None:
-            google.warm()
+    def _factory(self, number: int, spec: RunSpec) -> Callable[[OnProgress | None], Pipeline]:
+        self._pool.warm(spec, google=not self._options.network)
         workspace = self._options.workspace / f"{number:02d}-{spec.name}"
         workspace.mkdir(parents=True, exist_ok=True)
-        return Pipeline(
-            spec,
-            zygote=self._workers[spec.runtime],
-            workspace=workspace,
-            timeout=self._options.timeout,
-            on_progress=on_progress,
-            t5x_parent=runtime.location,
-            env={**run_environment(allowed=self._options.network), **NO_STORE},
-            google=google,
-        )
+        return self._pool.pipeline_factory(spec, workspace, RunContext(network=self._options.network))
+
+    @contextlib.contextmanager
+    def _open(
+        self, spec: RunSpec, factory: Callable[[OnProgress | None], Pipeline], on_progress: OnProgress
+    ) -> Iterator[Pipeline]:
+        with claim_model_dir(spec), factory(on_progress) as pipeline:
+            yield pipeline

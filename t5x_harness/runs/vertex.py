@@ -6,9 +6,8 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, Jobs
 from t5x_harness.promotion.order import unique_stamp
@@ -49,9 +48,6 @@ class VertexBackend:
         local: LocalBackend,
         order: JobOrder,
         jobs: Jobs,
-        *,
-        workspace: Path,
-        on_progress: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         """Takes the settings; the job is sent with :meth:`submit_early` or the first stage that executes.
 
@@ -60,15 +56,12 @@ class VertexBackend:
           local: runs the stages before the job.
           order: what the job is to be like.
           jobs: sends and follows it.
-          workspace: a folder for this run alone; the job's log is written into it.
-          on_progress: called with ``{"stage", "step", "of", "note"}`` while the job runs.
         """
         self._spec = spec
         self._local = local
         self._order = order
         self._jobs = jobs
-        self._log = Path(workspace).absolute() / "job.log"
-        self._on_progress = on_progress
+        self._log = local.workspace / "job.log"
         self._executing = tuple(stage for stage in local.stages if stage not in BEFORE_EXECUTION)
         self._stages = Stages(spec, local.stages, self._run)
         self._sent: _Sent | StageResult | None = None  # a result where it was not sent
@@ -137,7 +130,7 @@ class VertexBackend:
         assert self._sent is not None
         submitted = self._sent.job.submitted
         first = self._executing[0]
-        ended = self._jobs.follow(self._sent.job, self._log, self._on_progress, stage=str(first))
+        ended = self._jobs.follow(self._sent.job, self._log, self._local.on_progress, stage=str(first))
         problem = self._read_results(self._sent.folder)
         results = stages_of_job(
             self._executing,

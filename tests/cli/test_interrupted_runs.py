@@ -54,9 +54,7 @@ def test_what_is_known_is_printed(folder: Path, command: Sequence[str], times: i
 
 
 def test_a_second_ctrl_c_finds_it_printed_however_long_the_clearing_up_takes(folder: Path) -> None:
-    endless = (
-        "import time\nfrom t5x_harness.runs import several\nseveral._Shared.close = lambda *_, **__: time.sleep(600)\n"
-    )
+    endless = "import time\nfrom t5x_harness.runs import pool\npool.RunPool.close = lambda *_, **__: time.sleep(600)\n"
     arguments = ["run", "--gcs=off", "--t5x-runtime=embedded", *NAMES]
     session = Hanging(["-c", f"{endless}{MAIN}", *arguments], folder, *NAMES)
     session.interrupt(times=2)

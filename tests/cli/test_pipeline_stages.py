@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import t5x_harness
-from t5x_harness.runs import several as runs
+from t5x_harness.runs import pool
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runs.several import RunOptions, run_specs
 from t5x_harness.runs.stages import stages_of
@@ -209,7 +209,7 @@ def test_a_pipeline_without_a_worker_can_lint_only(tmp_path: Path) -> None:
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     made = Worker()
-    monkeypatch.setattr(runs, "worker_for", lambda runtime: made)
+    monkeypatch.setattr(pool, "worker_for", lambda runtime: made)
     return made
 
 

@@ -19,9 +19,9 @@ HERE = str(Path(__file__).parent)
 LIGHT = """
 import os, sys
 from t5x_harness.commands import main as cli
-from t5x_harness.runs import pipeline
+from t5x_harness.runs import pool
 from t5x_harness.workers import Zygote
-pipeline.worker_for = lambda runtime, *, door: Zygote(preload={preload!r}, python_path=[os.getcwd()], door=door)
+pool.worker_for = lambda runtime, *, door: Zygote(preload={preload!r}, python_path=[os.getcwd()], door=door)
 sys.exit(cli.main(["warm", *sys.argv[1:]]))
 """
 Warm = Callable[..., subprocess.Popen[str]]
