@@ -28,7 +28,7 @@ from .session import HarnessSession
 from .targets import TargetsOfConftests
 
 if TYPE_CHECKING:
-    from t5x_harness.promotion.jobs import Jobs
+    from t5x_harness.promotion.jobs import PromotedJobs
     from t5x_harness.promotion.order import JobOrder
     from t5x_harness.runs.local import LocalBackend
     from t5x_harness.runs.pipeline import BackendFactory
@@ -59,7 +59,7 @@ class Promotion:
         self.active = session.promotes
         self.shown: list[str] = []  # jobs that are only printed
         self.left: list[str] = []  # what became of jobs that had not ended with the session
-        self._jobs: Jobs | None = None
+        self._jobs: PromotedJobs | None = None
         self._emulated = contextlib.ExitStack()
         self._early: set[pytest.Item] = set()
         self._targets = TargetsOfConftests()
@@ -89,16 +89,16 @@ class Promotion:
         return bool(self.settings.defaults)
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> PromotedJobs:
         """The session's jobs."""
         if self._jobs is None:
-            from t5x_harness.promotion.jobs import Jobs
+            from t5x_harness.promotion.jobs import PromotedJobs
 
             if self._importing is not None:
                 self._importing.join()
             # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
             streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
-            self._jobs = Jobs(self.settings, self.shown.append, self._session.progress.say if streams else None)
+            self._jobs = PromotedJobs(self.settings, self.shown.append, self._session.progress.say if streams else None)
         return self._jobs
 
     def check_options(self) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
-from t5x_harness.vertex.cancelled_runs import end_run_of
+from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError, StagedFile
-from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError, T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
@@ -22,12 +21,11 @@ from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 from t5x_harness.vertex.storage import Folder, StorageError
-from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
+from t5x_harness.vertex.submitted import SubmittedJob, running_with_label
 from t5x_harness.vertex.target import placeholders_in
-from t5x_harness.vertex.tracking import TrackedRun
-from t5x_harness.vertex.waiting import Patience, WaitError
+from t5x_harness.vertex.waiting import WaitError
 
-__all__ = ["REFUSALS", "Ended", "JobNotSent", "JobRefused", "Jobs"]
+__all__ = ["REFUSALS", "Ended", "JobNotSent", "JobRefused", "PromotedJobs"]
 
 
 class JobRefused(Exception):
@@ -66,7 +64,7 @@ class Ended:
         return self.outcome is not None and self.outcome.succeeded
 
 
-class Jobs:
+class PromotedJobs:
     """Sends jobs, no more at once than are allowed.
 
     From the first :meth:`send` to :meth:`close` no Ctrl-C is lost, as a session that goes on has jobs that cost money.
@@ -86,9 +84,8 @@ class Jobs:
         self._settings = settings
         self._show = show
         self._say = say
-        self._in_flight: list[SubmittedJob] = []
+        self._batch = JobBatch()
         self._found_again: dict[str, LaunchedJob] | None = None
-        self._interrupts = Interrupts()
 
     @property
     def emulated(self) -> bool:
@@ -98,7 +95,7 @@ class Jobs:
     @property
     def has_room(self) -> bool:
         """Whether one more may be sent now."""
-        return len(self._in_flight) < self._settings.parallel
+        return len(self._batch) < self._settings.parallel
 
     def send(
         self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
@@ -119,26 +116,18 @@ class Jobs:
             self._show(_printed(job, message, staged))
             self._check(job, message)
             raise JobNotSent(NOT_SENT)
-        self._interrupts.begin()
+        self._batch.begin()
         if self._settings.reuse:
             return self._sent_before(job)
         self._check(job, message)
         _check_alone(job)
-        self._make_room()
+        self._batch.wait_for_room(self._settings.parallel)
+        bucket = Folder(f"{GS}{job.target.bucket}", job.target.project)
         if self._settings.emulated:
-            Folder(f"{GS}{job.target.bucket}", job.target.project).create_bucket(job.target.location)
-        for folder, files in staged.items():
-            Folder(folder, job.target.project).put(files)
-        misplaced = Folder(f"{GS}{job.target.bucket}", job.target.project).misplaced(job.target.location)
-        with self._interrupts.held():
-            launched = LaunchedJob(send(message, job.target))
-            self._in_flight.append(launched.submitted)
-        launched.notes = (misplaced,) if misplaced else ()
-        if run is not None and job.target.experiment is not None:
-            try:
-                launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
-            except VertexError as error:  # the job is at work, and of more worth than its record
-                launched.notes += (f"not tracked: {error}",)
+            bucket.create_bucket(job.target.location)
+        misplaced = bucket.misplaced(job.target.location)
+        launched = self._batch.submit(job, staged, run)
+        launched.notes = (*filter(None, [misplaced]), *launched.notes)
         return launched
 
     def follow(
@@ -159,14 +148,10 @@ class Jobs:
         """
         watch = JobWatch(log, on_progress, stage=stage, say=self._say)
         try:
-            patience = Patience.usual(heed=self._interrupts.heed)
-            # Whoever asks for metrics here reads all that the job wrote.
-            end = job.follow(
-                on_state=watch.on_state, on_log=watch.on_log, patience=patience, metrics=job.tracked is not None
-            )
+            # Results are read from all that the job wrote; metrics alone are for its record.
+            end = self._batch.follow(job, on_state=watch.on_state, on_log=watch.on_log, metrics=job.tracked is not None)
         except (VertexError, WaitError) as error:
             return Ended(None, str(error))
-        self._in_flight = [other for other in self._in_flight if other is not job.submitted]
         return Ended(end.outcome, "", end.notes, end.ran_on)
 
     def heed_interrupts(self, heard: BaseException | None) -> None:
@@ -179,8 +164,8 @@ class Jobs:
           KeyboardInterrupt: it was dropped, see :class:`~t5x_harness.vertex.interrupts.Interrupts`.
         """
         if isinstance(heard, KeyboardInterrupt):
-            self._interrupts.forget()
-        self._interrupts.heed()
+            self._batch.interrupts.forget()
+        self._batch.interrupts.heed()
 
     def close(self) -> list[str]:
         """Cancels what has not ended; returns a line for each, also for one that could not be cancelled.
@@ -189,18 +174,11 @@ class Jobs:
         what is not cancelled yet as it is, and the lines say so. May be called again.
         """
         lines: list[str] = []
-        ending: list[SubmittedJob] = []
-        self._interrupts.forget()
         try:
-            while self._in_flight:
-                line, ends = self._closed(self._in_flight[0])
-                lines.append(line)
-                ending += self._in_flight[:1] if ends else ()
-                del self._in_flight[0]
-            lines += [end_run_of(job, self._interrupts.heed) for job in ending]
+            self._batch.cancel(lines.append, _MESSAGES)
         finally:
-            self._interrupts.end()
-        return [line for line in lines if line]
+            self._batch.end()
+        return lines
 
     def _check(self, job: ContainerJob, message: Any) -> None:
         """What can be checked of a job without the service."""
@@ -210,23 +188,6 @@ class Jobs:
             listed = "\n".join(f"  {violation}" for violation in violations)
             raise JobRefused(f"Vertex AI would refuse this job:\n{listed}")
         job.chip_hours.require(self._settings.max_chip_hours)
-
-    def _make_room(self) -> None:
-        patience = Patience(heed=self._interrupts.heed)
-        while not self.has_room:
-            patience.wait(float("inf"))
-            self._in_flight = [job for job in self._in_flight if not job.has_ended]
-
-    def _closed(self, job: SubmittedJob) -> tuple[str, bool]:
-        """Cancels a job unless it has ended; returns what to say, and whether nothing of it goes on."""
-        try:
-            self._interrupts.heed()
-            return _cancelled(job), True
-        except VertexError as error:
-            return f"{error}. It goes on and is paid for: {_by_hand(job)}", False
-        except KeyboardInterrupt:
-            told = f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
-            return told, False
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
         """The job of ``--tpu-reuse`` that does what this one would."""
@@ -262,12 +223,14 @@ def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[Stag
     return f"{job.name}: {job.chip_hours}\nwhere: {where}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
 
 
-def _cancelled(job: SubmittedJob) -> str:
-    if job.has_ended:
-        return ""
-    job.cancel()
-    return f"cancelled the job {job.name}, which had not ended: {job.page}"
-
-
 def _by_hand(job: SubmittedJob) -> str:
     return f"gcloud ai custom-jobs cancel {job.id} --project={job.target.project} --region={job.target.location}"
+
+
+_MESSAGES = CancelMessages(
+    cancelled=lambda job: f"cancelled the job {job.name}, which had not ended: {job.page}",
+    refused=lambda job, error: f"{error}. It goes on and is paid for: {_by_hand(job)}",
+    interrupted=lambda job: (
+        f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
+    ),
+)

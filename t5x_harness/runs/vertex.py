@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, Jobs
+from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
 from t5x_harness.promotion.order import unique_stamp
 from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
@@ -47,7 +47,7 @@ class VertexBackend:
         spec: RunSpec,
         local: LocalBackend,
         order: JobOrder,
-        jobs: Jobs,
+        jobs: PromotedJobs,
     ) -> None:
         """Takes the settings; the job is sent with :meth:`submit_early` or the first stage that executes.
 
@@ -118,7 +118,7 @@ class VertexBackend:
         )
 
     def close(self) -> None:
-        """Ends the process here. May be called again. The job is ended by :meth:`Jobs.close`."""
+        """Ends the process here. May be called again. The job is ended by :meth:`PromotedJobs.close`."""
         self._local.close()
 
     def _execute(self) -> dict[Stage, StageResult]:

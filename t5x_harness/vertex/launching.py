@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.interrupts import Interrupts
-from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
+from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.outcome import JobOutcome
@@ -24,7 +25,7 @@ from t5x_harness.vertex.tensorboard import uploading
 from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import Patience, wait_for
 
-__all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "duplicates_of"]
+__all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "require_no_duplicate"]
 
 
 _LOG_SECONDS = 5.0  # between two requests: Cloud Logging answers a project sixty a minute
@@ -51,13 +52,18 @@ class RunEnd:
     ran_on: RanOn = UNKNOWN
 
 
-def duplicates_of(job: T5XJob) -> list[SubmittedJob]:
-    """The jobs that do the same and have not ended.
+def require_no_duplicate(job: T5XJob) -> None:
+    """Checks that no job that has not ended does the same.
 
     Raises:
+      DuplicateError: one does.
       VertexError: jobs cannot be listed.
     """
-    return running_with_label(SPEC_LABEL, job.digest, job.target)
+    if same := running_with_label(SPEC_LABEL, job.digest, job.target):
+        raise DuplicateError(
+            f"the same job runs already: {same[0].name} ({same[0].display_name}). Follow it with "
+            f"--attach={same[0].id}, or start another with --duplicate"
+        )
 
 
 class LaunchedJob:
@@ -88,28 +94,51 @@ class LaunchedJob:
         Args:
           job: the job; with an experiment in its target, it is tracked there.
           duplicate: send it although another one does the same.
-          on_sent: called when Vertex AI has the job, before anything else is done about it.
-          interrupts: hold Ctrl-C from when the job is sent until ``on_sent`` has been told of it.
+          on_sent: see :meth:`submit`.
+          interrupts: likewise.
 
         Raises:
           DuplicateError: another one does the same.
           StorageError: the bucket is not there, or refuses.
           VertexError: the service refuses the job.
         """
-        if not duplicate and (same := duplicates_of(job)):
-            raise DuplicateError(
-                f"the same job runs already: {same[0].name} ({same[0].display_name}). Follow it with "
-                f"--attach={same[0].id}, or start another with --duplicate"
-            )
-        Folder(job.stage, job.target.project).put(job.staged_files)
+        if not duplicate:
+            require_no_duplicate(job)
+        return cls.submit(job.container, {job.stage: job.staged_files}, run=job, on_sent=on_sent, interrupts=interrupts)
+
+    @classmethod
+    def submit(
+        cls,
+        job: ContainerJob,
+        staged: Mapping[str, Sequence[StagedFile]],
+        *,
+        run: T5XJob | None = None,
+        on_sent: Callable[[SubmittedJob], None] | None = None,
+        interrupts: Interrupts | None = None,
+    ) -> Self:
+        """Stages files and sends a container's job.
+
+        Args:
+          job: the job.
+          staged: what it needs in the bucket, by ``gs://…`` folders.
+          run: of T5X that it makes; with an experiment in its target, it is tracked there.
+          on_sent: called when Vertex AI has the job, before anything else is done about it.
+          interrupts: hold Ctrl-C from when the job is sent until ``on_sent`` has been called.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+          VertexError: the service refuses the job.
+        """
         message = job.to_pb()
+        for folder, files in staged.items():
+            Folder(folder, job.target.project).put(files)
         with interrupts.held() if interrupts is not None else contextlib.nullcontext():
             launched = cls(send(message, job.target))
             if on_sent is not None:
                 on_sent(launched.submitted)
-        if job.target.experiment is not None:
+        if run is not None and job.target.experiment is not None:
             try:
-                launched.tracked = TrackedRun.begin(job, launched.submitted, job.target.experiment)
+                launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
             except VertexError as error:  # the job is at work, and of more worth than its record
                 launched.notes = (f"not tracked: {error}",)
         return launched

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import t5x_harness.promotion.jobs as jobs_module
+import t5x_harness.vertex.launching as launching_module
 from t5x_harness.google.vertex_admin import FakeVertex
-from t5x_harness.promotion.jobs import Jobs
+from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob
 from t5x_harness.vertex.logs import LogReader
@@ -39,7 +40,7 @@ POINTS = {
     "looking for the same job": (jobs_module, "running_with_label"),
     "making the bucket": (Folder, "create_bucket"),
     "staging": (Folder, "put"),
-    "sending": (jobs_module, "send"),
+    "sending": (launching_module, "send"),
     "looking at the job": (SubmittedJob, "look"),
     "reading the log": (LogReader, "new_lines"),
 }
@@ -61,10 +62,10 @@ def raised() -> None:
 
 
 @pytest.fixture
-def jobs(vertex: FakeVertex) -> Iterator[Jobs]:
+def jobs(vertex: FakeVertex) -> Iterator[PromotedJobs]:
     """Jobs of a session that hears Ctrl-C as usual; the session ends with the test."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    jobs = Jobs(PromotionSettings("emulated", parallel=2, max_chip_hours=16), lambda text: None)
+    jobs = PromotedJobs(PromotionSettings("emulated", parallel=2, max_chip_hours=16), lambda text: None)
     yield jobs
     jobs.close()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -92,7 +93,7 @@ def interrupt_once(
 @pytest.mark.parametrize("interrupt", [dropped, raised])
 @pytest.mark.parametrize("point", POINTS)
 def test_ctrl_c_ends_the_session_and_its_jobs(
-    jobs: Jobs,
+    jobs: PromotedJobs,
     vertex: FakeVertex,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -112,7 +113,7 @@ def test_ctrl_c_ends_the_session_and_its_jobs(
 
 @pytest.mark.parametrize("interrupt", [dropped, raised])
 def test_a_second_ctrl_c_says_which_jobs_go_on(
-    jobs: Jobs, vertex: FakeVertex, monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
+    jobs: PromotedJobs, vertex: FakeVertex, monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
 ) -> None:
     first, second = jobs.send(FIRST, {}).submitted, jobs.send(SECOND, {}).submitted
     interrupt_once(monkeypatch, (SubmittedJob, "cancel"), interrupt, after=True)
@@ -131,7 +132,7 @@ def test_a_second_ctrl_c_says_which_jobs_go_on(
     assert not second.has_ended
 
 
-def test_a_ctrl_c_that_somebody_has_seen_is_over(jobs: Jobs) -> None:
+def test_a_ctrl_c_that_somebody_has_seen_is_over(jobs: PromotedJobs) -> None:
     jobs.send(FIRST, {})
     with pytest.raises(KeyboardInterrupt) as seen:
         raised()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.google.vertex_admin import FakeVertex
-from t5x_harness.promotion.jobs import JobRefused, Jobs
+from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.files import StagedFile
@@ -37,18 +37,18 @@ SHORT = dataclasses.replace(
 
 
 @pytest.fixture
-def jobs(vertex: FakeVertex) -> Iterator[Jobs]:
+def jobs(vertex: FakeVertex) -> Iterator[PromotedJobs]:
     """Jobs of a session, which ends with the test."""
-    jobs = Jobs(SETTINGS, lambda text: None)
+    jobs = PromotedJobs(SETTINGS, lambda text: None)
     yield jobs
     jobs.close()
 
 
-def send(jobs: Jobs, job: ContainerJob, **staged: bytes) -> Any:
+def send(jobs: PromotedJobs, job: ContainerJob, **staged: bytes) -> Any:
     return jobs.send(job, {"gs://t5x-harness-jobs/stage": [StagedFile(name, text) for name, text in staged.items()]})
 
 
-def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: Jobs) -> None:
+def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: PromotedJobs) -> None:
     first = send(jobs, SLEEP).submitted
     with pytest.raises(JobRefused) as caught:
         send(jobs, dataclasses.replace(SLEEP, name="sleep-2"))
@@ -58,7 +58,9 @@ def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: Jobs) -> None:
     )
 
 
-def test_what_has_not_ended_with_the_session_is_cancelled(jobs: Jobs, vertex: FakeVertex, tmp_path: Path) -> None:
+def test_what_has_not_ended_with_the_session_is_cancelled(
+    jobs: PromotedJobs, vertex: FakeVertex, tmp_path: Path
+) -> None:
     first, short = send(jobs, SLEEP).submitted, send(jobs, SHORT)
     assert not jobs.has_room
     ended = jobs.follow(short, tmp_path / "log", None)
@@ -70,7 +72,9 @@ def test_what_has_not_ended_with_the_session_is_cancelled(jobs: Jobs, vertex: Fa
     assert jobs.close() == []
 
 
-def test_a_job_that_somebody_cancels_is_followed_to_its_end(jobs: Jobs, vertex: FakeVertex, tmp_path: Path) -> None:
+def test_a_job_that_somebody_cancels_is_followed_to_its_end(
+    jobs: PromotedJobs, vertex: FakeVertex, tmp_path: Path
+) -> None:
     job = send(jobs, SLEEP)
     vertex.wait(job.submitted.id, {"JOB_STATE_RUNNING"})
     job.cancel()
@@ -79,7 +83,7 @@ def test_a_job_that_somebody_cancels_is_followed_to_its_end(jobs: Jobs, vertex: 
     assert ended.outcome.state == "JOB_STATE_CANCELLED"
 
 
-def test_only_what_is_listed_is_put_into_the_bucket(jobs: Jobs, vertex: FakeVertex) -> None:
+def test_only_what_is_listed_is_put_into_the_bucket(jobs: PromotedJobs, vertex: FakeVertex) -> None:
     send(jobs, SHORT, **{"gin/run.gin": b"X = 1\n"})
     folder = Folder("gs://t5x-harness-jobs", TARGET.project)
     assert list(folder.names()) == [("stage/gin/run.gin", 6)]
@@ -89,13 +93,13 @@ def test_only_what_is_listed_is_put_into_the_bucket(jobs: Jobs, vertex: FakeVert
     assert "credentials" not in text.lower()
 
 
-def test_a_job_over_the_limit_says_both_numbers(jobs: Jobs) -> None:
+def test_a_job_over_the_limit_says_both_numbers(jobs: PromotedJobs) -> None:
     dear = dataclasses.replace(SLEEP, machine=Machine.of_slice("v3-32"), timeout=7200)
     with pytest.raises(ChipHoursError, match=r"v3-32: 16 chips x at most 2 h = 32 chip-hours: more than the 16 that"):
         send(jobs, dear)
 
 
-def test_a_job_that_the_service_would_refuse_is_not_sent(jobs: Jobs, vertex: FakeVertex) -> None:
+def test_a_job_that_the_service_would_refuse_is_not_sent(jobs: PromotedJobs, vertex: FakeVertex) -> None:
     wrong = dataclasses.replace(SLEEP, machine=Machine("cloud-tpu", "TPU_V3", 5), labels={SPEC_LABEL: "Upper"})
     with pytest.raises(JobRefused) as caught:
         send(jobs, wrong)
@@ -117,7 +121,7 @@ def test_a_job_that_the_service_would_refuse_is_not_sent(jobs: Jobs, vertex: Fak
 )
 def test_a_dry_run_prints_and_refuses_what_would_not_be_sent(machine: Machine, message: str) -> None:
     shown: list[str] = []
-    jobs = Jobs(dataclasses.replace(SETTINGS, dry_run=True), shown.append)
+    jobs = PromotedJobs(dataclasses.replace(SETTINGS, dry_run=True), shown.append)
     with pytest.raises((ChipHoursError, JobRefused)) as caught:
         jobs.send(dataclasses.replace(SLEEP, machine=machine), {})
     assert str(caught.value).startswith(message)

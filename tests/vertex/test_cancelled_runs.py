@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.commands.submit.flight import Flight
+from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.google.vertex_admin import FakeVertex
-from t5x_harness.promotion.jobs import Jobs
+from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
@@ -67,10 +67,10 @@ def _job(folder: Path, name: str = "first") -> T5XJob:
 
 def _fly(output: Terminal, *jobs: T5XJob) -> None:
     """Sends and follows jobs, to the Ctrl-C that is to come."""
-    with contextlib.suppress(KeyboardInterrupt), Flight(output, waits=True) as flight:
+    with contextlib.suppress(KeyboardInterrupt), PrintedBatch(output, waits=True) as batch:
         for job in jobs:
-            flight.launch(job, duplicate=False)
-        flight.finish()
+            batch.launch(job, duplicate=False)
+        batch.finish()
         pytest.fail("Ctrl-C did not come")
 
 
@@ -153,7 +153,7 @@ def test_a_run_that_cannot_be_ended_is_told(vertex: FakeVertex, job: T5XJob) -> 
 
 
 def test_the_runs_of_a_sessions_promoted_jobs_end_too(vertex: FakeVertex, job: T5XJob) -> None:
-    jobs = Jobs(PromotionSettings("emulated", parallel=2, max_chip_hours=32), lambda text: None)
+    jobs = PromotedJobs(PromotionSettings("emulated", parallel=2, max_chip_hours=32), lambda text: None)
     jobs.send(job.container, {job.stage: job.staged_files}, job)
     [there] = vertex.jobs()
     cancelled, ended = jobs.close()

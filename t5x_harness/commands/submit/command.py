@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.commands.submit.arguments import add_arguments, goes_to_private_google, jobs_of, target_of
-from t5x_harness.commands.submit.flight import Flight
+from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.spec import Mode, RunResult, RunSpec, Stage
 from t5x_harness.vertex.chip_hours import ChipHoursError
@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attached(args: argparse.Namespace, target: VertexTarget, emulated: bool, output: SubmitOutput) -> int:
-    with _google(args, emulated), Flight(output, waits=args.wait) as flight:
-        flight.attach(args.attach, target)
-        return flight.finish()
+    with _google(args, emulated), PrintedBatch(output, waits=args.wait) as batch:
+        batch.attach(args.attach, target)
+        return batch.finish()
 
 
 class _Submission:
@@ -85,10 +85,10 @@ class _Submission:
         with _google(self._args, self._emulated):
             if self._emulated:
                 _make_bucket(self._jobs[0].target)
-            with Flight(self._output, waits=self._args.wait) as flight:
+            with PrintedBatch(self._output, waits=self._args.wait) as batch:
                 for job in self._jobs:
-                    flight.launch(job, duplicate=self._args.duplicate)
-                return flight.finish()
+                    batch.launch(job, duplicate=self._args.duplicate)
+                return batch.finish()
 
     def _passes_checks(self) -> bool:
         """Lint and plan; whether they found no error."""
