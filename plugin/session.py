@@ -127,7 +127,7 @@ class HarnessSession(SessionSettings):
 
     @property
     def runs_at_once(self) -> int:
-        """How many collected runs work at once: one where pytest-xdist fills the cores, in this process, or with jobs."""
+        """How many collected runs work at once: one under pytest-xdist, in this process, and where runs are jobs."""
         from t5x_harness.runs.background import runs_at_once
 
         ahead = self.options.ahead
