@@ -204,10 +204,10 @@ class Session:
 
     def _resolve(self, report: Any) -> None:
         from t5x_harness.resolve import gin_config
+        from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
         from t5x_harness.standins.policy import Policy
         from t5x_harness.standins.run import StandIns, embedding_rows
-        from t5x_harness.upstream.seqio_registrations import Registrations
 
         self._workspace.mkdir(parents=True, exist_ok=True)
         self._set_up_seqio()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -12,12 +14,14 @@ import tensorflow as tf
 from t5x import utils
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
-from t5x_harness.upstream.seqio_vocabularies import vocabulary_size
+from t5x_harness.upstream.seqio import preprocessors
 
 __all__ = [
     "DataRole",
     "few_examples",
+    "needing_lengths",
     "provider_of",
     "registered_name",
     "roles_of",
@@ -154,3 +158,14 @@ def few_examples(tasks: Sequence[seqio.Task], number: int | None) -> Iterator[No
     finally:
         for task in limited:
             del task.get_dataset
+
+
+def needing_lengths(task: seqio.Task) -> str | None:
+    """Returns the name of the first preprocessor that needs the feature lengths; None where there is none."""
+    for step in preprocessors(task):
+        parameters = {} if isinstance(step, seqio.CacheDatasetPlaceholder) else inspect.signature(step).parameters
+        needed = parameters.get("sequence_length")
+        if needed is not None and needed.default is inspect.Parameter.empty:
+            function = step.func if isinstance(step, functools.partial) else step
+            return getattr(function, "__name__", type(function).__name__)
+    return None

@@ -10,9 +10,10 @@ from t5x_harness.resolve.mixtures import mixtures_of, rates_of, tasks_of_open_ra
 from t5x_harness.resolve.resolved import Resolved, embedding_rows
 from t5x_harness.resolve.samples import Sample, packed_rows
 from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.slices.slice import Slice
-from t5x_harness.upstream.seqio_sources import cache_of, declared_size, files_of, patterns_of
-from t5x_harness.upstream.seqio_vocabularies import vocabulary_file, vocabulary_size
+from t5x_harness.standins.task_data import cache_of, declared_size, files_of, patterns_of
+from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
 __all__ = ["describe"]
 
@@ -192,6 +193,6 @@ def _metrics(run: Resolved, report: StageReport) -> None:
 
 def _names(task: seqio.Task) -> str:
     """The names of a task's metrics, as its module gives them."""
-    functions = [getattr(f, "func", f) for f in task._metric_fn_constructor_args]  # func: of a partial
+    functions = [getattr(f, "func", f) for f in metric_functions(task)]  # func: of a partial
     named = [getattr(f, "__name__", type(f).__name__) for f in functions]
-    return ", ".join([*named, *(type(m).__name__ for m in task._metric_objs_constructor_args)])
+    return ", ".join([*named, *(type(m).__name__ for m in metric_objects(task))])

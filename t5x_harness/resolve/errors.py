@@ -31,11 +31,11 @@ from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.imports import missing_module
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
+from t5x_harness.resolve.registrations import RegisteredTwice
+from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
 from t5x_harness.system.addresses import HOW_TO_ALLOW
-from t5x_harness.upstream.seqio_registrations import RegisteredTwice
-from t5x_harness.upstream.tfds_state import versions_asked
 
 __all__ = ["explain", "log_traceback"]
 

@@ -14,6 +14,7 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.frames import is_users, shown_path
 from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.spec import Location
+from t5x_harness.upstream.seqio import preprocess
 
 __all__ = ["FailingExample", "columns_left", "failing_example", "is_empty"]
 
@@ -96,7 +97,7 @@ def _source(task: seqio.Task, role: DataRole) -> tf.data.Dataset:
 
 def _preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, steps: Sequence[Any]) -> tf.data.Dataset:
     with seqio.utils.map_seed_manager(role.dataset.seed):
-        return task._preprocess_dataset(dataset, steps, role.dataset.task_feature_lengths)
+        return preprocess(task, dataset, steps, role.dataset.task_feature_lengths)
 
 
 def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Reading[Any], Exception | None]:

@@ -9,7 +9,7 @@ import time
 import seqio
 import tensorflow as tf
 
-from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.datasets import DataRole, needing_lengths
 from t5x_harness.resolve.endings import Ending, find_end
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.failing_example import FailingExample, columns_left, failing_example, is_empty
@@ -17,10 +17,9 @@ from t5x_harness.resolve.frames import root_cause, told
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Sample, sample_of
 from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.resolve.tfds_state import tfds_problem
 from t5x_harness.spec import READ_SECONDS, Finding, Severity
-from t5x_harness.upstream.seqio_preprocessors import needing_lengths
-from t5x_harness.upstream.seqio_sources import cache_of, declared_size, files_of, is_generated, out_of_reach
-from t5x_harness.upstream.tfds_state import tfds_problem
+from t5x_harness.standins.task_data import cache_of, declared_size, files_of, is_generated, out_of_reach
 
 __all__ = ["look_at_data"]
 

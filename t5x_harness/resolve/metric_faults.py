@@ -13,6 +13,7 @@ import seqio
 from t5x_harness.resolve.frames import one_line, root_cause, shown_path, told, user_frame
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, computed, kind_of, postprocessed
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
+from t5x_harness.upstream.seqio import metric_functions
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
@@ -96,7 +97,7 @@ def _is_deliberate(error: Exception) -> bool:
 def _signature(task: seqio.Task) -> tuple[str, Location | None]:
     """The metric function that SeqIO cannot tell how to call."""
     known = (("targets", "predictions"), ("targets", "scores"), ("targets", "predictions", "aux_values"))
-    for function in task._metric_fn_constructor_args:
+    for function in metric_functions(task):
         names = _positional(function)
         if names not in known:
             name = getattr(function, "__name__", type(function).__name__)
@@ -115,7 +116,7 @@ def _positional(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def _metric_line(task: seqio.Task) -> Location | None:
     """Where the task's metric function is defined, if it has one only."""
-    functions = task._metric_fn_constructor_args
+    functions = metric_functions(task)
     return _definition(functions[0]) if len(functions) == 1 else None
 
 

@@ -9,6 +9,7 @@ import seqio
 from t5x_harness.resolve.datasets import provider_of
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.spec import Mode
+from t5x_harness.upstream.seqio import weights_of
 
 __all__ = ["mixtures_of", "rates_of", "tasks_of_open_rate"]
 
@@ -26,7 +27,7 @@ def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
 
 def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
     """The tasks whose rate is a function, of their size most often, and whose size is not the job's."""
-    rates = mixture._task_to_rate
+    rates = weights_of(mixture)
     return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.has_made_up_size(t)]
 
 

@@ -11,12 +11,12 @@ import seqio
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.endings import Ending
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.vocabularies import is_published
-from t5x_harness.upstream.seqio_registrations import Registrations
-from t5x_harness.upstream.seqio_vocabularies import vocabulary_file
+from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
 __all__ = ["Resolved", "embedding_rows", "lengths_of"]
 
@@ -84,7 +84,7 @@ class Resolved:
 
     def is_evaluated(self, role: DataRole, task: seqio.Task) -> bool:
         """Whether SeqIO's evaluator reads a task: it leaves out those without metrics."""
-        return self.has_evaluator(role) and bool(task._metric_fn_constructor_args or task._metric_objs_constructor_args)
+        return self.has_evaluator(role) and bool(metric_functions(task) or metric_objects(task))
 
     def has_evaluator(self, role: DataRole) -> bool:
         """Whether a dataset goes to SeqIO's evaluator, which evaluates predictions."""

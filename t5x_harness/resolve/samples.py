@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.reading import Reading, read_within
+from t5x_harness.upstream.seqio import replace_source
 
 __all__ = ["EXAMPLES", "SECONDS", "SOURCE_EXAMPLES", "Sample", "packed_rows", "sample_of"]
 
@@ -197,7 +198,7 @@ def _bounded(task: seqio.Task, size: _Size, most: int) -> seqio.Task:
         return dataset.take(most)
 
     source.get_dataset = get_dataset
-    bounded._source = source
+    replace_source(bounded, source)
     return bounded
 
 

@@ -14,14 +14,14 @@ from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.looking import look_at_data
 from t5x_harness.resolve.output_folder import unseen
+from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import READ_SECONDS, Severity, Stage
 from t5x_harness.standins.run import StandIns
-from t5x_harness.upstream.seqio_registrations import Registrations
-from t5x_harness.upstream.seqio_sources import out_of_reach, splits_of
+from t5x_harness.standins.task_data import out_of_reach, splits_of
 
 __all__ = ["resolve"]
 

@@ -124,7 +124,7 @@ class StandIns:
 
     def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
         """Whether a vocabulary is read from a made-up file."""
-        from t5x_harness.upstream.seqio_vocabularies import vocabulary_file
+        from t5x_harness.upstream.seqio import vocabulary_file
 
         file = vocabulary_file(vocabulary)
         return file is not None and self._vocabularies.replaces(file)
@@ -140,7 +140,7 @@ class StandIns:
         return doubts
 
     def _ask_for_rows(self, task: seqio.Task, split: str) -> None:
-        from t5x_harness.upstream.seqio_sources import out_of_reach
+        from t5x_harness.standins.task_data import out_of_reach
 
         if self._policy is not Policy.OFF and (remote := out_of_reach(task, split)):
             self._requests.append(
@@ -156,7 +156,7 @@ class StandIns:
         import seqio
 
         from t5x_harness.standins import sources
-        from t5x_harness.upstream.seqio_sources import cache_of
+        from t5x_harness.standins.task_data import cache_of
 
         folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
         remote = next(filter(self._policy.replaces, folders), None)

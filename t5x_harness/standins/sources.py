@@ -19,6 +19,7 @@ from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
 from t5x_harness.standins.tfds_examples import CannotMakeUp
 from t5x_harness.system.buckets import is_remote
+from t5x_harness.upstream import seqio as upstream
 
 __all__ = ["MadeUpTfds", "make_up_tfds", "put_rows", "read_uncached"]
 
@@ -48,19 +49,20 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
         return rows.dataset() if rows else before.get_dataset(split, shuffle=shuffle_files, seed=seed)
 
     counts = {split: len(rows) for split in splits if (rows := own.get(split, every))}
-    task._source = seqio.FunctionDataSource(
+    source = seqio.FunctionDataSource(
         declared_rows,
         splits=tuple(splits),
         num_input_examples=_sizes(before, counts, len(splits)),
         caching_permitted=before.caching_permitted,
     )
+    upstream.replace_source(task, source)
 
 
 def _sizes(source: seqio.DataSourceInterface, counts: Mapping[str, int], splits: int) -> Mapping[str, int] | None:
     """What a source with rows in it says to hold: what it said before, as rates of mixtures follow from that."""
     if isinstance(source, seqio.TfdsDataSource):  # it knows from its data, which is not here
         return counts if len(counts) == splits else None
-    declared = getattr(source, "_num_input_examples", None)
+    declared = upstream.declared_sizes(source)
     return {**counts, **declared} if declared is not None else None
 
 
@@ -75,9 +77,7 @@ def read_uncached(task: seqio.Task) -> None:
         dataset = task.source.get_dataset(split, shuffle=shuffle_files, seed=seed)
         return task.preprocess_precache(dataset, seed=seed)
 
-    # SeqIO asks for these two only where use_cached is set; the second is for a line in the log.
-    task._get_cached_source = lambda split=None: seqio.FunctionDataSource(examples, splits=tuple(task.splits))
-    task.get_cached_stats = lambda split="train": {"examples": 0}
+    upstream.cached_examples_from(task, lambda: seqio.FunctionDataSource(examples, splits=tuple(task.splits)))
 
 
 def _line_of(row: Row) -> Any:
@@ -198,10 +198,10 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, bat
     if policy is Policy.OFF:
         return
     loader = source.tfds_dataset
-    instructions = [loader._map_split(split) or split for split in source._splits]
+    instructions = upstream.tfds_instructions(source)
     number = tfds.examples_needed(instructions, batch)
     done: dict[tuple[str, str | None], MadeUpTfds] = {}
-    for split in source._splits or (None,):
+    for split in upstream.tfds_splits(source) or (None,):
         name, data_dir = loader.get_split_params(split)
         if name is None or (name, data_dir) in done or not _is_missing(loader, name, data_dir, policy):
             continue
@@ -210,12 +210,13 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, bat
             yield made
     made_up = {where for where, made in done.items() if made.problem is None}
     if loader.tfds_splits:
-        loader._split_map = {
+        moved = {
             name: dataclasses.replace(split, data_dir=str(folder))
             if (split.dataset, split.data_dir) in made_up
             else split
             for name, split in loader.tfds_splits.items()
         }
+        upstream.replace_splits(loader, moved)
     elif made_up:
         loader.override_data_dir(str(folder))
 
@@ -228,7 +229,7 @@ def _make_up(
         tfds.prepare(
             name,
             folder,
-            builder_kwargs=loader._builder_kwargs,
+            builder_kwargs=upstream.builder_kwargs(loader),
             splits=splits,
             number=number,
             any_version=data_dir is not None,
@@ -247,7 +248,7 @@ def _is_missing(loader: Any, name: str, data_dir: str | None, policy: Policy) ->
     if data_dir is not None:
         return is_remote(data_dir) and policy.replaces(data_dir)
     try:
-        builder = tensorflow_datasets.builder(name, **(loader._builder_kwargs or {}))
+        builder = tensorflow_datasets.builder(name, **upstream.builder_kwargs(loader))
     except Exception:  # no such dataset, config or version, or the user's builder raises
         return False
     return not builder.is_prepared()

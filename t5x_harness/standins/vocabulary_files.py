@@ -11,7 +11,6 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.vocabularies import model_of, size_of
@@ -39,20 +38,10 @@ class VocabularyFiles:
         self._made_up: set[str] = set()
 
     def install(self) -> None:
-        """Lets SeqIO open these files in this process.
+        """Has SeqIO open these files in this process; where several runs share it, the last one's are opened."""
+        from t5x_harness.upstream.seqio import open_vocabulary_files
 
-        SeqIO has one function that reads SentencePiece files, which is not public; a test says when it is gone.  Where
-        several runs share a process, the last one's files are opened.
-        """
-        from seqio import vocabularies
-
-        load = getattr(vocabularies._load_model, "in_place_of", vocabularies._load_model)
-
-        def load_model(sentencepiece_model_file: str, extra_ids: int, *args: Any, **options: Any) -> Any:
-            return load(self.file_for(sentencepiece_model_file, extra_ids), extra_ids, *args, **options)
-
-        load_model.in_place_of = load  # type: ignore[attr-defined]
-        vocabularies._load_model = load_model
+        open_vocabulary_files(self.file_for)
 
     def file_for(self, path: str, extra_ids: int) -> str:
         """The file to open for ``path``: itself, or one that is made up for a vocabulary with ``extra_ids``."""

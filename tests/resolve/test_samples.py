@@ -19,8 +19,8 @@ from t5x import utils  # noqa: E402
 from t5x_harness.resolve.datasets import DataRole, registered_name, task_features  # noqa: E402
 from t5x_harness.resolve.endings import Ending, find_end, period_of  # noqa: E402
 from t5x_harness.resolve.failing_example import failing_example  # noqa: E402
+from t5x_harness.resolve.registrations import RegisteredTwice, Registrations  # noqa: E402
 from t5x_harness.resolve.samples import SOURCE_EXAMPLES, Sample, packed_rows, sample_of  # noqa: E402
-from t5x_harness.upstream.seqio_registrations import Registrations  # noqa: E402
 
 FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
 TEXT = tf.TensorSpec([None], tf.int32)
@@ -148,6 +148,24 @@ def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatc
     with open(place.file, encoding="utf-8") as file:
         assert file.read().splitlines()[place.line - 1].strip().startswith('seqio.TaskRegistry.add("seen"')
     assert registrations.place("unseen") is None
+
+
+def test_a_second_run_in_a_process_watches_no_second_time_and_knows_the_lines_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = seqio.dataset_providers.DatasetProviderRegistry
+    own = registry.add_provider.__func__
+    monkeypatch.setattr(registry, "add_provider", registry.__dict__["add_provider"])
+    monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
+    source = task_of(lambda: numbers(1)).source
+    Registrations.record()
+    seqio.TaskRegistry.add("first_run", source, {"targets": FEATURE})
+    second = Registrations.record()
+    assert registry.add_provider.__func__.in_place_of is own
+    assert second.place("first_run") is not None
+    with pytest.raises(RegisteredTwice) as refused:
+        seqio.TaskRegistry.add("first_run", source, {"targets": FEATURE})
+    assert "first_run is registered twice: at " in refused.value.message
 
 
 def test_the_name_of_a_task_given_as_an_object_is_known_if_it_is_registered() -> None:

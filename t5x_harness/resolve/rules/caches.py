@@ -58,7 +58,7 @@ class MissingCache(ResolveRule):
         """Yields a finding for each task that can be cached, and is not where it is looked for."""
         import seqio
 
-        from t5x_harness.upstream.seqio_sources import cache_of
+        from t5x_harness.standins.task_data import cache_of
 
         folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
         if any("://" in folder for folder in folders):

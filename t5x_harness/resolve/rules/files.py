@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import seqio
 
     from t5x_harness.resolve.resolved import Resolved
-    from t5x_harness.upstream.tfds_state import TfdsProblem, TfdsState
+    from t5x_harness.resolve.tfds_state import TfdsProblem, TfdsState
 
 _SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 
@@ -55,7 +55,7 @@ def _tasks(run: Resolved) -> Iterator[tuple[seqio.Task, str]]:
 
 
 def _tfds_problems(run: Resolved, *states: TfdsState) -> Iterator[tuple[seqio.Task, TfdsProblem]]:
-    from t5x_harness.upstream.tfds_state import tfds_problem
+    from t5x_harness.resolve.tfds_state import tfds_problem
 
     said = set()
     for task, split in _tasks(run):
@@ -88,7 +88,7 @@ class NoSuchTfdsVersion(_SourceRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
-        from t5x_harness.upstream.tfds_state import TfdsState
+        from t5x_harness.resolve.tfds_state import TfdsState
 
         for task, problem in _tfds_problems(run, TfdsState.NO_SUCH_VERSION, TfdsState.UNKNOWN):
             yield self.of_task(
@@ -115,7 +115,7 @@ class NotPrepared(_SourceRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
-        from t5x_harness.upstream.tfds_state import TfdsState
+        from t5x_harness.resolve.tfds_state import TfdsState
 
         for task, problem in _tfds_problems(run, TfdsState.NOT_PREPARED):
             yield self.of_task(
@@ -153,7 +153,7 @@ class NoFiles(_SourceRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each split without a file, of tasks whose files this machine can see."""
-        from t5x_harness.upstream.seqio_sources import files_of, out_of_reach, patterns_of
+        from t5x_harness.standins.task_data import files_of, out_of_reach, patterns_of
 
         for task, split in _tasks(run):
             if files_of(task, split) == [] and not out_of_reach(task, split):

@@ -140,7 +140,7 @@ class LengthsNeeded(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each evaluated task with such a preprocessor."""
-        from t5x_harness.upstream.seqio_preprocessors import needing_lengths
+        from t5x_harness.resolve.datasets import needing_lengths
 
         for role, task in _evaluated_without_lengths(run):
             if needy := needing_lengths(task):

@@ -94,7 +94,7 @@ class NoExamples(ResolveRule):
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:
     """What is wrong with the number of examples, the mend, and how bad it is; an empty text if nothing is."""
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
-    from t5x_harness.upstream.seqio_sources import declared_size
+    from t5x_harness.standins.task_data import declared_size
 
     task, split, count = sample.task, sample.split, sample.count
     if sample.late or (count and run.standin_source(task)):

@@ -34,7 +34,7 @@ class DifferentVocabularies(ResolveRule):
         import seqio
 
         from t5x_harness.resolve.gin_config import BindingKey
-        from t5x_harness.upstream.seqio_vocabularies import describe_vocabulary
+        from t5x_harness.resolve.vocabularies import describe_vocabulary
 
         macro = BindingKey.of_macro("VOCABULARY")
         different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
@@ -129,7 +129,7 @@ class IdsBeyondEmbedding(ResolveRule):
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields an error for the largest sampled id without a row; else a warning for the largest vocabulary."""
         from t5x_harness.resolve.resolved import embedding_rows
-        from t5x_harness.upstream.seqio_vocabularies import vocabulary_file
+        from t5x_harness.upstream.seqio import vocabulary_file
 
         rows, key = embedding_rows(run.model, run.config)
         if rows is None:
@@ -178,7 +178,7 @@ def _vocabulary(run: Resolved, where: str) -> Any:
 
 def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
     """The largest sampled id of each feature and split, and the size of each feature's vocabulary."""
-    from t5x_harness.upstream.seqio_vocabularies import vocabulary_size
+    from t5x_harness.resolve.vocabularies import vocabulary_size
 
     ids: dict[str, int] = {}
     sizes: dict[str, int] = {}

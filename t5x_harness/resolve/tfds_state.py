@@ -8,7 +8,8 @@ import re
 
 import seqio
 
-from t5x_harness.upstream.seqio_sources import out_of_reach
+from t5x_harness.standins.task_data import out_of_reach
+from t5x_harness.upstream.seqio import builder_of
 
 __all__ = ["TfdsProblem", "TfdsState", "tfds_problem", "versions_asked"]
 
@@ -43,7 +44,7 @@ def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
         return None
     dataset, _ = source.tfds_dataset.get_split_params(split)
     try:
-        builder = source.tfds_dataset._get_builder(split)
+        builder = builder_of(source.tfds_dataset, split)
     except AssertionError as error:  # TFDS asserts that it has the version
         return TfdsProblem(TfdsState.NO_SUCH_VERSION, str(dataset), _last_sentence(error))
     except ValueError as error:  # DatasetNotFoundError, with all names that there are

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import seqio
 
 from t5x_harness.spec import Location
+from t5x_harness.upstream.seqio import watch_registrations
 
 __all__ = ["RegisteredTwice", "Registrations"]
 
@@ -69,27 +69,29 @@ class Registrations:
 
     @classmethod
     def record(cls) -> Registrations:
-        """Watches SeqIO's registries for as long as the process lives."""
-        found = cls()
-        registry: Any = seqio.dataset_providers.DatasetProviderRegistry
-        register = registry.add_provider.__func__
-
-        def add_provider(owner: Any, name: str, provider: Any) -> None:
-            place = _place(sys._getframe(1))
-            try:
-                register(owner, name, provider)
-            except ValueError as error:
-                if name in found._places:
-                    raise RegisteredTwice(str(error), name, found._places[name], place) from None
-                raise
-            found._places[name] = place
-
-        registry.add_provider = classmethod(add_provider)
+        """Watches SeqIO's registries for as long as the process lives: the same object for each of its runs."""
+        found = _of_process()
+        watch_registrations(found._register)
         return found
+
+    def _register(self, name: str, frame: FrameType, register: Callable[[], None]) -> None:
+        place = _place(frame)
+        try:
+            register()
+        except ValueError as error:
+            if name in self._places:
+                raise RegisteredTwice(str(error), name, self._places[name], place) from None
+            raise
+        self._places[name] = place
 
     def place(self, name: str) -> Location | None:
         """The line that registered a task or mixture; None for one that was there before."""
         return self._places[name].location if name in self._places else None
+
+
+@functools.cache
+def _of_process() -> Registrations:
+    return Registrations()
 
 
 def _place(frame: FrameType | None) -> _Place:

@@ -9,6 +9,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.system.buckets import is_remote, is_unreachable
+from t5x_harness.upstream.seqio import function_of, split_patterns
 
 __all__ = ["cache_of", "declared_size", "files_of", "is_generated", "out_of_reach", "patterns_of", "splits_of"]
 
@@ -17,12 +18,11 @@ def patterns_of(task: seqio.Task, split: str) -> tuple[str, ...]:
     """What a split is read from, as the task's module names it: file patterns, a TFDS dataset or a function."""
     source = task.source
     if isinstance(source, seqio.FileDataSource):
-        found = source._split_to_filepattern.get(split, ())
-        return (found,) if isinstance(found, str) else tuple(map(str, found))
+        return split_patterns(source, split)
     if isinstance(source, seqio.TfdsDataSource):
         dataset, folder = source.tfds_dataset.get_split_params(split)
         return (f"{dataset or folder}{f' in {folder}' if dataset and folder else ''}",)
-    function = getattr(source, "_dataset_fn", None)
+    function = function_of(source)
     function = getattr(function, "func", function)  # of a partial
     return (getattr(function, "__name__", type(source).__name__),)
 

@@ -1,0 +1,164 @@
+"""What SeqIO keeps to itself: names that it may change in any release, each used in one place, here."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import seqio
+import tensorflow as tf
+
+__all__ = [
+    "builder_kwargs",
+    "builder_of",
+    "cached_examples_from",
+    "declared_sizes",
+    "function_of",
+    "metric_functions",
+    "metric_objects",
+    "open_vocabulary_files",
+    "preprocess",
+    "preprocessors",
+    "replace_source",
+    "replace_splits",
+    "split_patterns",
+    "tfds_instructions",
+    "tfds_splits",
+    "vocabulary_file",
+    "watch_registrations",
+    "weights_of",
+]
+
+
+def metric_functions(task: seqio.Task) -> Sequence[Callable[..., Any]]:
+    """Returns a task's metric functions, as its module gives them."""
+    found: Sequence[Callable[..., Any]] = task._metric_fn_constructor_args
+    return found
+
+
+def metric_objects(task: seqio.Task) -> Sequence[Any]:
+    """Returns a task's metrics that are objects, as its module gives them."""
+    found: Sequence[Any] = task._metric_objs_constructor_args
+    return found
+
+
+def preprocessors(task: seqio.Task) -> Sequence[Callable[..., Any]]:
+    """Returns a task's preprocessors as its module gives them; the public property wraps them."""
+    found: Sequence[Callable[..., Any]] = task._preprocessor_constructor_args
+    return found
+
+
+def preprocess(
+    task: seqio.Task, dataset: tf.data.Dataset, steps: Sequence[Any], lengths: Mapping[str, int] | None
+) -> tf.data.Dataset:
+    """Sends examples through some of a task's preprocessors."""
+    return task._preprocess_dataset(dataset, steps, lengths)
+
+
+def replace_source(task: seqio.Task, source: seqio.DataSourceInterface) -> None:
+    """Has a task read from another source."""
+    task._source = source
+
+
+def cached_examples_from(task: seqio.Task, source: Callable[[], seqio.DataSourceInterface]) -> None:
+    """Has a task read from a source what it would read from its cache."""
+    # SeqIO asks for these two only where use_cached is set; the second is for a line in the log.
+    task._get_cached_source = lambda split=None: source()
+    task.get_cached_stats = lambda split="train": {"examples": 0}
+
+
+def split_patterns(source: seqio.FileDataSource, split: str) -> tuple[str, ...]:
+    """Returns the file patterns of a split; none for a split that the source does not have."""
+    found = source._split_to_filepattern.get(split, ())
+    return (found,) if isinstance(found, str) else tuple(map(str, found))
+
+
+def function_of(source: seqio.DataSourceInterface) -> Callable[..., Any] | None:
+    """Returns the function that a source gets its examples from; None where there is none."""
+    found: Callable[..., Any] | None = getattr(source, "_dataset_fn", None)
+    return found
+
+
+def declared_sizes(source: seqio.DataSourceInterface) -> Mapping[str, int] | None:
+    """Returns the number of examples of each split, as far as a source was given them."""
+    found: Mapping[str, int] | None = getattr(source, "_num_input_examples", None)
+    return found
+
+
+def tfds_splits(source: seqio.TfdsDataSource) -> Sequence[str]:
+    """Returns the splits that a source was given; none if it takes TFDS' own. The public property asks TFDS."""
+    return tuple(source._splits or ())
+
+
+def tfds_instructions(source: seqio.TfdsDataSource) -> list[str]:
+    """Returns what each split of a source reads, such as ``train[:90%]``."""
+    return [source.tfds_dataset._map_split(split) or split for split in tfds_splits(source)]
+
+
+def replace_splits(loader: Any, splits: Mapping[str, Any]) -> None:
+    """Has SeqIO's loader of a TFDS dataset read other splits."""
+    loader._split_map = dict(splits)
+
+
+def builder_of(loader: Any, split: str) -> Any:
+    """Returns the TFDS builder that a split is read with."""
+    return loader._get_builder(split)
+
+
+def builder_kwargs(loader: Any) -> Mapping[str, Any]:
+    """Returns the further arguments of a loader's builders."""
+    return dict(loader._builder_kwargs or {})
+
+
+def weights_of(mixture: seqio.Mixture) -> Mapping[str, Any]:
+    """Returns the rate of each task of a mixture, by name, as its module gives it: a number or a function."""
+    found: Mapping[str, Any] = mixture._task_to_rate
+    return found
+
+
+def vocabulary_file(vocabulary: seqio.Vocabulary) -> str | None:
+    """Returns the file that a vocabulary is read from; None where it has none."""
+    for name in ("sentencepiece_model_file", "_sentencepiece_model_file", "vocab_file"):
+        file = inspect.getattr_static(vocabulary, name, None) or vars(vocabulary).get(name)
+        if isinstance(file, str):
+            return file
+    return None
+
+
+def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
+    """Has SeqIO open other SentencePiece files in this process; a later call takes the place of an earlier one.
+
+    Args:
+      file_for: gives the file to open for a path and a number of extra ids.
+    """
+    from seqio import vocabularies
+
+    load = getattr(vocabularies._load_model, "in_place_of", vocabularies._load_model)
+
+    def load_model(sentencepiece_model_file: str, extra_ids: int, *args: Any, **options: Any) -> Any:
+        return load(file_for(sentencepiece_model_file, extra_ids), extra_ids, *args, **options)
+
+    load_model.in_place_of = load  # type: ignore[attr-defined]
+    vocabularies._load_model = load_model
+
+
+def watch_registrations(on_register: Callable[[str, FrameType, Callable[[], None]], None]) -> None:
+    """Has a function called in place of each registration of a task or mixture, while this process lives.
+
+    A later call takes the place of an earlier one.
+
+    Args:
+      on_register: gets the name, the frame that registers it, and what registers it.
+    """
+    registry: Any = seqio.dataset_providers.DatasetProviderRegistry
+    current = registry.add_provider.__func__
+    register = getattr(current, "in_place_of", current)
+
+    def add_provider(owner: Any, name: str, provider: Any) -> None:
+        on_register(name, sys._getframe(1), lambda: register(owner, name, provider))
+
+    add_provider.in_place_of = register  # type: ignore[attr-defined]
+    registry.add_provider = classmethod(add_provider)
