@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative  # what survives pytest-xdist
 
 from t5x_harness.spec import StageResult
+
+from ._pytest_internals import ReprExceptionInfo, failure, terminal_columns
 
 __all__ = ["COLUMNS", "columns_of", "failure_of", "width_of"]
 
@@ -29,8 +30,7 @@ def failure_of(item: pytest.Item, result: StageResult) -> ReprExceptionInfo:
     text = stage_failure(result, width=width, notes=item.config.get_verbosity() > 0)
     path, line, _ = item.reportinfo()
     summary = _summary(result, columns - len(f"FAILED {item.nodeid} - "))
-    where = ReprFileLocation(os.fspath(path), (line or 0) + 1, summary)
-    return ReprExceptionInfo(reprtraceback=ReprTracebackNative([f"{text}\n"]), reprcrash=where)
+    return failure(text, os.fspath(path), (line or 0) + 1, summary)
 
 
 def width_of(config: pytest.Config) -> int:
@@ -43,7 +43,7 @@ def columns_of(config: pytest.Config) -> tuple[int, int]:
     if (given := getattr(config, "workerinput", {}).get(COLUMNS)) is not None:
         return tuple(given)  # a process of pytest-xdist has no terminal of its own
     reporter = config.pluginmanager.getplugin("terminalreporter")
-    columns = reporter._tw.fullwidth if reporter is not None else shutil.get_terminal_size().columns
+    columns = terminal_columns(reporter) if reporter is not None else shutil.get_terminal_size().columns
     is_log = (reporter is None or not reporter.isatty) and "COLUMNS" not in os.environ
     return columns, max(columns, _LOG_COLUMNS) if is_log else columns
 

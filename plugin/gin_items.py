@@ -17,6 +17,7 @@ from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
+from ._pytest_internals import skip_at_item
 from .failures import failure_of
 from .job_sections import tell_job
 from .junit import stage_properties
@@ -158,12 +159,11 @@ class StageItem(pytest.Item):
         cause = runs.failed_before(self.spec, result)
         if cause is not None:
             if any(getattr(i, "spec", None) == self.spec and i.name == cause.stage for i in self.session.items):
-                # As pytest's own marks do: a skip belongs to the item's line, not to this one.
-                raise pytest.skip.Exception(f"not run: {cause.stage} failed", _use_item_location=True)
+                skip_at_item(f"not run: {cause.stage} failed")
             self._record(cause)
             raise StageFailed(cause)
         if result.outcome is Outcome.NOT_RUN:  # a job does not do it, or is not sent
-            raise pytest.skip.Exception("; ".join(result.not_checked), _use_item_location=True)
+            skip_at_item("; ".join(result.not_checked))
         if result.outcome is not Outcome.PASSED:
             raise StageFailed(result)
 

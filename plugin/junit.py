@@ -6,11 +6,11 @@ import importlib.metadata
 from collections.abc import Iterator
 
 import pytest
-from _pytest.junitxml import xml_key  # what record_testsuite_property writes to; a fixture reaches no stage of a config
 
 from t5x_harness import __version__
 from t5x_harness.spec import Measure, StageResult
 
+from ._pytest_internals import junit_file
 from .session import SESSION, HarnessSession
 
 _LIBRARIES = ("jax", "flax", "seqio")
@@ -18,7 +18,7 @@ _LIBRARIES = ("jax", "flax", "seqio")
 
 def record_versions(config: pytest.Config) -> None:
     """Adds properties to the test suite of ``--junitxml``, if that is asked for and runs were made."""
-    xml = config.stash.get(xml_key, None)
+    xml = junit_file(config)
     session = config.stash[SESSION]
     if xml is not None and session.begun is not None and session.begun.results.by_run:
         for name, value in _versions(session):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from t5x_harness.promotion.expression import TPU, promotes
 from t5x_harness.promotion.resources import SIGNATURE, ResourcesError, TpuResources, merged
 
+from ._pytest_internals import compiled_expression
 from .options import network_policy
-
-if TYPE_CHECKING:
-    from _pytest.mark.expression import Expression
 
 SMOKE = "smoke"
 
@@ -54,7 +52,7 @@ def check_exercised(item: pytest.Item) -> None:
 
 def selects_only(expression: str, mark: str) -> bool:
     """Whether ``-m EXPRESSION`` selects an item because of ``mark``: true with that mark alone, false without it."""
-    compiled = _compiled(expression) if mark in expression else None
+    compiled = compiled_expression(expression) if mark in expression else None
     if compiled is None:
         return False
     return compiled.evaluate(lambda name, **_: name == mark) and not compiled.evaluate(lambda name, **_: False)
@@ -62,18 +60,8 @@ def selects_only(expression: str, mark: str) -> bool:
 
 def promotes_tpu(expression: str) -> bool:
     """Whether ``-m EXPRESSION`` promotes the tests that it selects: none without the mark ``tpu`` is among them."""
-    compiled = _compiled(expression) if TPU in expression else None
+    compiled = compiled_expression(expression) if TPU in expression else None
     return compiled is not None and promotes(lambda is_there: bool(compiled.evaluate(is_there)))
-
-
-def _compiled(expression: str) -> Expression | None:
-    """An expression of ``-m``; None for one with a mistake in it, which pytest reports when it selects."""
-    from _pytest.mark.expression import Expression  # pytest offers no public parser for its own -m language
-
-    try:
-        return Expression.compile(expression)
-    except SyntaxError:
-        return None
 
 
 def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResources:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ._pytest_internals import write_past_line
+
 
 class TerminalProgress:
     """Takes a run's progress events and shows the last one in place; silent where no person watches a terminal."""
@@ -33,16 +35,14 @@ class TerminalProgress:
         """Writes a line of its own, also where no person watches."""
         self.clear()
         with self._capture.global_and_fixture_disabled():
-            self._reporter._tw._file.write(f"{text}\n")
-            self._reporter._tw._file.flush()
+            write_past_line(self._reporter, f"{text}\n")
 
     def _rewrite(self, text: str) -> None:
         # Backspaces, not a carriage return: the node id or the dots of earlier tests stand on the same line.
         erase = "\b" * self._shown
         padding = " " * max(0, self._shown - len(text))
         with self._capture.global_and_fixture_disabled():
-            self._reporter._tw._file.write(erase + text + padding + "\b" * len(padding))
-            self._reporter._tw._file.flush()
+            write_past_line(self._reporter, erase + text + padding + "\b" * len(padding))
         self._shown = len(text)
 
 

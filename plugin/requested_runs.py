@@ -13,6 +13,7 @@ from t5x_harness.fixtures.runs import Configured, Paths
 from t5x_harness.spec import Mode, RunResult
 
 from . import marks
+from ._pytest_internals import skip_at_item
 from .failures import width_of
 from .job_sections import record_jobs
 from .promotion import NOT_SENT, promotion_of
@@ -78,7 +79,7 @@ def run_for(
     if check and not result.passed:
         pytest.fail(run_failure(result, width=width_of(request.config)), pytrace=False)
     if promotion and promotion.settings.dry_run:
-        raise pytest.skip.Exception(NOT_SENT, _use_item_location=True)
+        skip_at_item(NOT_SENT)
     return result
 
 

@@ -14,6 +14,7 @@ import pytest
 from t5x_harness.system.ending import Ending
 
 from . import marks
+from ._pytest_internals import temporary_folders
 from .progress import TerminalProgress
 from .session_settings import SessionSettings
 
@@ -142,9 +143,7 @@ class HarnessSession(SessionSettings):
 
     def _make_folder(self) -> Path:
         """Makes the folder of this session's runs, beside those of ``tmp_path``."""
-        # A plugin cannot ask for the fixture tmp_path_factory outside a test; this is where pytest keeps it.
-        factory: pytest.TempPathFactory = self.config._tmp_path_factory  # type: ignore[attr-defined]
-        return factory.mktemp("t5x-harness", numbered=False)
+        return temporary_folders(self.config).mktemp("t5x-harness", numbered=False)
 
     def _follow_controller(self) -> None:
         """Has a worker of xdist's interrupted with its controller; xdist itself does that 5 s later.

@@ -11,6 +11,7 @@ import pytest
 
 from t5x_harness.promotion.resources import ResourcesError
 
+from ._pytest_internals import skip_at_item
 from .job_sections import JOB_SECTION
 from .promotion import NOT_SENT, PROMOTION, Promotion
 from .session import SESSION
@@ -96,7 +97,7 @@ class ShippedItem(pytest.Item):
         self.send()
         submit_early(self.session)  # those that go where this one goes, which may be known only now
         if isinstance(self._problem, JobNotSent):
-            raise pytest.skip.Exception(NOT_SENT, _use_item_location=True)
+            skip_at_item(NOT_SENT)
         try:
             if self._sent is None:
                 raise ShipFailed(f"{self.name} was not sent as a job: {self._problem}")

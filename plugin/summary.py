@@ -12,6 +12,7 @@ import pytest
 from t5x_harness import __version__
 
 from . import collection
+from ._pytest_internals import colors, terminal_columns
 from .promotion import Promotion
 from .session import HarnessSession
 
@@ -75,8 +76,7 @@ def _write_table(reporter: pytest.TerminalReporter, report: Report) -> None:
     from t5x_harness.report.brief import render_brief
     from t5x_harness.report.terminal import render
 
-    writer = reporter._tw  # the public methods colour nothing but whole lines
-    width, color = writer.fullwidth, writer.hasmarkup
+    width, color = terminal_columns(reporter), colors(reporter)
     reporter.section("t5x-harness")
     if reporter.verbosity > 0:
         told = reporter.config.option.tbstyle != "no"  # where tests failed, above

@@ -8,6 +8,8 @@ import pytest
 
 from t5x_harness.vertex.target import VertexTarget
 
+from ._pytest_internals import fixture_definitions, fixture_value
+
 __all__ = ["TargetsOfConftests", "checked"]
 
 _FIXTURE = "vertex_target"
@@ -15,11 +17,7 @@ _SHARED = ("session", "package")
 
 
 class TargetsOfConftests:
-    """The targets that overridden fixtures give to items that are no functions: gin configs and shipped tests.
-
-    pytest offers no public way to ask which fixture such an item would get, nor for its value; what is used here is
-    what pytest's own items for doctests use.
-    """
+    """The targets that overridden fixtures give to items that are no functions: gin configs and shipped tests."""
 
     def __init__(self) -> None:
         self._found: dict[Any, VertexTarget] = {}  # of the fixtures whose value holds for more than one item
@@ -46,7 +44,7 @@ class TargetsOfConftests:
                 "give it the scope session or package",
                 pytrace=False,
             )
-        target = checked(_request(item).getfixturevalue(_FIXTURE))
+        target = checked(fixture_value(_FIXTURE, item))
         if definition.scope in _SHARED:
             self._found[definition] = target
         return target
@@ -64,13 +62,4 @@ def checked(value: Any) -> VertexTarget:
 
 def _definitions(item: pytest.Item) -> Any:
     """The fixtures of that name for an item, the closest last; this plugin's own is the first."""
-    return item.session._fixturemanager.getfixturedefs(_FIXTURE, item) or ()
-
-
-def _request(item: pytest.Item) -> pytest.FixtureRequest:
-    from _pytest.fixtures import TopRequest
-
-    item._fixtureinfo = item.session._fixturemanager.getfixtureinfo(  # type: ignore[attr-defined]
-        node=item, func=None, cls=None
-    )
-    return TopRequest(item, _ispytest=True)  # type: ignore[arg-type]
+    return fixture_definitions(_FIXTURE, item)

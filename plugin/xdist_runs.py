@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
 
+from ._pytest_internals import scheduling_by
 from .failures import COLUMNS, columns_of
 from .promotion import PROMOTION
 from .session import SESSION
@@ -22,19 +22,16 @@ _SECONDS = 10.0
 """How long workers that were interrupted, too, may take to hand over what they know; a second Ctrl-C ends the wait."""
 
 
-class RunScheduling(LoadGroupScheduling):
-    """``--dist load``, except that the stages of one run, which share a process, stay together and in order."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        run, _, _ = nodeid.rpartition("::")
-        file = run.partition("::")[0]
-        return run if file.endswith((".gin", "pyproject.toml")) else str(super()._split_scope(nodeid))
+def _run_of(nodeid: str) -> str | None:
+    """The run that a stage belongs to: the stages of one share a process."""
+    run, _, _ = nodeid.rpartition("::")
+    return run if run.partition("::")[0].endswith((".gin", "pyproject.toml")) else None
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RunScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Replaces the default distribution only; ``loadfile`` and others that the user asked for stay."""
-    return RunScheduling(config, log) if config.getvalue("dist") == "load" else None
+    return scheduling_by(_run_of)(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_configure_node(node: Any) -> None:

@@ -22,18 +22,21 @@ def start() -> None:
         after_import("subprocess", _keep_in_subprocesses)
     slice_name, is_brief = os.environ.get(SLICE_VARIABLE), bool(os.environ.get(BRIEF_VARIABLE))
     if slice_name or is_brief:
-        after_import("jax._src.lru_cache", _write_entries_whole)
+        from t5x_harness.upstream.jax import write_cache_entries_atomically
+
+        write_cache_entries_atomically()
         # Every mode of T5X imports it, after JAX and before it makes anything.
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
     if named := os.environ.get(START_VARIABLE):
         module, _, function = named.partition(":")
         getattr(importlib.import_module(module), function)()
     if os.environ.get(POD_VARIABLE):
-        from t5x_harness.slices.pod import Pod, join_when_needed
+        from t5x_harness.slices.pod import Pod
+        from t5x_harness.upstream.jax import join_pod_when_needed
 
         pod = Pod.from_environment(os.environ)
         assert pod
-        join_when_needed(pod)
+        join_pod_when_needed(pod)
 
 
 def _keep_in_subprocesses(subprocess: ModuleType) -> None:
@@ -52,12 +55,6 @@ def _keep_in_subprocesses(subprocess: ModuleType) -> None:
     subprocess.Popen.__init__ = start
 
 
-def _write_entries_whole(lru_cache: ModuleType) -> None:
-    from t5x_harness.upstream.jax_cache import write_entries_whole
-
-    write_entries_whole(lru_cache)
-
-
 def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:
     if slice_name:
         from t5x_harness.slices.emulated_mesh import emulate_slice
@@ -66,7 +63,7 @@ def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) ->
         emulate_slice(partitioning, get_slice(slice_name))
     if is_brief:
         from t5x_harness.upstream import autograph_kept as conversions_kept
-        from t5x_harness.upstream.few_steps import prepare_for_few_steps
+        from t5x_harness.upstream.short_run import configure_for_short_run
 
-        prepare_for_few_steps()
+        configure_for_short_run()
         after_import("seqio", conversions_kept.adopt)

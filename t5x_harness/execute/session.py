@@ -19,7 +19,7 @@ from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
-from t5x_harness.upstream.few_steps import prepare_for_few_steps
+from t5x_harness.upstream.short_run import configure_for_short_run
 
 __all__ = ["Session", "open_session"]
 
@@ -47,7 +47,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     compile_cheaply()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
-    prepare_for_few_steps()
+    configure_for_short_run()
     share_steps()
     return Session(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
 

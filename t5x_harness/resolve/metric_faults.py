@@ -131,7 +131,7 @@ def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
     """The metric function that has a metric's name among its constants, if only one has."""
     found = [
         function
-        for function in task._metric_fn_constructor_args
+        for function in metric_functions(task)
         for constants in [getattr(getattr(function, "__code__", None), "co_consts", ())]
         if metric in constants or any(isinstance(names, tuple) and metric in names for names in constants)
     ]

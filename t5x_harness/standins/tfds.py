@@ -7,14 +7,13 @@ errors for those that it does not have.
 from __future__ import annotations
 
 import ast
-import inspect
 import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.standins.tfds_examples import examples
+from t5x_harness.upstream.tfds import made_splits, source_of_splits, use_examples
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -66,10 +65,7 @@ def prepare(
         declared = splits_of(builder) or tuple(dict.fromkeys((*_USUAL_SPLITS, *splits)))
         full_name = builder.info.full_name
         features = builder.info.features
-        builder._split_generators = lambda dl_manager: {
-            split: examples(features, full_name, split, number) for split in declared
-        }
-        builder._log_download_bytes = builder._log_download_done = lambda: None  # they speak of a download
+        use_examples(builder, {split: examples(features, full_name, split, number) for split in declared})
         config = tfds.download.DownloadConfig(try_download_gcs=False, num_shards=1)
         if any_version:
             builder.canonical_version = builder.version
@@ -99,9 +95,12 @@ def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
 
 def _read_splits(builder_cls: type) -> tuple[str, ...]:
     """The names in what ``_split_generators`` returns, if all of them stand there."""
+    source = source_of_splits(builder_cls)
+    if source is None:
+        return ()
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(builder_cls._split_generators)))  # type: ignore[attr-defined]
-    except (OSError, TypeError, SyntaxError, AttributeError):
+        tree = ast.parse(source)
+    except SyntaxError:
         return ()
     names: list[str | None] = []
     for returned in (node.value for node in ast.walk(tree) if isinstance(node, ast.Return)):
@@ -132,15 +131,10 @@ def _name_of(node: ast.expr | None) -> str | None:
 
 def _run_splits(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
     """The names that ``_split_generators`` comes to when every download is a file that is not there."""
-    arguments: dict[str, Any] = {"dl_manager": _NothingDownloaded()}
-    if "pipeline" in inspect.signature(builder._split_generators).parameters:
-        arguments["pipeline"] = None
     try:
-        made = builder._split_generators(**arguments)
-        names = list(made) if isinstance(made, dict) else [generator.name for generator in made]
+        return made_splits(builder, _NothingDownloaded())
     except Exception:  # it looked into what it downloaded
         return ()
-    return tuple(str(name) for name in names)
 
 
 class _NothingDownloaded:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.standins.pieces import WORDS
+from t5x_harness.upstream.tfds import list_length
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -93,7 +94,7 @@ class _Maker:
 
     def _length(self, feature: Any) -> int:
         """How many elements a list has: its fixed length, or a few."""
-        return getattr(feature, "_length", None) or int(self._random.integers(1, 4))
+        return list_length(feature) or int(self._random.integers(1, 4))
 
     def _tensor(self, info: Any, name: str) -> Any:
         """A value of a tensor's shape and dtype.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import faulthandler
 import gc
@@ -12,15 +11,14 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.system import processes
-from t5x_harness.system.after_import import after_import
-from t5x_harness.upstream.jax_cache import write_entries_whole
+from t5x_harness.upstream.cpython import run_exit_functions
+from t5x_harness.upstream.jax import write_cache_entries_atomically
 from t5x_harness.workers import framing
 from t5x_harness.workers.jax_options import apply_jax_environment
 
@@ -90,8 +88,7 @@ def _serve(channel: framing.Channel, imported: Mapping[str, str], path: Sequence
         if "end" in request:
             # As at the end of a program: what other threads still write is finished. The interpreter is not torn
             # down, because native libraries that were loaded before the fork need not survive that.
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
+            run_exit_functions()
             return 0
         reply = failure or _call(target, request["method"], request["kwargs"])
         _flush()
@@ -138,7 +135,7 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     sys.argv = ["t5x-run"]
     importlib.invalidate_caches()
     apply_jax_environment(before, os.environ)
-    after_import("jax._src.lru_cache", write_entries_whole)
+    write_cache_entries_atomically()
     # Python's own generator is seeded anew in every fork; numpy's global one is not.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t5x_harness.system import processes
+from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
 from t5x_harness.workers.door import Client, Door
 from t5x_harness.workers.roomy_stack import call_with_room
@@ -256,8 +257,4 @@ def _jax_backend() -> str | None:
 
 
 def _tensorflow_runtime() -> str | None:
-    context = sys.modules.get("tensorflow.python.eager.context")
-    current = context.context_safe() if context else None
-    # A context that was only configured has no threads yet.
-    started = current is not None and getattr(current, "_initialized", True)
-    return "it started TensorFlow's runtime (it made a tensor or a dataset)" if started else None
+    return "it started TensorFlow's runtime (it made a tensor or a dataset)" if has_started() else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import recorded
 
-from t5x_harness.upstream.few_steps import prepare_for_few_steps
+from t5x_harness.upstream.short_run import configure_for_short_run
 
 
 class Program:
@@ -19,7 +19,7 @@ class Program:
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
         if argument["brief"]:
-            prepare_for_few_steps()
+            configure_for_short_run()
 
     def run(self, module: str, flags: Sequence[str]) -> int:
         """Does what ``python -m module flags...`` does and returns its exit status."""

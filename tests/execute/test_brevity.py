@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.upstream.orbax_arrays import SMALLEST_SLICE
+from t5x_harness.upstream.orbax import SMALLEST_SLICE
 from t5x_harness.variables import BRIEF_VARIABLE, ROOT_VARIABLE
 from t5x_harness.workers import Zygote
 

@@ -19,6 +19,8 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
+from t5x_harness.upstream.google_sdk import http_options, transport_on
+
 __all__ = ["Binding", "Rpc", "RpcTable", "rpc_table"]
 
 
@@ -135,10 +137,8 @@ def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
     """The methods that a transport makes stubs for."""
     (made,) = (kind for name, kind in _classes(transport) if name.endswith("GrpcTransport"))
     bases = [kind for name, kind in _classes(rest) if name.endswith("RestTransport")] if rest else []
-    # Not constructed, as that would ask for credentials; these three are what stubs are made with.
-    stubs, channel = made.__new__(made), _StubRecorder()
-    stubs._grpc_channel = stubs._logged_channel = channel
-    stubs._stubs = {}
+    channel = _StubRecorder()
+    stubs = transport_on(made, channel)
     for name, stub in inspect.getmembers(made, lambda member: isinstance(member, property)):
         if name not in _NO_STUBS:
             stub.fget(stubs)
@@ -146,7 +146,7 @@ def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
         method = path.rpartition("/")[2]
         request, response = _message(serialize, path, "input_type"), _message(deserialize, path, "output_type")
         if request is not None and response is not None:
-            bindings = (binding for base in bases for binding in _bindings(getattr(base, f"_Base{method}", None)))
+            bindings = (binding for base in bases for binding in _bindings(base, method))
             yield Rpc(path, request, response, streams, tuple(bindings))
 
 
@@ -158,9 +158,8 @@ def _classes(module: ModuleType | None) -> list[tuple[str, Any]]:
     ]
 
 
-def _bindings(base: Any) -> Iterator[Binding]:
-    options: list[Mapping[str, str]] = base._get_http_options() if hasattr(base, "_get_http_options") else []
-    for each in options:
+def _bindings(rest_transport: Any, method: str) -> Iterator[Binding]:
+    for each in http_options(rest_transport, method):
         yield Binding(each["method"].upper(), each["uri"], each.get("body", ""))
 
 

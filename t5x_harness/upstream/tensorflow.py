@@ -1,13 +1,14 @@
-"""How TensorFlow runs input pipelines: they are made to give some tens of examples here."""
+"""What TensorFlow keeps to itself: how it runs input pipelines, and whether it has started."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-__all__ = ["assert_without_branches", "take_graphs_as_they_are"]
+__all__ = ["disable_graph_optimization", "has_started", "inline_assert_ops"]
 
 
-def take_graphs_as_they_are() -> None:
+def disable_graph_optimization() -> None:
     """Has TensorFlow run input pipelines in this process neither optimised nor tuned while they run.
 
     Grappler takes half of what an iterator costs to make, and ``tf.data``'s own rewriting much of the rest, for
@@ -32,7 +33,7 @@ def _as_it_is(dataset: Any) -> Any:
     return dataset.with_options(options)
 
 
-def assert_without_branches() -> None:
+def inline_assert_ops() -> None:
     """Has what graphs assert in this process be one operation, as it is for strings and integers of 32 bits.
 
     Of all else TensorFlow makes the assertion one side of a branch, so that what it would print is fetched from a
@@ -52,3 +53,11 @@ def _assert(condition: Any, data: Any, summarize: int | None = None, name: str |
         return tf.debugging.Assert(condition, data, summarize, name)
     with tf.name_scope(name or "Assert"):
         return tf.raw_ops.Assert(condition=condition, data=data, summarize=summarize, name="Assert")
+
+
+def has_started() -> bool:
+    """Returns whether TensorFlow has started its runtime in this process, which a fork would not survive."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    current = context.context_safe() if context else None
+    # A context that was only configured has no threads yet.
+    return current is not None and bool(getattr(current, "_initialized", True))

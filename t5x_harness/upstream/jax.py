@@ -1,0 +1,107 @@
+"""What JAX keeps to itself: how it writes its cache, and where it asks for devices. Imports no JAX."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import threading
+from types import ModuleType
+from typing import Any
+
+from t5x_harness.slices.pod import Pod
+from t5x_harness.system.after_import import after_import
+from t5x_harness.variables import POD_VARIABLE
+
+__all__ = ["join_pod_when_needed", "write_cache_entries_atomically"]
+
+
+def write_cache_entries_atomically() -> None:
+    """Has JAX put a program into a local cache whole or not at all, from its import on, which may be past.
+
+    JAX writes into the file that others may be reading by then, and leaves one that is there alone, so what a process
+    wrote by half when it was killed would stay. Here the file takes its name when it is written, in place of any other.
+    """
+    after_import("jax._src.lru_cache", _write_atomically)
+
+
+def join_pod_when_needed(pod: Pod) -> None:
+    """Has this process join its pod when JAX is first asked for devices; JAX need not be imported yet."""
+    after_import("jax._src.distributed", functools.partial(_complete, pod))
+    after_import("jax._src.xla_bridge", _join_before_backends)
+
+
+def _write_atomically(lru_cache: ModuleType) -> None:
+    cache_class: Any = getattr(lru_cache, "LRUCache", None)
+    suffix = getattr(lru_cache, "_CACHE_SUFFIX", None)
+    put = getattr(cache_class, "put", None)
+    if put is None or suffix is None or hasattr(put, "__wrapped__"):  # a JAX that keeps programs otherwise
+        return
+
+    @functools.wraps(put)
+    def put_whole(self: Any, key: str, value: bytes) -> None:
+        folder = str(self.path)
+        if not key or self.eviction_enabled or "://" in folder:
+            put(self, key, value)
+            return
+        unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # is trimmed as if it was an entry
+        try:
+            with open(unfinished, "xb", opener=_open_private) as file:
+                file.write(value)
+            os.replace(unfinished, os.path.join(folder, f"{key}{suffix}"))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
+
+    cache_class.put = put_whole
+
+
+def _open_private(path: str, flags: int) -> int:
+    """As :func:`os.open`, for this user alone whatever the umask: what others may write to is not run."""
+    return os.open(path, flags, 0o600)
+
+
+def _complete(pod: Pod, distributed: ModuleType) -> None:
+    """``jax.distributed.initialize()`` needs no arguments on a TPU pod: what is not given is this pod's."""
+    original = distributed.initialize
+
+    @functools.wraps(original)
+    def initialize(
+        coordinator_address: str | None = None,
+        num_processes: int | None = None,
+        process_id: int | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        original(
+            coordinator_address or pod.coordinator,
+            pod.processes if num_processes is None else num_processes,
+            pod.index if process_id is None else process_id,
+            *args,
+            **kwargs,
+        )
+        # What this process starts from now on (workers that read data) is no host of the slice.
+        os.environ.pop(POD_VARIABLE, None)
+
+    distributed.__dict__["initialize"] = initialize
+
+
+def _join_before_backends(bridge: ModuleType) -> None:
+    """Whatever JAX is first asked that needs devices goes through this function of its own."""
+    original = bridge.backends
+    lock = threading.Lock()
+
+    @functools.wraps(original)
+    def backends() -> Any:
+        import jax
+
+        with lock:
+            if not jax.distributed.is_initialized() and not bridge.backends_are_initialized():
+                # It takes SIGTERM for itself, which on a TPU pod ends a program that has not asked for it.
+                jax.config.update("jax_enable_preemption_service", False)
+                jax.distributed.initialize()
+        return original()
+
+    bridge.__dict__["backends"] = backends

@@ -1,0 +1,47 @@
+"""What TensorFlow Datasets keeps to itself: how a builder says and makes its splits."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+__all__ = ["list_length", "made_splits", "source_of_splits", "use_examples"]
+
+
+def use_examples(builder: tfds.core.DatasetBuilder, splits: Mapping[str, Iterable[Any]]) -> None:
+    """Has a builder prepare these examples of each split, and say nothing of downloads.
+
+    Args:
+      builder: changed.
+      splits: keys and examples by split.
+    """
+    builder._split_generators = lambda dl_manager: dict(splits)
+    builder._log_download_bytes = builder._log_download_done = lambda: None
+
+
+def source_of_splits(builder_cls: type) -> str | None:
+    """Returns the source of the method in which a builder names its splits; None where it cannot be read."""
+    try:
+        return textwrap.dedent(inspect.getsource(builder_cls._split_generators))  # type: ignore[attr-defined]
+    except (OSError, TypeError, AttributeError):
+        return None
+
+
+def made_splits(builder: tfds.core.DatasetBuilder, download_manager: Any) -> tuple[str, ...]:
+    """Returns the splits that a builder makes with a download manager; raises what the builder's code raises."""
+    arguments: dict[str, Any] = {"dl_manager": download_manager}
+    if "pipeline" in inspect.signature(builder._split_generators).parameters:
+        arguments["pipeline"] = None
+    made = builder._split_generators(**arguments)
+    return tuple(str(name) for name in (made if isinstance(made, dict) else (each.name for each in made)))
+
+
+def list_length(feature: Any) -> int | None:
+    """Returns the fixed length of a feature that is a list; None for any length."""
+    found: int | None = getattr(feature, "_length", None)
+    return found
