@@ -127,8 +127,9 @@ class _Process:
 
     def _make_up(self, source: Any) -> None:
         from t5x_harness.standins.sources import make_up_tfds
+        from t5x_harness.upstream.seqio import tfds_splits
 
-        for split in source._splits or (None,):
+        for split in tfds_splits(source) or (None,):
             name, data_dir = source.tfds_dataset.get_split_params(split)
             if name and data_dir:
                 self._explain(f"TFDS data {name} in {data_dir}", f"{data_dir.rstrip('/')}/{name.partition(':')[0]}")

@@ -12,10 +12,8 @@ from t5x_harness.system.buckets import store
 
 __all__ = ["skip_zonal_bucket_probe"]
 
-_QUESTION = "_is_zonal_gcs_bucket"
-
 
 def skip_zonal_bucket_probe() -> None:
     """Has etils ask nothing in this process, if a private Google has its buckets; older versions never ask."""
-    if store() is not None and hasattr(gpath, _QUESTION):
-        setattr(gpath, _QUESTION, lambda bucket: False)
+    if store() is not None and hasattr(gpath, "_is_zonal_gcs_bucket"):
+        gpath._is_zonal_gcs_bucket = lambda bucket: False

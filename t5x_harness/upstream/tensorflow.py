@@ -5,7 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["disable_graph_optimization", "has_started", "inline_assert_ops"]
+__all__ = ["NATIVE_FILES", "OPERATIONS_ON_PATHS", "disable_graph_optimization", "has_started", "inline_assert_ops"]
+
+NATIVE_FILES = "tensorflow.python.lib.io._pywrap_file_io"
+"""The module with the functions of ``tf.io.gfile`` that are native code, ``glob`` among them."""
+
+OPERATIONS_ON_PATHS = {
+    "tensorflow.python.ops.gen_summary_ops": ("create_summary_file_writer",),
+    "tensorflow.python.ops.gen_io_ops": ("matching_files", "read_file"),
+    "tensorflow.python.data.ops.readers": ("_create_or_validate_filenames_dataset",),
+}
+"""What takes paths as tensors and is looked up where it is called, by module."""
 
 
 def disable_graph_optimization() -> None:

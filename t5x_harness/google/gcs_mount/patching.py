@@ -21,6 +21,7 @@ from typing import Any
 from t5x_harness.google.gcs_mount.namespace import GCS
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.system.after_import import after_import
+from t5x_harness.upstream.tensorflow import NATIVE_FILES, OPERATIONS_ON_PATHS
 
 __all__ = ["patch"]
 
@@ -46,9 +47,9 @@ def patch(root: str | os.PathLike[str]) -> None:
     for names in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
         names.update(getattr(os, f.__name__) for f in list(names) if f.__name__ in _ONE_PATH + list(_TWO_PATHS))
     after_import("tensorflow.python.util.compat", functools.partial(_patch_tensorflow, to_real))
-    after_import("tensorflow.python.lib.io._pywrap_file_io", functools.partial(_patch_glob, to_real))
+    after_import(NATIVE_FILES, functools.partial(_patch_glob, to_real))
     after_import("tensorflow.python.lib.io.tf_record", functools.partial(_patch_record_writer, to_real))
-    for module in _OPERATIONS:
+    for module in OPERATIONS_ON_PATHS:
         after_import(module, functools.partial(_patch_operations, to_real))
     after_import("tensorstore", functools.partial(_patch_tensorstore, to_real))
 
@@ -88,28 +89,20 @@ def _patch_record_writer(to_real: _Map, tf_record: Any) -> None:
     writer.__init__ = _wrapped(writer.__init__, to_real, paths=2)  # the first is the writer itself
 
 
-# What takes paths as tensors, and is looked up where it is called.
-_OPERATIONS = {
-    "tensorflow.python.ops.gen_summary_ops": ("create_summary_file_writer",),
-    "tensorflow.python.ops.gen_io_ops": ("matching_files", "read_file"),
-    "tensorflow.python.data.ops.readers": ("_create_or_validate_filenames_dataset",),
-}
-
-
 def _patch_operations(to_real: _Map, module: ModuleType) -> None:
-    for name in _OPERATIONS[module.__name__]:
+    for name in OPERATIONS_ON_PATHS[module.__name__]:
         setattr(module, name, _operation(getattr(module, name), to_real))
 
 
 def _operation(function: Callable[..., Any], to_real: _Map) -> Callable[..., Any]:
-    original = getattr(function, "_without_gcs", function)  # TensorFlow has uses of its own for __wrapped__
+    original = getattr(function, "without_gcs", function)  # TensorFlow has uses of its own for __wrapped__
 
     @functools.wraps(original)
     def with_gcs(*args: Any, **kwargs: Any) -> Any:
         real = {key: _in_tensor(to_real, value) for key, value in kwargs.items()}
         return original(*(_in_tensor(to_real, value) for value in args), **real)
 
-    vars(with_gcs)["_without_gcs"] = original
+    vars(with_gcs)["without_gcs"] = original
     return with_gcs
 
 

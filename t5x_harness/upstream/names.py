@@ -1,0 +1,160 @@
+"""Every private name of another library that the harness uses, by library: what ``t5x-harness doctor`` looks for.
+
+The libraries are not imported. A test holds this table against the code of this folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+__all__ = ["LIBRARIES", "Library"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """A distribution, and the private names that the harness uses of it.
+
+    Attributes:
+      name: the distribution's.
+      code: the module of the harness that uses them.
+      names: by file in the folder that the distribution is installed in.
+    """
+
+    name: str
+    code: str
+    names: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def count(self) -> int:
+        """How many names there are."""
+        return sum(len(names) for _, names in self.names)
+
+    def missing(self, folder: str | Path) -> tuple[str, ...] | None:
+        """Returns the names, with their files, that the installed release does not write any more.
+
+        Args:
+          folder: where the distribution is installed.
+
+        Returns:
+          ``_load_model of seqio/vocabularies.py`` for each; None where none of the files is there to be read.
+        """
+        found: list[str] = []
+        files_read = 0
+        for file, names in self.names:
+            try:
+                text = Path(folder, file).read_text(encoding="utf-8")
+                files_read += 1
+            except OSError:
+                text = ""
+            found += [f"{name} of {file}" for name in names if not re.search(rf"\b{name}\b", text)]
+        return tuple(found) if files_read else None
+
+
+_JOB_SERVICE = "google/cloud/aiplatform_v1/services/job_service/transports"
+
+LIBRARIES = (
+    Library(
+        "etils",
+        "t5x_harness/upstream/etils.py",
+        (("etils/epath/gpath.py", ("_is_zonal_gcs_bucket",)),),
+    ),
+    Library("gin-config", "t5x_harness/resolve/gin_config.py", (("gin/config.py", ("_CONFIG", "_FILE_READERS")),)),
+    Library(
+        "google-cloud-aiplatform",
+        "t5x_harness/upstream/google_sdk.py",
+        (
+            ("google/cloud/aiplatform/metadata/metadata.py", ("_experiment_tracker",)),
+            (f"{_JOB_SERVICE}/grpc.py", ("_grpc_channel", "_logged_channel", "_stubs")),
+            (f"{_JOB_SERVICE}/rest_base.py", ("_get_http_options",)),
+        ),
+    ),
+    Library(
+        "jax",
+        "t5x_harness/upstream/jax.py",
+        (
+            ("jax/_src/lru_cache.py", ("_CACHE_SUFFIX",)),
+            ("jax/_src/distributed.py", ("initialize",)),
+            ("jax/_src/xla_bridge.py", ("backends",)),
+        ),
+    ),
+    Library(
+        "orbax-checkpoint",
+        "t5x_harness/upstream/orbax.py",
+        (("orbax/checkpoint/_src/serialization/jax_array_handlers.py", ("_array_metadata_store",)),),
+    ),
+    Library(
+        "pytest",
+        "plugin/_pytest_internals.py",
+        (
+            ("_pytest/_io/terminalwriter.py", ("_file",)),
+            ("_pytest/fixtures.py", ("_ispytest",)),
+            ("_pytest/main.py", ("_fixturemanager",)),
+            ("_pytest/outcomes.py", ("_use_item_location",)),
+            ("_pytest/python.py", ("_fixtureinfo",)),
+            ("_pytest/terminal.py", ("_tw",)),
+            ("_pytest/tmpdir.py", ("_tmp_path_factory",)),
+        ),
+    ),
+    Library(
+        "pytest-xdist",
+        "plugin/_pytest_internals.py",
+        (("xdist/scheduler/loadgroup.py", ("_split_scope",)),),
+    ),
+    Library(
+        "seqio",
+        "t5x_harness/upstream/seqio.py",
+        (
+            (
+                "seqio/dataset_providers.py",
+                (
+                    "_dataset_fn",
+                    "_get_cached_source",
+                    "_metric_fn_constructor_args",
+                    "_metric_objs_constructor_args",
+                    "_num_input_examples",
+                    "_preprocess_dataset",
+                    "_preprocessor_constructor_args",
+                    "_source",
+                    "_split_to_filepattern",
+                    "_splits",
+                    "_task_to_rate",
+                ),
+            ),
+            ("seqio/utils.py", ("_builder_kwargs", "_get_builder", "_map_split", "_split_map")),
+            ("seqio/vocabularies.py", ("_load_model", "_sentencepiece_model_file")),
+        ),
+    ),
+    Library(
+        "tensorflow",
+        "t5x_harness/upstream/tensorflow.py",
+        (
+            ("tensorflow/python/data/ops/dataset_ops.py", ("_apply_debug_options",)),
+            ("tensorflow/python/data/ops/readers.py", ("_create_or_validate_filenames_dataset",)),
+            ("tensorflow/python/eager/context.py", ("_initialized",)),
+        ),
+    ),
+    Library(
+        "tensorflow",
+        "t5x_harness/upstream/autograph.py",
+        (
+            ("tensorflow/python/autograph/impl/api.py", ("_TRANSPILER",)),
+            (
+                "tensorflow/python/autograph/pyct/transpiler.py",
+                ("_PythonFnFactory", "_cache", "_name", "_unbound_factory"),
+            ),
+        ),
+    ),
+    Library(
+        "tensorflow-datasets",
+        "t5x_harness/upstream/tfds.py",
+        (
+            (
+                "tensorflow_datasets/core/dataset_builder.py",
+                ("_log_download_bytes", "_log_download_done", "_split_generators"),
+            ),
+            ("tensorflow_datasets/core/features/sequence_feature.py", ("_length",)),
+        ),
+    ),
+)

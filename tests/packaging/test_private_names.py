@@ -1,0 +1,106 @@
+"""Private names of other libraries stand in upstream/ alone, where a test of each says when it is gone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(p for folder in ("t5x_harness", "plugin", "fixtures") for p in (ROOT / folder).rglob("*.py"))
+HOUSES = ("t5x_harness/upstream/", "t5x_harness/resolve/gin_config.py", "plugin/_pytest_internals.py")
+EMBEDDED = "t5x_harness/embedded/"  # its own _driver and _utils are what it is made of
+DOCUMENTED = {"_exit", "_getframe", "_replace", "_ActionsContainer", "_ArgumentGroup"}
+"""Of os, sys and named tuples; and argparse's, which annotations cannot do without."""
+
+PATH = re.compile(r"(?!t5x\b)[a-z]\w*(?:\.\w+)*\._[a-z]\w*(?:[.:]\w+)*")
+"""A module or attribute as text, such as ``jax._src.lru_cache``."""
+
+
+def is_private(name: str) -> bool:
+    return bool(re.fullmatch(r"_(?!_)\w+", name)) and name not in DOCUMENTED
+
+
+def defined(tree: ast.AST) -> Iterator[str]:
+    """The private names that a module gives to what is its own."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                yield name
+
+
+def foreign(tree: ast.AST, everywhere: set[str]) -> Iterator[tuple[int, str]]:
+    """The lines that use a private name which neither the module nor, for ``self``, another one defines."""
+    own = set(defined(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in everywhere:
+                continue
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name) if is_private(name):
+                yield node.lineno, name
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)) if is_private(name) and name not in own:
+                yield node.lineno, name
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr" | "hasattr" | "delattr"),
+                args=[_, ast.Constant(value=str(name)), *_],
+            ):
+                if is_private(name) and name not in own:
+                    yield node.lineno, name
+            case ast.ImportFrom(module=str(module), level=0) if not module.startswith(("t5x_harness", "t5x.")):
+                for part in (*module.split("."), *(alias.name for alias in node.names)):
+                    if is_private(part):
+                        yield node.lineno, f"{module}.{part}"
+            case ast.Import():
+                yield from ((node.lineno, a.name) for a in node.names if any(map(is_private, a.name.split("."))))
+            case ast.Constant(value=str(text)) if PATH.fullmatch(text):
+                yield node.lineno, text
+
+
+def test_private_names_of_other_libraries_are_used_in_upstream_alone() -> None:
+    trees = {str(p.relative_to(ROOT)): ast.parse(p.read_text(encoding="utf-8")) for p in FILES}
+    everywhere = {name for tree in trees.values() for name in defined(tree)}
+    found = [
+        f"{name}:{line}: {used}"
+        for name, tree in trees.items()
+        if not name.startswith((*HOUSES, EMBEDDED))
+        for line, used in foreign(tree, everywhere)
+    ]
+    assert not found, "move these into a named function of t5x_harness/upstream/:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rates = mixture._task_to_rate",
+        "self._reporter._tw.write('x')",
+        "setattr(gpath, '_is_zonal_gcs_bucket', None)",
+        "from _pytest.fixtures import TopRequest",
+        "import jax._src.lru_cache",
+        "from jax import _src",
+        "after_import('jax._src.lru_cache', print)",
+        "pytest.skip.Exception('x', _use_item_location=True)",
+        "class A(B):\n    def _split_scope(self): return super()._split_scope()",
+    ],
+)  # fmt: skip
+def test_each_way_to_use_one_is_found(line: str) -> None:
+    assert list(foreign(ast.parse(line), set()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os._exit(0)",
+        "from t5x._checkpoints.tf_names import t5_translator",
+        "class A:\n    def __init__(self): self._x = 1\n    def same(self, other): return self._x == other._x",
+        "print(x.__wrapped__, 'see _pytest', 'a._b and c')",
+    ],
+)
+def test_what_is_public_or_one_s_own_is_not(line: str) -> None:
+    assert not list(foreign(ast.parse(line), set()))
