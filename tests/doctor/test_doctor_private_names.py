@@ -53,7 +53,7 @@ def private_names(file: Path) -> set[str]:
                 own.add(name)
             case ast.Attribute(attr=name) | ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
                 used.add(name)
-    return {name for name in used - own if re.fullmatch(r"_(?!_)\w+", name)} - {"_getframe", "_Base"}
+    return {name for name in used - own if re.fullmatch(r"_(?!_)\w+", name)} - {"_exit", "_getframe", "_Base"}
 
 
 @pytest.mark.parametrize("code", sorted({library.code for library in LIBRARIES}))

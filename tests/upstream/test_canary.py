@@ -1,0 +1,34 @@
+"""A private name that is gone is reported with its library and release."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+from canary import canary
+
+gin = pytest.importorskip("gin")
+
+
+def test_the_release_and_the_name_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gin.config, "_FILE_READERS")
+    with pytest.raises(pytest.fail.Exception) as failed:
+        canary("gin-config")(lambda: print(gin.config._FILE_READERS))()
+    version = importlib.metadata.version("gin-config")
+    assert str(failed.value) == (
+        f"gin-config {version} differs from what t5x_harness/upstream/ expects: AttributeError: "
+        "module 'gin.config' has no attribute '_FILE_READERS'"
+    )
+
+
+@canary("gin-config")
+def test_gin_keeps_a_config_and_its_readers_where_they_are_read() -> None:
+    gin.parse_config("NUMBER = 3")
+    try:
+        assert gin.config._CONFIG["NUMBER", "gin.macro"] == {"value": 3}
+        readers = list(gin.config._FILE_READERS)
+        gin.config.register_file_reader(open, str.isupper)
+        assert (open, str.isupper) in gin.config._FILE_READERS
+        gin.config._FILE_READERS[:] = readers
+    finally:
+        gin.clear_config()

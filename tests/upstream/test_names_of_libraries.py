@@ -1,0 +1,228 @@
+"""The other libraries still have every private name that upstream/ uses; SeqIO and gin have files of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from canary import canary
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("jax")
+
+
+def double(number: Any) -> Any:
+    return number * 2 if number > 1 else number
+
+
+@canary("tensorflow")
+def test_autograph_s_conversions_can_be_kept() -> None:
+    import tensorflow as tf
+
+    from t5x_harness.upstream.autograph import AutoGraph
+
+    autograph = AutoGraph.find()
+    assert autograph is not None
+    assert autograph.converts(double)
+    conversion = autograph.conversion(double)
+    assert conversion.name.endswith("double")
+    autograph.keep(double, conversion)
+    assert list(tf.data.Dataset.range(3).map(double).as_numpy_iterator()) == [0, 1, 4]
+
+
+@canary("tensorflow")
+def test_tensorflow_asks_datasets_for_their_options_and_has_one_function_for_assertions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+    from tensorflow.python.ops import control_flow_assert
+
+    asked: list[str] = []
+
+    def recorded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*args: Any, **kwargs: Any) -> Any:
+            asked.append(name)
+            return original(*args, **kwargs)
+
+        return record
+
+    kept = dataset_ops.DatasetV2
+    monkeypatch.setattr(kept, "_apply_debug_options", recorded("options", kept._apply_debug_options))
+    monkeypatch.setattr(control_flow_assert, "Assert", recorded("assertion", control_flow_assert.Assert))
+
+    def positive(number: Any) -> Any:
+        tf.debugging.assert_greater_equal(number, tf.constant(0, tf.int64))
+        return number
+
+    list(tf.data.Dataset.range(3).map(positive))
+    assert set(asked) == {"options", "assertion"}
+
+
+@canary("tensorflow")
+def test_tensorflow_says_that_it_has_started_and_what_takes_paths() -> None:
+    import importlib
+
+    import tensorflow as tf
+
+    from t5x_harness.upstream.tensorflow import NATIVE_FILES, OPERATIONS_ON_PATHS, has_started
+
+    tf.constant(1)
+    assert has_started()
+    for module, names in OPERATIONS_ON_PATHS.items():
+        assert all(callable(getattr(importlib.import_module(module), name)) for name in names)
+    assert callable(importlib.import_module(NATIVE_FILES).GetMatchingFiles)
+
+
+@canary("jax")
+def test_jax_s_cache_is_written_by_a_function_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax._src import lru_cache
+
+    from t5x_harness.upstream.jax import write_cache_entries_atomically
+
+    put = getattr(lru_cache.LRUCache.put, "__wrapped__", lru_cache.LRUCache.put)
+    monkeypatch.setattr(lru_cache.LRUCache, "put", put)
+    write_cache_entries_atomically()
+    assert lru_cache.LRUCache.put.__wrapped__ is put
+    cache = lru_cache.LRUCache(str(tmp_path), max_size=-1)
+    cache.put("key", b"program")
+    assert cache.get("key") == b"program"
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("key")] == [
+        f"key{lru_cache._CACHE_SUFFIX}"
+    ]
+
+
+@canary("jax")
+def test_jax_joins_a_pod_and_asks_for_devices_in_functions_of_its_own() -> None:
+    import jax
+    from jax._src import distributed, xla_bridge
+
+    assert jax.distributed.initialize is distributed.initialize
+    assert callable(xla_bridge.backends)
+    assert callable(xla_bridge.backends_are_initialized)
+
+
+@canary("tensorflow-datasets")
+def test_a_builder_prepares_the_examples_that_it_is_given(tmp_path: Path) -> None:
+    import tensorflow_datasets as tfds
+
+    from t5x_harness.upstream.tfds import list_length, made_splits, source_of_splits, use_examples
+
+    builder = tfds.builder("mnist:3.0.1", data_dir=str(tmp_path))
+    assert "_split_generators" in (source_of_splits(type(builder)) or "")
+    use_examples(builder, {"train": iter(())})
+    assert made_splits(builder, None) == ("train",)
+    assert type(builder)._log_download_bytes is not None
+    assert type(builder)._log_download_done is not None
+    assert list_length(tfds.features.Sequence(tfds.features.Text(), length=3)) == 3
+    assert list_length(tfds.features.Sequence(tfds.features.Text())) is None
+
+
+@canary("google-cloud-aiplatform")
+def test_google_s_sdk_makes_stubs_and_forgets_its_settings() -> None:
+    aiplatform = pytest.importorskip("google.cloud.aiplatform")
+    from google.cloud.aiplatform_v1.services.job_service.transports import grpc, rest_base
+
+    from t5x_harness.upstream.google_sdk import forget_settings, http_options, transport_on
+
+    paths: list[str] = []
+    channel = SimpleNamespace(unary_unary=lambda path, **_: paths.append(path))
+    transport_on(grpc.JobServiceGrpcTransport, channel).create_custom_job  # noqa: B018  a property that makes a stub
+    assert paths == ["/google.cloud.aiplatform.v1.JobService/CreateCustomJob"]
+    options = http_options(rest_base._BaseJobServiceRestTransport, "CreateCustomJob")
+    assert [(each["method"], each["body"]) for each in options] == [("post", "custom_job")]
+    aiplatform.init(project="canary")
+    forget_settings(aiplatform)
+    assert aiplatform.initializer.global_config._project is None
+    assert aiplatform.metadata.metadata._experiment_tracker.experiment_name is None
+
+
+@canary("pytest")
+def test_pytest_s_parts_are_where_they_were(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+        from t5x_harness.plugin import _pytest_internals as own
+
+        class Item(pytest.Item):
+            def runtest(self):
+                assert own.fixture_value("answer", self) == 42
+                assert len(own.fixture_definitions("answer", self)) == 1
+                assert own.temporary_folders(self.config).getbasetemp().is_dir()
+                reporter = self.config.pluginmanager.getplugin("terminalreporter")
+                assert own.terminal_columns(reporter) > 0
+                assert own.colors(reporter) is False
+                with self.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+                    own.write_past_line(reporter, "[past]")
+                assert own.junit_file(self.config) is not None
+                assert own.compiled_expression("a and not b").evaluate(lambda name, **_: name == "a")
+                assert own.compiled_expression("a and") is None
+                raise LookupError
+
+            def repr_failure(self, excinfo):
+                if excinfo.type is LookupError:
+                    return own.failure("text of our own", "somewhere.txt", 3, "summary of our own")
+                return super().repr_failure(excinfo)
+
+            def reportinfo(self):
+                return self.path, 6, "item"
+
+        class Skipped(Item):
+            def runtest(self):
+                own.skip_at_item("reason of our own")
+
+        class File(pytest.File):
+            def collect(self):
+                return [Item.from_parent(self, name="item"), Skipped.from_parent(self, name="skipped")]
+
+        def pytest_collect_file(parent, file_path):
+            return File.from_parent(parent, path=file_path) if file_path.suffix == ".txt" else None
+
+        @pytest.fixture
+        def answer():
+            return 42
+        """
+    )
+    pytester.path.joinpath("items.txt").touch()
+    done = pytester.runpytest_subprocess("-rs", "--junitxml=out.xml", "-p", "no:cacheprovider")
+    done.assert_outcomes(failed=1, skipped=1)
+    done.stdout.fnmatch_lines(["*[[]past]*", "text of our own", "SKIPPED*items.txt:7: reason of our own"])
+
+
+@canary("pytest-xdist")
+def test_xdist_asks_for_the_group_of_an_item() -> None:
+    pytest.importorskip("xdist")
+    from t5x_harness.plugin._pytest_internals import scheduling_by
+
+    kind = scheduling_by(lambda nodeid: "ours" if nodeid.startswith("a.gin") else None)
+    scheduling = kind.__new__(kind)
+    assert scheduling._split_scope("a.gin::run::train") == "ours"
+    assert scheduling._split_scope("test_b.py::test_c") == "test_b.py::test_c"
+
+
+def test_python_still_ends_threads_and_calls_what_was_registered() -> None:
+    """Not called here, as it would end what pytest needs."""
+    import atexit
+
+    assert callable(getattr(threading, "_shutdown", None)), "this Python has no threading._shutdown"
+    assert callable(getattr(atexit, "_run_exitfuncs", None)), "this Python has no atexit._run_exitfuncs"
+
+
+@canary("etils")
+def test_etils_asks_whether_a_bucket_is_zonal() -> None:
+    from etils.epath import gpath
+
+    assert isinstance(gpath, ModuleType)
+    assert callable(gpath._is_zonal_gcs_bucket)
+
+
+@canary("orbax-checkpoint")
+def test_orbax_s_handler_of_arrays_has_a_store_for_their_metadata() -> None:
+    import jax
+    import orbax.checkpoint as ocp
+
+    assert ocp.type_handlers.get_type_handler(jax.Array)._array_metadata_store is not None
