@@ -2,9 +2,9 @@
 
     python benchmarks/speed_tricks.py [--rounds 5] [--only NAME ...] [--write docs/performance.md]
 
-Every round forks runs from one worker, each through all stages with an empty compile cache: one with every trick, and
-one without each of them. A trick saves the difference, inside the round, of the run's CPU seconds: a machine with other
-work to do makes them less wrong than wall seconds. The figures are medians over the rounds.
+Every round forks runs from one worker, each through all stages with an empty compile cache: one without each trick, and
+one with all of them before and after it. A trick saves the difference of the run's CPU seconds to the mean of these
+two. A machine with other work to do makes them less wrong than wall seconds. The figures are medians over the rounds.
 
 Two of the tricks act before the fork:
 
@@ -63,14 +63,14 @@ def without_rare_collections() -> None:
 
 TRICKS: Mapping[str, tuple[str, Callable[[], None]]] = {
     "conversions": ("run", without_conversions),
-    "disable_graph_optimization": ("run", without("t5x_harness.upstream.few_steps", "take_graphs_as_they_are")),
-    "inline_assert_ops": ("run", without("t5x_harness.upstream.few_steps", "assert_without_branches")),
-    "whole small arrays": ("run", without("t5x_harness.upstream.few_steps", "write_small_arrays_whole")),
+    "disable_graph_optimization": ("run", without("t5x_harness.upstream.short_run", "disable_graph_optimization")),
+    "inline_assert_ops": ("run", without("t5x_harness.upstream.short_run", "inline_assert_ops")),
+    "whole small arrays": ("run", without("t5x_harness.upstream.short_run", "write_small_arrays_whole")),
     "shared steps": ("run", without("t5x_harness.execute.session", "share_steps")),
     "cheap compile options": ("run", without("t5x_harness.execute.session", "compile_cheaply")),
     "rare garbage collection": ("run", without_rare_collections),
     "preallocated frames": ("run in a thread", nothing),
-    "skip_zonal_bucket_probe": ("run on gs://", without("t5x_harness.upstream.few_steps", "take_buckets_for_regional")),
+    "skip_zonal_bucket_probe": ("run on gs://", without("t5x_harness.upstream.short_run", "skip_zonal_bucket_probe")),
 }
 """By name: what a run without the trick is compared with, and what takes it out of the run."""
 
@@ -183,10 +183,11 @@ def main() -> None:
         for number in range(arguments.rounds):
             for kind in kinds:
                 found[kind].append(runs.run(kind, None))
-                print(f"round {number + 1}: {kind} {found[kind][-1]:.2f}", flush=True)
                 for trick in (trick for trick in arguments.only if TRICKS[trick][0] == kind):
-                    found[trick].append(runs.run(kind, trick) - found[kind][-1])
-                    print(f"round {number + 1}: {trick} {found[trick][-1]:.2f}", flush=True)
+                    seconds = runs.run(kind, trick)
+                    found[kind].append(runs.run(kind, None))
+                    found[trick].append(seconds - statistics.mean(found[kind][-2:]))
+                    print(f"round {number + 1}: {trick} {found[trick][-1]:.2f} of {found[kind][-1]:.2f}", flush=True)
     print(result := table(found))
     if arguments.write:
         text = arguments.write.read_text(encoding="utf-8")
