@@ -17,6 +17,11 @@ class PrivateNames(Check):
 
     code = "ENV11"
     title = "private names in use"
+    why = (
+        "For what a library offers no public way, the harness uses names that it may take away in any release, each in "
+        "one function of t5x_harness/upstream/. Where one is gone, that function fails, or a run takes longer. "
+        "The files of the installed release are searched; nothing is imported."
+    )
 
     def run(self, environment: Environment) -> Diagnosis:
         """Looks for each in the files of the library that it belongs to."""

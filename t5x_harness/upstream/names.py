@@ -55,11 +55,6 @@ class Library:
 _JOB_SERVICE = "google/cloud/aiplatform_v1/services/job_service/transports"
 
 LIBRARIES = (
-    Library(
-        "etils",
-        "t5x_harness/upstream/etils.py",
-        (("etils/epath/gpath.py", ("_is_zonal_gcs_bucket",)),),
-    ),
     Library("gin-config", "t5x_harness/resolve/gin_config.py", (("gin/config.py", ("_CONFIG", "_FILE_READERS")),)),
     Library(
         "google-cloud-aiplatform",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from t5x_harness.upstream.etils import skip_zonal_bucket_probe
 from t5x_harness.upstream.orbax import write_small_arrays_whole
 from t5x_harness.upstream.tensorflow import disable_graph_optimization, inline_assert_ops
 
@@ -10,8 +9,7 @@ __all__ = ["configure_for_short_run"]
 
 
 def configure_for_short_run() -> None:
-    """Sets options of TensorFlow, orbax and etils in this process, before it makes an iterator or a checkpoint."""
+    """Sets options of TensorFlow and orbax in this process, before it makes an iterator or a checkpoint."""
     disable_graph_optimization()
     inline_assert_ops()
     write_small_arrays_whole()
-    skip_zonal_bucket_probe()

@@ -18,26 +18,25 @@ RUNTIME = Runtime("embedded", "0.1.0", "/lib/t5x_harness/embedded/t5x", "no T5X 
 
 
 def test_a_name_that_is_gone_is_said_with_library_and_version(tmp_path: Path) -> None:
-    (tmp_path / "etils" / "epath").mkdir(parents=True)
-    file = tmp_path / "etils" / "epath" / "gpath.py"
-    environment = Environment((Installed("etils", "1.15.0", str(tmp_path)),), RUNTIME)
-    file.write_text("def _is_zonal_gcs_bucket(bucket): ...\n")
+    (tmp_path / "gin").mkdir()
+    file = tmp_path / "gin" / "config.py"
+    environment = Environment((Installed("gin-config", "0.5.0", str(tmp_path)),), RUNTIME)
+    file.write_text("_CONFIG = {}\n_FILE_READERS = []\n")
     found = PrivateNames().run(environment)
-    assert (found.summary, found.findings) == ("1 of 1 are there: etils 1.15.0", ())
-    file.write_text("def _is_zonal_gcs_bucket_of(bucket): ...\n")
+    assert (found.summary, found.findings) == ("2 of 2 are there: gin-config 0.5.0", ())
+    file.write_text("_CONFIGS = {}\n_FILE_READERS = []\n")
     found = PrivateNames().run(environment)
-    assert (found.status, found.summary) == ("warning", "0 of 1 are there: etils 1.15.0")
+    assert (found.status, found.summary) == ("warning", "1 of 2 are there: gin-config 0.5.0")
     [finding] = found.findings
     assert finding.message == (
-        "etils 1.15.0 has no _is_zonal_gcs_bucket of etils/epath/gpath.py: what the harness does with it may fail, or "
-        "take longer"
+        "gin-config 0.5.0 has no _CONFIG of gin/config.py: what the harness does with it may fail, or take longer"
     )
-    assert finding.fix == "python -m pip install 'etils<1.15.0'"
+    assert finding.fix == "python -m pip install 'gin-config<0.5.0'"
 
 
 def test_a_library_that_is_not_installed_or_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert PrivateNames().run(Environment((), RUNTIME)).summary == "no library with any is there"
-    unread = Environment((Installed("etils", "1.15.0", str(tmp_path)),), RUNTIME)
+    unread = Environment((Installed("gin-config", "0.5.0", str(tmp_path)),), RUNTIME)
     assert PrivateNames().run(unread).summary == "no library with any is there"
 
 

@@ -17,16 +17,15 @@ class Options:
     """What the libraries of a process that the harness has set up are told."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
-        from t5x_harness.runtime.import_hooks import install_from_environment
+        from t5x_harness.bootstrap.start import start
 
-        install_from_environment()
+        start()
 
     def read(self) -> dict[str, Any]:
         import jax
         import orbax.checkpoint as ocp
         import t5x.partitioning  # noqa: F401 - its import sets them
         import tensorflow as tf
-        from etils.epath import gpath
 
         handler = ocp.type_handlers.get_type_handler(jax.Array)
         dataset = tf.data.Dataset.range(3).map(_assert_below_two)
@@ -42,5 +41,4 @@ class Options:
             "tunes": options.autotune.enabled is not False,
             "rewrites": options.experimental_optimization.apply_default_optimizations is not False,
             "smallest slice": handler._min_slice_bytes_for_replica_parallel,
-            "asks for buckets": hasattr(gpath._is_zonal_gcs_bucket, "cache_info"),
         }

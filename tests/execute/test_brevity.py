@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.upstream.orbax import SMALLEST_SLICE
-from t5x_harness.variables import BRIEF_VARIABLE, ROOT_VARIABLE
+from t5x_harness.variables import BRIEF_VARIABLE
 from t5x_harness.workers import Zygote
 
 HERE = str(Path(__file__).parent)
 
 
-@pytest.mark.parametrize("emulated", [True, False])
 @pytest.mark.parametrize("brief", [True, False])
-def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool, emulated: bool) -> None:
-    env = {BRIEF_VARIABLE: "1" if brief else None, ROOT_VARIABLE: str(tmp_path) if emulated else None}
+def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool) -> None:
+    env = {BRIEF_VARIABLE: "1" if brief else None}
     with zygote.start(
         "brevity_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[HERE]
     ) as run:
@@ -28,4 +27,3 @@ def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool, em
     said = "[too long] [Condition x < y did not hold element-wise:] [x (args_0:0) = ] [2] [y (Const:0) = ] [2]"
     assert f"assertion failed: {said}" in found["failure"]
     assert (found["smallest slice"] == SMALLEST_SLICE) is brief
-    assert found["asks for buckets"] is not (brief and emulated)

@@ -94,8 +94,8 @@ def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
 
 
 JOB = """
-from t5x_harness.runtime.import_hooks import install_from_environment
-install_from_environment()
+from t5x_harness.bootstrap.start import start
+start()
 import t5x.partitioning
 import seqio
 from tensorflow.python.autograph.impl import api

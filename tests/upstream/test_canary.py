@@ -27,8 +27,8 @@ def test_gin_keeps_a_config_and_its_readers_where_they_are_read() -> None:
     try:
         assert gin.config._CONFIG["NUMBER", "gin.macro"] == {"value": 3}
         readers = list(gin.config._FILE_READERS)
-        gin.config.register_file_reader(open, str.isupper)
-        assert (open, str.isupper) in gin.config._FILE_READERS
+        gin.config.register_file_reader(str.upper, str.isupper)
+        assert (str.upper, str.isupper) in gin.config._FILE_READERS
         gin.config._FILE_READERS[:] = readers
     finally:
         gin.clear_config()

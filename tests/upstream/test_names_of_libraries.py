@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -210,14 +210,6 @@ def test_python_still_ends_threads_and_calls_what_was_registered() -> None:
 
     assert callable(getattr(threading, "_shutdown", None)), "this Python has no threading._shutdown"
     assert callable(getattr(atexit, "_run_exitfuncs", None)), "this Python has no atexit._run_exitfuncs"
-
-
-@canary("etils")
-def test_etils_asks_whether_a_bucket_is_zonal() -> None:
-    from etils.epath import gpath
-
-    assert isinstance(gpath, ModuleType)
-    assert callable(gpath._is_zonal_gcs_bucket)
 
 
 @canary("orbax-checkpoint")
