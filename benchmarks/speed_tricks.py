@@ -2,35 +2,32 @@
 
     python benchmarks/speed_tricks.py [--rounds 5] [--only NAME ...] [--write docs/performance.md]
 
-Every round forks runs from one worker, each through all stages with an empty compile cache: one without each trick, and
-one with all of them before and after it. A trick saves the difference of the run's CPU seconds to the mean of these
-two. A machine with other work to do makes them less wrong than wall seconds. The figures are medians over the rounds.
+Every round forks two runs at once from one worker for each trick, one with it and one without. Both go through all
+stages with an empty compile cache, and what else the machine does slows both. A trick saves the difference of their CPU
+seconds. The figures are medians over the rounds.
 
 Two of the tricks act before the fork:
 
 conversions  AutoGraph's conversions of SeqIO's functions are in the worker; without them, the run makes them
 frames       memory for all frames; since the fork stands on them, each run of this pair has a thread of its own
-
-`skip_zonal_bucket_probe` is for runs on gs://, so it is compared with a run there.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import concurrent.futures
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "sample_tasks" / "configs"
 CONFIG = "finetune_translate.gin"
-BUCKET = ("MODEL_DIR = 'gs://my-bucket/run'", "INITIAL_CHECKPOINT_PATH = 'gs://my-bucket/pretrained/checkpoint_10000'")
 STAGES = ("resolve", "plan", "train", "eval", "infer")
 
 
@@ -61,18 +58,17 @@ def without_rare_collections() -> None:
     gc.set_threshold(700, 10, 10)
 
 
-TRICKS: Mapping[str, tuple[str, Callable[[], None]]] = {
-    "conversions": ("run", without_conversions),
-    "disable_graph_optimization": ("run", without("t5x_harness.upstream.short_run", "disable_graph_optimization")),
-    "inline_assert_ops": ("run", without("t5x_harness.upstream.short_run", "inline_assert_ops")),
-    "whole small arrays": ("run", without("t5x_harness.upstream.short_run", "write_small_arrays_whole")),
-    "shared steps": ("run", without("t5x_harness.execute.session", "share_steps")),
-    "cheap compile options": ("run", without("t5x_harness.execute.session", "compile_cheaply")),
-    "rare garbage collection": ("run", without_rare_collections),
-    "preallocated frames": ("run in a thread", nothing),
-    "skip_zonal_bucket_probe": ("run on gs://", without("t5x_harness.upstream.short_run", "skip_zonal_bucket_probe")),
+TRICKS: Mapping[str, Callable[[], None]] = {
+    "conversions": without_conversions,
+    "disable_graph_optimization": without("t5x_harness.upstream.short_run", "disable_graph_optimization"),
+    "inline_assert_ops": without("t5x_harness.upstream.short_run", "inline_assert_ops"),
+    "write_small_arrays_whole": without("t5x_harness.upstream.short_run", "write_small_arrays_whole"),
+    "share_steps": without("t5x_harness.execute.session", "share_steps"),
+    "compile_cheaply": without("t5x_harness.execute.session", "compile_cheaply"),
+    "rare garbage collection": without_rare_collections,
+    "preallocated frames": nothing,
 }
-"""By name: what a run without the trick is compared with, and what takes it out of the run."""
+"""By name: what takes the trick out of the process of a run."""
 
 
 class MeasuredRun:
@@ -84,15 +80,15 @@ class MeasuredRun:
 
     def measure(self) -> float:
         """CPU seconds of all stages, that this process and its children use."""
-        trick, in_thread = self._argument["without"], self._argument["in_thread"]
-        if trick:
-            TRICKS[trick][1]()
-        if not in_thread:
+        trick, is_without = self._argument["trick"], self._argument["without"]
+        if is_without:
+            TRICKS[trick]()
+        if trick != "preallocated frames":
             return self._stages()
         from t5x_harness.workers.roomy_stack import call_with_room
 
         found: list[float] = []
-        call = (lambda function: function()) if trick == "preallocated frames" else call_with_room
+        call = (lambda function: function()) if is_without else call_with_room
         thread = threading.Thread(target=lambda: found.append(call(self._stages)))
         thread.start()
         thread.join()
@@ -110,85 +106,64 @@ class MeasuredRun:
         return time.process_time() - start
 
 
-class Bench:
-    """Starts runs from one worker."""
+def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
+    """CPU seconds of a run."""
+    from t5x_harness.spec import Mode, RunSpec
+    from t5x_harness.workers import compile_cache_environment
 
-    def __init__(self, zygote: Any, google: Any, folder: Path) -> None:
-        self._zygote = zygote
-        self._google = google
-        self._folder = folder
-        self._number = 0
-
-    def run(self, kind: str, trick: str | None) -> float:
-        """CPU seconds of a run of a kind without a trick; None for with all."""
-        from t5x_harness.spec import Mode, RunSpec
-        from t5x_harness.workers import compile_cache_environment
-
-        self._number += 1
-        folder = self._folder / str(self._number)
-        on_gs = kind == "run on gs://"
-        spec = RunSpec((CONFIG,), search_paths=(str(CONFIGS),), bindings=BUCKET if on_gs else (), mode=Mode.TRAIN)
-        folder.mkdir()
-        argument = {
-            "spec": spec.to_json(),
-            "workspace": str(folder),
-            "without": trick,
-            "in_thread": kind == "run in a thread",
-        }
-        env = {**compile_cache_environment(folder / "cache"), **(self._google.environment() if on_gs else {})}
-        with self._zygote.start(
+    spec = RunSpec((CONFIG,), search_paths=(str(CONFIGS),), mode=Mode.TRAIN)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        argument = {"spec": spec.to_json(), "workspace": name, "trick": trick, "without": is_without}
+        with zygote.start(
             "speed_tricks:MeasuredRun",
             argument,
             log=folder / "run.log",
             cwd=ROOT,
-            env=env,
+            env=compile_cache_environment(folder / "cache"),
             python_path=(str(Path(__file__).parent),),
         ) as run:
             return float(run.call("measure"))
 
 
-@contextlib.contextmanager
-def bench() -> Iterator[Bench]:
-    from t5x_harness.google.session import GoogleSession
-    from t5x_harness.runs.pipeline import worker_for
-    from t5x_harness.runtime.choice import find_runtime
-
-    google = GoogleSession()
-    google.start()
-    try:
-        with worker_for(find_runtime("embedded")) as zygote, tempfile.TemporaryDirectory() as name:
-            yield Bench(zygote, google, Path(name))
-    finally:
-        google.close()
+def pair(zygote: Any, trick: str) -> tuple[float, float]:
+    """CPU seconds of a run with a trick and of one without it, at the same time."""
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        runs = [threads.submit(cpu_seconds, zygote, trick, is_without=is_without) for is_without in (False, True)]
+        return runs[0].result(), runs[1].result()
 
 
-def table(saved: Mapping[str, Sequence[float]]) -> str:
+def table(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     """A Markdown table of CPU seconds."""
-    lines = ["| CPU seconds | median | min | max |", "|---|---|---|---|"]
-    for name, values in saved.items():
-        cells = (f"{f(values):.2f} s" for f in (statistics.median, min, max))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines = ["| trick | run with it | saved | min | max | rounds |", "|---|---|---|---|---|---|"]
+    for trick, measured in pairs.items():
+        saved = [without_it - with_it for with_it, without_it in measured]
+        figures = (
+            statistics.median(with_it for with_it, _ in measured),
+            statistics.median(saved),
+            min(saved),
+            max(saved),
+        )
+        lines.append(f"| {trick} | {' | '.join(f'{figure:.2f} s' for figure in figures)} | {len(saved)} |")
     return "\n".join(lines)
 
 
 def main() -> None:
+    from t5x_harness.runs.pipeline import worker_for
+    from t5x_harness.runtime.choice import find_runtime
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=TRICKS, default=list(TRICKS))
     parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
     arguments = parser.parse_args()
-    kinds = sorted({TRICKS[trick][0] for trick in arguments.only})
-    found: dict[str, list[float]] = {name: [] for name in (*kinds, *arguments.only)}
-    with bench() as runs:
+    pairs: dict[str, list[tuple[float, float]]] = {trick: [] for trick in arguments.only}
+    with worker_for(find_runtime("embedded")) as zygote:
         for number in range(arguments.rounds):
-            for kind in kinds:
-                found[kind].append(runs.run(kind, None))
-                for trick in (trick for trick in arguments.only if TRICKS[trick][0] == kind):
-                    seconds = runs.run(kind, trick)
-                    found[kind].append(runs.run(kind, None))
-                    found[trick].append(seconds - statistics.mean(found[kind][-2:]))
-                    print(f"round {number + 1}: {trick} {found[trick][-1]:.2f} of {found[kind][-1]:.2f}", flush=True)
-    print(result := table(found))
+            for trick, measured in pairs.items():
+                measured.append(pair(zygote, trick))
+                print(f"round {number + 1}: {trick} with %.2f s, without %.2f s" % measured[-1], flush=True)
+    print(result := table(pairs))
     if arguments.write:
         text = arguments.write.read_text(encoding="utf-8")
         head, tail = text.split("<!-- speed_tricks -->")[0], text.split("<!-- /speed_tricks -->")[1]
