@@ -6,10 +6,8 @@ Every round forks two runs at once from one worker for each trick, one with it a
 stages with an empty compile cache, and what else the machine does slows both. A trick saves the difference of their CPU
 seconds. The figures are medians over the rounds.
 
-Two of the tricks act before the fork:
-
-conversions  AutoGraph's conversions of SeqIO's functions are in the worker; without them, the run makes them
-frames       memory for all frames; since the fork stands on them, each run of this pair has a thread of its own
+`conversions` acts before the fork: AutoGraph's conversions of SeqIO's functions are in the worker. Without it, the run
+makes them.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import concurrent.futures
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -66,7 +63,6 @@ TRICKS: Mapping[str, Callable[[], None]] = {
     "share_steps": without("t5x_harness.execute.session", "share_steps"),
     "compile_cheaply": without("t5x_harness.execute.session", "compile_cheaply"),
     "rare garbage collection": without_rare_collections,
-    "preallocated frames": nothing,
 }
 """By name: what takes the trick out of the process of a run."""
 
@@ -79,24 +75,11 @@ class MeasuredRun:
         self._progress = progress
 
     def measure(self) -> float:
-        """CPU seconds of all stages, that this process and its children use."""
-        trick, is_without = self._argument["trick"], self._argument["without"]
-        if is_without:
-            TRICKS[trick]()
-        if trick != "preallocated frames":
-            return self._stages()
-        from t5x_harness.workers.roomy_stack import call_with_room
-
-        found: list[float] = []
-        call = (lambda function: function()) if is_without else call_with_room
-        thread = threading.Thread(target=lambda: found.append(call(self._stages)))
-        thread.start()
-        thread.join()
-        return found[0]
-
-    def _stages(self) -> float:
+        """CPU seconds of all stages in this process."""
         from t5x_harness.execute.session import open_session
 
+        if self._argument["without"]:
+            TRICKS[self._argument["trick"]]()
         start = time.process_time()
         session = open_session(self._argument, self._progress)
         for stage in STAGES:

@@ -22,7 +22,6 @@ from t5x_harness.system import processes
 from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
 from t5x_harness.workers.door import Client, Door
-from t5x_harness.workers.roomy_stack import call_with_room
 
 __all__ = ["main"]
 
@@ -44,7 +43,7 @@ def main(control: int, lifeline: int, parent: int, door: int | None = None) -> N
     try:
         listener = None if door is None else socket.socket(fileno=door)
         zygote = _Zygote(Client(socket.socket(fileno=control), parent), listener)
-        status = call_with_room(zygote.main, lifeline, parent)  # all that is forked stands on this stack, too
+        status = zygote.main(lifeline, parent)
     except BaseException:
         traceback.print_exc()
     finally:
