@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
-from t5x_harness.google.server.endpoints import PRIVATE, UNRECORDED
+from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.session import GoogleSession
 
 __all__ = ["APP", "FakeGcs"]

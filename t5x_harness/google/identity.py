@@ -10,9 +10,43 @@ import json
 import secrets
 import threading
 import time
+import zlib
 from typing import Any
 
-__all__ = ["UNAUTHENTICATED", "Authority", "bearer"]
+__all__ = [
+    "PRIVATE",
+    "PROJECT",
+    "PROJECT_NUMBER",
+    "TOKEN",
+    "UNAUTHENTICATED",
+    "UNRECORDED",
+    "Authority",
+    "bearer",
+    "project_number",
+]
+
+PROJECT = "t5x-harness"
+"""The project that clients without one are in."""
+
+PROJECT_NUMBER = "100000000000"
+"""Its number."""
+
+
+def project_number(project: str) -> str:
+    """A project's number; of a number, itself. The same id has the same number everywhere, in every API."""
+    if project.isdigit():
+        return project
+    return PROJECT_NUMBER if project == PROJECT else str(200_000_000_000 + zlib.crc32(project.encode()))
+
+
+TOKEN = "fake"
+"""The access token of clients that show nothing for it. It is good for Cloud Storage, which checks none."""
+
+PRIVATE = "/_t5x_harness"
+"""Paths below this are the harness's own. No bucket's name starts with an underscore, so none can be meant."""
+
+UNRECORDED = "x-t5x-harness-unrecorded"
+"""A header of the harness's own requests, which meet no fault and are not recorded."""
 
 UNAUTHENTICATED = (
     "Request had invalid authentication credentials. t5x-harness takes only those of its own session: start the client "

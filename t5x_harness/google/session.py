@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.server.endpoints import PRIVATE, Endpoints
+from t5x_harness.google.identity import PRIVATE
+from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import Launched, launch
 from t5x_harness.google.server.settings import APP, ServerError, ServerGone, Settings
 from t5x_harness.google.vertex.settings import VertexOptions

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from t5x_harness.google.server.endpoints import PRIVATE, UNRECORDED
-from t5x_harness.google.server.folder import PROJECT, SessionFolder
+from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
+from t5x_harness.google.server.folder import SessionFolder
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex.faults import RecordedCall, UnmetVertexFault, VertexFault, VertexFaultKind
 

@@ -21,8 +21,7 @@ from t5x_harness.google.asgi import (
     body_of,
     header_of,
 )
-from t5x_harness.google.identity import Authority
-from t5x_harness.google.server.folder import PROJECT, PROJECT_NUMBER, TOKEN
+from t5x_harness.google.identity import PROJECT, PROJECT_NUMBER, TOKEN, Authority
 
 __all__ = ["METADATA_PATH", "TOKEN_PATHS", "answer_metadata", "answer_token"]
 

@@ -7,13 +7,7 @@ import json
 from pathlib import Path
 from typing import Self
 
-__all__ = ["PRIVATE", "UNRECORDED", "Endpoints"]
-
-PRIVATE = "/_t5x_harness"
-"""Paths below this are the harness's own. No bucket's name starts with an underscore, so none can be meant."""
-
-UNRECORDED = "x-t5x-harness-unrecorded"
-"""A header of the harness's own requests, which meet no fault and are not recorded."""
+__all__ = ["Endpoints"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from pathlib import Path
 
-__all__ = ["PROJECT", "PROJECT_NUMBER", "TOKEN", "SessionFolder", "project_number"]
-
-PROJECT = "t5x-harness"
-"""The project that clients without one are in."""
-
-PROJECT_NUMBER = "100000000000"
-"""Its number."""
-
-
-def project_number(project: str) -> str:
-    """A project's number; of a number, itself. The same id has the same number everywhere, in every API."""
-    if project.isdigit():
-        return project
-    return PROJECT_NUMBER if project == PROJECT else str(200_000_000_000 + zlib.crc32(project.encode()))
-
-
-TOKEN = "fake"
-"""The access token of clients that show nothing for it. It is good for Cloud Storage, which checks none."""
+__all__ = ["SessionFolder"]
 
 
 @dataclasses.dataclass(frozen=True)

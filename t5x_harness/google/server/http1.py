@@ -13,12 +13,10 @@ from email.utils import formatdate
 from typing import cast
 from urllib.parse import unquote
 
-from t5x_harness.google.asgi import App, Message, Scope
-from t5x_harness.google.server.answer_framing import AnswerFraming, plain_answer
-from t5x_harness.google.server.connection import handing_over
+from t5x_harness.google.asgi import App, Message, Scope, handing_over
 from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.eager import begin
-from t5x_harness.google.server.http1_parsing import BadRequest, RequestParser
+from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
 from t5x_harness.google.server.lifespan import Lifespan
 
 __all__ = ["HttpServer"]

@@ -1,13 +1,76 @@
-"""Reads one request off a connection; its head with httptools: the parser of Node.js (llhttp) for Python."""
+"""How HTTP/1.1 is cut out of a connection's bytes: heads of requests, their bodies, and the framing of answers."""
 
 from __future__ import annotations
 
+import http
+import re
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from t5x_harness.google.asgi import Message
 from t5x_harness.google.server.chunks import Chunks, NotChunked
-from t5x_harness.google.server.heads import HeadBuffer, HeadTooLong
 
-__all__ = ["BadRequest", "RequestParser"]
+__all__ = [
+    "LONGEST_HEAD",
+    "AnswerFraming",
+    "BadRequest",
+    "HeadBuffer",
+    "HeadTooLong",
+    "RequestParser",
+    "drop_identity",
+    "plain_answer",
+]
+
+LONGEST_HEAD = 1 << 16
+"""The most bytes that a request's head may have; a name of 1024 bytes takes three times that when it is quoted."""
+
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+"""Ends a head."""
+
+_IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
+
+
+class HeadTooLong(Exception):
+    """A head of more than :data:`LONGEST_HEAD` bytes."""
+
+
+class HeadBuffer:
+    """Holds the head of one request back until it is whole."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a part of it, and not yet the rest."""
+        return bool(self._held)
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Takes in the next bytes.
+
+        Returns:
+          The head without the header, and what came behind it; both are empty until the head is whole.
+
+        Raises:
+          HeadTooLong: it does not end.
+        """
+        searched = max(0, len(self._held) - 2)
+        # Lines may come before a request: some clients end a body with one.
+        held = self._held + data if self._held else data.lstrip(b"\r\n")
+        end = _BLANK_LINE.search(held, searched)
+        if (end.end() if end else len(held)) > LONGEST_HEAD:
+            raise HeadTooLong(f"a head of more than {LONGEST_HEAD} bytes")
+        if end is None:
+            self._held = held
+            return b"", b""
+        self._held = b""
+        return drop_identity(held[: end.end()]), held[end.end() :]
+
+
+def drop_identity(head: bytes) -> bytes:
+    """The head of a request, without its lines ``Transfer-Encoding: identity``."""
+    return _IDENTITY.sub(b"", head)
+
 
 _LONGEST_NUMBER = 18  # digits: more than any disk has bytes
 
@@ -135,3 +198,93 @@ class RequestParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header."""
         self.headers.append((name.lower(), value))
+
+
+_STATUS_LINES = {it.value: f"HTTP/1.1 {it.value} {it.phrase}\r\n".encode() for it in http.HTTPStatus}
+_NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # a browser is to take no object for a script or a page
+
+
+def plain_answer(status: int, text: str, reason: str = "") -> bytes:
+    """A whole answer of one line, with which a connection ends.
+
+    Args:
+      status: of the answer.
+      text: the line.
+      reason: takes the place of the status's own phrase.
+    """
+    body = f"{text}\n".encode("ascii", "replace")
+    line = f"HTTP/1.1 {status} {reason or http.HTTPStatus(status).phrase}".encode("ascii", "replace")
+    fields = b"Content-Type: text/plain\r\nConnection: close\r\nContent-Length: %d" % len(body)
+    return b"%b\r\n%b\r\n%b\r\n\r\n%b" % (line, fields, _NO_SNIFFING, body)
+
+
+class AnswerFraming:
+    """The framing of one answer.
+
+    Args:
+      method: of the request.
+      version: of the request, ``1.1`` or ``1.0``.
+
+    Attributes:
+      keep_alive: whether the connection can be used again; known with the head.
+    """
+
+    def __init__(self, method: str, version: str) -> None:
+        self.keep_alive = True
+        self._head_only = method == "HEAD"
+        self._version = version
+        self._chunked = False
+        self._left: int | None = None  # bytes; None if Content-Length says nothing
+
+    def head(self, start: Message, size: int | None, date: bytes, keep_alive: bool) -> bytes:
+        """The head of the answer.
+
+        Args:
+          start: ASGI's ``http.response.start``; with ``reason``, the phrase behind the status, if it is not the usual.
+          size: of the body if it is there in one piece, which then need not name its length.
+          date: of now, as HTTP has it.
+          keep_alive: whether the client, and who answers, would use the connection again.
+        """
+        status: int = start["status"]
+        headers = list(start["headers"])
+        given = {name.lower(): value for name, value in headers}
+        self._head_only = self._head_only or status in (204, 304)
+        if b"content-length" in given:
+            self._left = int(given[b"content-length"])
+        elif not self._head_only:
+            if size is not None:
+                self._left = size
+                headers.append((b"Content-Length", b"%d" % size))
+            elif self._version == "1.1":
+                self._chunked = True
+                headers.append((b"Transfer-Encoding", b"chunked"))
+            else:
+                keep_alive = False  # its end is the connection's
+        self.keep_alive = keep_alive and given.get(b"connection", b"").lower() != b"close"
+        if not self.keep_alive and b"connection" not in given:
+            headers.append((b"Connection", b"close"))
+        line = _STATUS_LINES.get(status)
+        if line is None or "reason" in start:
+            line = b"HTTP/1.1 %d %b\r\n" % (status, start.get("reason", b""))
+        return b"%bDate: %b\r\n%b\r\n%b\r\n" % (
+            line,
+            date,
+            _NO_SNIFFING,
+            b"".join([b"%b: %b\r\n" % header for header in headers]),
+        )
+
+    def framed(self, body: bytes, *, more: bool) -> bytes:
+        """A piece of the body as it goes over the connection.
+
+        Raises:
+          RuntimeError: the pieces are not as long as Content-Length says.
+        """
+        if self._head_only:
+            return b""
+        if self._chunked:
+            return (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
+        if self._left is not None:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the body of the answer is not as long as its Content-Length")
+        return body

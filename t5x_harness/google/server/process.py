@@ -16,7 +16,6 @@ from pathlib import Path
 from t5x_harness.google.asgi import App
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority
-from t5x_harness.google.server.by_protocol import ByProtocol
 from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.folder import SessionFolder
@@ -25,12 +24,11 @@ from t5x_harness.google.server.http1 import HttpServer
 from t5x_harness.google.server.listener import Listener, Sayings
 from t5x_harness.google.server.own_folders import SERVERS, own_folder
 from t5x_harness.google.server.peers import Peers
-from t5x_harness.google.server.relay import Relay
 from t5x_harness.google.server.router import front
 from t5x_harness.google.server.session_files import fill_folder, write_clients_files
 from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.google.server.tls import make_service_key
-from t5x_harness.google.server.tunnel import Proxy, Refusals, with_whole_urls
+from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StorageError
 from t5x_harness.google.vertex.settings import VertexSettings

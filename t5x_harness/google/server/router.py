@@ -14,9 +14,8 @@ from t5x_harness.google.asgi import (
     answer_json,
     not_emulated,
 )
-from t5x_harness.google.identity import Authority
+from t5x_harness.google.identity import PRIVATE, Authority
 from t5x_harness.google.server.accounts import METADATA_PATH, TOKEN_PATHS, answer_metadata, answer_token
-from t5x_harness.google.server.endpoints import PRIVATE
 from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_served
 from t5x_harness.google.server.tunnel import Refusals
 from t5x_harness.google.server.vertex_endpoint import ADMIN, LOG_ENTRIES, VertexService

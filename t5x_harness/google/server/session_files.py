@@ -6,8 +6,8 @@ import os
 import ssl
 from pathlib import Path
 
-from t5x_harness.google.server.endpoints import PRIVATE
-from t5x_harness.google.server.folder import PROJECT, SessionFolder
+from t5x_harness.google.identity import PRIVATE, PROJECT
+from t5x_harness.google.server.folder import SessionFolder
 from t5x_harness.google.server.tls import make_certificates, service_account
 
 __all__ = ["fill_folder", "write_clients_files"]

@@ -24,8 +24,7 @@ from t5x_harness.google.asgi import (
     header_of,
     not_emulated,
 )
-from t5x_harness.google.identity import UNAUTHENTICATED, Authority, bearer
-from t5x_harness.google.server.endpoints import PRIVATE, UNRECORDED
+from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, UNRECORDED, Authority, bearer
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store
@@ -192,8 +191,7 @@ def _project_v1(api: Api, scope: Scope, token: str) -> Any:
 
 def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
     from t5x_harness.google.vertex.wire.errors import ApiError, Code
-    from t5x_harness.google.vertex.wire.json_body import parse_json
-    from t5x_harness.google.vertex.wire.rest import RestAnswer, error_answer
+    from t5x_harness.google.vertex.wire.rest import RestAnswer, error_answer, parse_json
 
     try:
         api.admit(token)

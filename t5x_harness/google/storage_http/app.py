@@ -17,9 +17,13 @@ from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.storage_http.batch_api import answer_batch
-from t5x_harness.google.storage_http.bucket_api import answer_bucket, answer_buckets, not_emulated
-from t5x_harness.google.storage_http.bucket_policy import answer_policy
-from t5x_harness.google.storage_http.missing_buckets import MissingBuckets
+from t5x_harness.google.storage_http.bucket_api import (
+    MissingBuckets,
+    answer_bucket,
+    answer_buckets,
+    answer_policy,
+    not_emulated,
+)
 from t5x_harness.google.storage_http.object_api import answer_listing, answer_object
 from t5x_harness.google.storage_http.request import Body, Request
 from t5x_harness.google.storage_http.upload_api import answer_upload

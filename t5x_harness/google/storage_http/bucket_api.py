@@ -5,18 +5,107 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import collections
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from t5x_harness.google.asgi import NOT_EMULATED
-from t5x_harness.google.server.folder import project_number
-from t5x_harness.google.storage.errors import Invalid, StorageError
+from t5x_harness.google.identity import PROJECT, project_number
+from t5x_harness.google.storage.errors import Invalid, PreconditionFailed, StorageError
 from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import ANY, Bucket, Preconditions
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.parameters import number_of, preconditions_of, text_of
 from t5x_harness.google.storage_http.request import Request
-from t5x_harness.google.storage_http.resources import POLICY, PROJECT_FIELD, bucket_resource
+from t5x_harness.google.storage_http.resources import POLICY, PROJECT_FIELD, bucket_resource, etag_of
 
-__all__ = ["answer_bucket", "answer_buckets", "not_allowed", "not_emulated"]
+__all__ = ["MissingBuckets", "answer_bucket", "answer_buckets", "answer_policy", "not_allowed", "not_emulated"]
+
+_FIRST: Mapping[str, Any] = {
+    "version": 1,
+    "bindings": [
+        {"role": "roles/storage.legacyBucketOwner", "members": [f"projectEditor:{PROJECT}", f"projectOwner:{PROJECT}"]},
+        {"role": "roles/storage.legacyBucketReader", "members": [f"projectViewer:{PROJECT}"]},
+    ],
+}
+"""Of a new bucket."""
+
+
+async def answer_policy(store: ObjectStore, request: Request, name: str) -> Answer:
+    """``/storage/v1/b/NAME/iam``.
+
+    Raises:
+      StorageError: there is no such bucket, or the policy is none or was made from another.
+    """
+    bucket = await asyncio.to_thread(store.bucket, name)
+    if request.method == "PUT":
+        policy = _read(await request.json())
+        as_read = ANY
+        if "etag" in policy:
+            bucket = await asyncio.to_thread(store.bucket, name)
+            if policy["etag"] != etag_of(bucket):
+                raise PreconditionFailed("The policy was changed since it was read: its etag is another.")
+            as_read = Preconditions(metageneration_match=bucket.metageneration)
+        kept = {"version": policy.get("version", 1), "bindings": policy.get("bindings", [])}
+        bucket = await asyncio.to_thread(store.patch_bucket, name, {POLICY: kept}, as_read)
+    elif request.method != "GET":
+        raise not_allowed(request)
+    return json_answer(_resource(bucket))
+
+
+def _read(policy: Mapping[str, Any]) -> Mapping[str, Any]:
+    bindings = policy.get("bindings", [])
+    if not isinstance(bindings, list) or not all(isinstance(b, dict) and "role" in b for b in bindings):
+        raise Invalid("bindings has to be a list of roles with their members")
+    return policy
+
+
+def _resource(bucket: Bucket) -> dict[str, Any]:
+    kept: Any = bucket.fields.get(POLICY, _FIRST)
+    return {
+        "kind": "storage#policy",
+        "resourceId": f"projects/_/buckets/{bucket.name}",
+        "etag": etag_of(bucket),
+        **kept,
+    }
+
+
+_TIMES = 3
+"""So often programs ask that only look whether there is one."""
+
+
+class MissingBuckets:
+    """Counts the requests for each bucket that is not there.
+
+    Args:
+      folder: that has a folder for each bucket.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._asked: collections.Counter[str] = collections.Counter()
+
+    def note(self, bucket: str) -> None:
+        """Takes note of a request, and says so on standard error if it is not one of a program that only looks."""
+        self._asked[bucket] += 1
+        if self._asked[bucket] == _TIMES:
+            print(
+                f"t5x-harness: there is no bucket {bucket!r}, which was asked for {_TIMES} times; some programs ask "
+                f"again for ever. Make it: {self._command(bucket)}, or have all buckets made: --create-buckets of "
+                "exec and serve",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _command(self, bucket: str) -> str:
+        if shutil.which("gcloud"):
+            return f"gcloud storage buckets create gs://{shlex.quote(bucket)}"
+        return f"mkdir {shlex.quote(str(self._folder / bucket))}"
+
 
 _OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated", POLICY}
 """Fields that the service sets."""

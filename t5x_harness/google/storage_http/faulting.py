@@ -11,7 +11,7 @@ from pathlib import Path
 
 from t5x_harness.google.asgi import App, Receive, Scope, Send, answer_json, body_of, header_of
 from t5x_harness.google.faults import Fault, RecordedRequest
-from t5x_harness.google.server.endpoints import PRIVATE, UNRECORDED
+from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.storage.globs import compile_glob
 from t5x_harness.google.storage_http import app as storage
 from t5x_harness.google.storage_http.operations import Meaning, meaning_of, name_in_body, parameters_of

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.google.server.folder import PROJECT_NUMBER
+from t5x_harness.google.identity import PROJECT_NUMBER
 from t5x_harness.google.storage.values import Bucket, StoredObject
 
 __all__ = [

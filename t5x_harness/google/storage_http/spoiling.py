@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from t5x_harness.google.asgi import App, Message, Receive, Scope, Send
+from t5x_harness.google.asgi import App, Message, Receive, Scope, Send, connection_of
 from t5x_harness.google.faults import Fault
-from t5x_harness.google.server.connection import connection_of
 from t5x_harness.google.storage.errors import StorageError
 from t5x_harness.google.storage_http.answers import error_json, error_xml
 from t5x_harness.google.storage_http.operations import is_json_api

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.pages import PageToken, page_bounds, page_size
+from t5x_harness.google.vertex.messages.lists import PageToken, page_bounds, page_size
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import NotEmulated
 

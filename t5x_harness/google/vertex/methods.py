@@ -9,7 +9,7 @@ from t5x_harness.google.vertex import common_methods as common
 from t5x_harness.google.vertex.jobs import pipelines as pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, purging, registering, stores
+from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, stores
 from t5x_harness.google.vertex.services import Method
 from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, usage, writing
 from t5x_harness.google.vertex.tensorboard.points import Points
@@ -40,26 +40,26 @@ def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
         "PipelineService.ListTrainingPipelines": pipelines.list_pipelines,
         "PipelineService.CancelTrainingPipeline": pipelines.cancel,
         "PipelineService.DeleteTrainingPipeline": pipelines.delete,
-        "MetadataService.CreateMetadataStore": stores.create,
+        "MetadataService.CreateMetadataStore": stores.create_store,
         "MetadataService.GetMetadataStore": run_standard,
         "MetadataService.ListMetadataStores": run_standard,
         "MetadataService.DeleteMetadataStore": run_standard,
-        "MetadataService.CreateMetadataSchema": registering.create,
+        "MetadataService.CreateMetadataSchema": stores.create_schema,
         "MetadataService.GetMetadataSchema": run_standard,
-        "MetadataService.ListMetadataSchemas": registering.list_schemas,
+        "MetadataService.ListMetadataSchemas": stores.list_schemas,
         "MetadataService.CreateArtifact": nodes.create,
         "MetadataService.GetArtifact": nodes.get,
         "MetadataService.ListArtifacts": nodes.list_nodes,
         "MetadataService.UpdateArtifact": nodes.update,
         "MetadataService.DeleteArtifact": nodes.delete,
-        "MetadataService.PurgeArtifacts": purging.purge,
+        "MetadataService.PurgeArtifacts": nodes.purge,
         "MetadataService.QueryArtifactLineageSubgraph": lineage.query_artifact,
         "MetadataService.CreateExecution": nodes.create,
         "MetadataService.GetExecution": nodes.get,
         "MetadataService.ListExecutions": nodes.list_nodes,
         "MetadataService.UpdateExecution": nodes.update,
         "MetadataService.DeleteExecution": nodes.delete,
-        "MetadataService.PurgeExecutions": purging.purge,
+        "MetadataService.PurgeExecutions": nodes.purge,
         "MetadataService.AddExecutionEvents": lineage.add_events,
         "MetadataService.QueryExecutionInputsAndOutputs": lineage.query_execution,
         "MetadataService.CreateContext": nodes.create,
@@ -67,7 +67,7 @@ def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
         "MetadataService.ListContexts": nodes.list_nodes,
         "MetadataService.UpdateContext": nodes.update,
         "MetadataService.DeleteContext": nodes.delete,
-        "MetadataService.PurgeContexts": purging.purge,
+        "MetadataService.PurgeContexts": nodes.purge,
         "MetadataService.AddContextArtifactsAndExecutions": contexts.add_members,
         "MetadataService.AddContextChildren": contexts.add_children,
         "MetadataService.RemoveContextChildren": contexts.remove_children,

@@ -8,13 +8,14 @@ import time
 from typing import Any
 
 from google.longrunning.operations_pb2 import Operation
+from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.resources import Resources
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
-from t5x_harness.google.vertex.wire.status import to_status
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, to_status
+from t5x_harness.google.vertex.wire.rpc_table import Rpc
 
-__all__ = ["Operations"]
+__all__ = ["Operations", "metadata_of"]
 
 _POLL_SECONDS = 0.02
 _PREFIX = "type.googleapis.com/"
@@ -114,3 +115,29 @@ def _raw(message: Any) -> Message:
     """A plain protobuf message of one that may be wrapped by proto-plus."""
     raw: Message = type(message).pb(message) if hasattr(type(message), "pb") else message
     return raw
+
+
+_PACKAGE = "google.cloud.aiplatform.v1"
+
+
+def metadata_of(rpc: Rpc, now: int) -> Message | None:
+    """Metadata of an operation that a method answers with; None if the library has no class for it.
+
+    Args:
+      rpc: the method.
+      now: nanoseconds since 1970.
+    """
+    pool = descriptor_pool.Default()
+    for name in (f"{rpc.method}OperationMetadata", "DeleteOperationMetadata"):
+        try:
+            found = pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
+        except KeyError:
+            continue
+        if name.startswith("Delete") != rpc.method.startswith("Delete"):
+            return None
+        metadata: Any = message_factory.GetMessageClass(found)()
+        metadata.generic_metadata.create_time.FromNanoseconds(now)
+        metadata.generic_metadata.update_time.FromNanoseconds(now)
+        made: Message = metadata
+        return made
+    return None

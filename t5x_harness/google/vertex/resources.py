@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.clock import Clock
 from t5x_harness.google.vertex.messages.names import is_resource, parent_of
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
 
-__all__ = ["Resources", "aspect_key"]
+__all__ = ["Clock", "Resources", "aspect_key"]
+
+_STEP = 1_000  # services tell microseconds
+
+
+class Clock:
+    """Tells the time in whole microseconds, later each time that it is asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def now(self) -> int:
+        """Nanoseconds since 1970."""
+        with self._lock:
+            self._last = max(time.time_ns() // _STEP * _STEP, self._last + _STEP)
+            return self._last
+
 
 Kept = TypeVar("Kept", bound=Message)
 

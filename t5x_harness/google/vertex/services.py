@@ -13,12 +13,11 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
-from t5x_harness.google.server.folder import PROJECT
+from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.vertex.armed_faults import Faults
-from t5x_harness.google.vertex.clock import Clock
 from t5x_harness.google.vertex.messages.names import ProjectNames
 from t5x_harness.google.vertex.operations import Operations
-from t5x_harness.google.vertex.resources import Resources
+from t5x_harness.google.vertex.resources import Clock, Resources
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateStore, open_store
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.server.heads import LONGEST_HEAD
+from t5x_harness.google.server.http1_parsing import LONGEST_HEAD
 from t5x_harness.google.session import GoogleSession
 
 

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from t5x_harness.google.server.relay import Relay
+from t5x_harness.google.server.tunnel import Relay
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 DATA = bytes(range(256)) * (4 << 12)  # 4 MB

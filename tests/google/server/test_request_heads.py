@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5x_harness.google.server.heads import LONGEST_HEAD, HeadBuffer, HeadTooLong, drop_identity
+from t5x_harness.google.server.http1_parsing import LONGEST_HEAD, HeadBuffer, HeadTooLong, drop_identity
 from t5x_harness.google.session import GoogleSession
 
 HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("httptools", reason="the extra google is not installed")
 
-from t5x_harness.google.server.connection import connection_of
+from t5x_harness.google.asgi import connection_of
 from t5x_harness.google.server.http1 import HttpServer
 
 

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepped_store import SteppedStore, interleave
 
-from t5x_harness.google.vertex.clock import Clock
 from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
 from t5x_harness.google.vertex.jobs.states import State
-from t5x_harness.google.vertex.resources import Resources, aspect_key
+from t5x_harness.google.vertex.resources import Clock, Resources, aspect_key
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.api import Api
 from t5x_harness.google.vertex.wire.errors import ApiError, Code

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.identity import Authority
-from t5x_harness.google.server.folder import project_number
+from t5x_harness.google.identity import Authority, project_number
 from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.session import GoogleSession, ServerError
 from t5x_harness.google.vertex.settings import VertexOptions

@@ -8,26 +8,90 @@ import os
 import queue
 import re
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
-from t5x_harness.google.vertex.jobs.deadlines import Deadlines
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.jobs.scheduling import Scheduling
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
 from t5x_harness.google.vertex.services import Services
 
-__all__ = ["Driver", "Graces", "Trial"]
+__all__ = ["Deadlines", "Driver", "Graces", "Scheduling", "Trial"]
+
+T = TypeVar("T")
+
+
+class Deadlines(Generic[T]):
+    """What is to happen when; each under a name, by which it can be moved or called off."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, tuple[float, T]] = {}
+
+    def set(self, name: str, seconds: float, what: T) -> None:
+        """Has something happen in so many seconds."""
+        self._at[name] = (time.monotonic() + seconds, what)
+
+    def clear(self, *names: str) -> None:
+        """Calls things off; names that are not there are passed over."""
+        for name in names:
+            self._at.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether something of that name is still to come."""
+        return name in self._at
+
+    def seconds(self) -> float | None:
+        """Until the next one; None if there is none."""
+        return max(0.0, min(at for at, _ in self._at.values()) - time.monotonic()) if self._at else None
+
+    def due(self) -> list[T]:
+        """Takes out what is due, in the order of its times."""
+        now = time.monotonic()
+        ready = sorted((at, name) for name, (at, _) in self._at.items() if at <= now)
+        return [self._at.pop(name)[1] for _, name in ready]
+
+
+# Both as the API's reference has them.
+_WEEK = 7 * 24 * 3600.0
+_DAY = 24 * 3600.0
+_WAITING = "FLEX_START"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheduling:
+    """What a job's ``scheduling`` says of time.
+
+    Attributes:
+      timeout: seconds that it may run.
+      waits: whether it waits for machines, where others fail when there are none.
+      max_wait: seconds that it waits at most; None if it does not wait, or for as long as it takes.
+    """
+
+    timeout: float
+    waits: bool
+    max_wait: float | None
+
+    @classmethod
+    def of(cls, message: Any) -> Self:
+        """Reads a ``Scheduling`` message."""
+        values = message.DESCRIPTOR.fields_by_name["strategy"].enum_type.values_by_number
+        waits = message.strategy in values and values[message.strategy].name == _WAITING
+        longest = _seconds(message.max_wait_duration) if message.HasField("max_wait_duration") else _DAY
+        return cls(_seconds(message.timeout) or _WEEK, waits, longest or None if waits else None)
+
+
+def _seconds(duration: Any) -> float:
+    return float(duration.ToNanoseconds() / 1e9)
 
 
 @dataclasses.dataclass(frozen=True)

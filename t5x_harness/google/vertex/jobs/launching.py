@@ -20,8 +20,7 @@ from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_imag
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
-from t5x_harness.google.vertex.jobs.ports import free_ports
-from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, pools_of
+from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, free_ports, pools_of
 from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,

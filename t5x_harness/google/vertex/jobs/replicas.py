@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["Pool", "Unit", "pools_of", "replica_of"]
+__all__ = ["Pool", "Unit", "free_ports", "pools_of", "replica_of"]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different ports of this machine that nobody listens on.
+
+    They are not kept: whoever they are for binds them a moment later, as with every port that is chosen for a program
+    which does not say which one it got.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,21 +1,194 @@
-"""One page of a list: filtered, ordered, cut, and with the fields that were asked for."""
+"""Lists: filtered, in an order, page by page, and with the fields that were asked for."""
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import binascii
+import dataclasses
+import hashlib
+import json
+from typing import Any, Self
 
-from google.protobuf import field_mask_pb2
+from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.filters import parse_filter
 from t5x_harness.google.vertex.messages.kinds import Kind, snake_case
 from t5x_harness.google.vertex.messages.masks import check_paths
 from t5x_harness.google.vertex.messages.matching import Matcher
-from t5x_harness.google.vertex.messages.ordering import in_order
-from t5x_harness.google.vertex.messages.pages import PageToken, page_bounds, page_size
+from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
-__all__ = ["list_page"]
+__all__ = ["PageToken", "in_order", "list_page", "page_bounds", "page_size"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PageToken:
+    """A place in a list.
+
+    Attributes:
+      last: the name of the last one that was told.
+      offset: how many were told; where to go on when that one is gone.
+    """
+
+    last: str
+    offset: int
+
+    def encode(self, request: Message) -> str:
+        """The text that clients send back."""
+        content = json.dumps([self.last, self.offset]).encode()
+        return base64.urlsafe_b64encode(_seal(request, content) + content).decode()
+
+    @classmethod
+    def decode(cls, text: str, request: Message) -> Self:
+        """Reads a token that comes with a request.
+
+        Raises:
+          ApiError: INVALID_ARGUMENT: it is none, or was given to a request that asked for something else.
+        """
+        try:
+            data = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+        except (UnicodeEncodeError, binascii.Error):
+            data = b""
+        seal, content = data[:_SEAL], data[_SEAL:]
+        if not content or seal != _seal(request, content):
+            raise ApiError(
+                Code.INVALID_ARGUMENT,
+                "Invalid page_token: it is none that a page of this list was answered with; parent, filter and "
+                "order_by have to be those of the first page",
+            )
+        last, offset = json.loads(content)
+        return cls(last, offset)
+
+
+_SEAL = 12
+
+
+def _seal(request: Any, content: bytes) -> bytes:
+    """What ties a token to everything in a request but the page that is asked for."""
+    bound = type(request)()
+    bound.CopyFrom(request)
+    for field in ("page_token", "page_size"):
+        bound.ClearField(field)
+    identity = type(request).__name__.encode() + b"\0" + bound.SerializeToString(deterministic=True)
+    return hashlib.sha256(identity + b"\0" + content).digest()[:_SEAL]
+
+
+def page_bounds(names: list[str], request: Any, size: int) -> tuple[int, int]:
+    """The first of a page and the one behind its last, as indices.
+
+    Args:
+      names: of all that are listed, in their order.
+      request: with ``page_token``.
+      size: of a page.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: a token that is none.
+    """
+    first = 0
+    if request.page_token:
+        token = PageToken.decode(request.page_token, request)
+        first = names.index(token.last) + 1 if token.last in names else token.offset
+    return first, first + size
+
+
+def page_size(request: Any, default: int, largest: int) -> int:
+    """How many a page has.
+
+    Args:
+      request: with ``page_size``; 0 for no wish.
+      default: how many it has then.
+      largest: how many it has at most.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: a negative number.
+    """
+    size: int = request.page_size
+    if size < 0:
+        raise ApiError.of_violations([Violation("page_size", f"{size} is negative")])
+    return min(size or default, largest)
+
+
+_DIRECTIONS = {"": False, "asc": False, "desc": True}
+
+
+def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list[Any]:
+    """Sorts resources.
+
+    Args:
+      resources: protobuf messages, mostly with ``name`` and ``create_time``.
+      order_by: fields, separated by commas, each with ``desc`` behind it to turn it round; empty for the time of
+        creation. What it leaves equal is in the order of creation.
+      newest_first: the direction where no order is asked for.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: there is no such field, or it has no order.
+    """
+    ordered = sorted(resources, key=_created)
+    if not order_by.strip():
+        return ordered[::-1] if newest_first else ordered
+    for part in reversed(order_by.split(",")):
+        path, reverse = _part(part, order_by)
+        if ordered:
+            _check(ordered[0].DESCRIPTOR, path, order_by)
+        # The sort is stable, so the last fields come first; turned round, equal ones keep their order, too.
+        ordered.sort(key=lambda resource: _key(resource, path), reverse=reverse)
+    return ordered
+
+
+def _created(resource: Any) -> tuple[int, str]:
+    time = getattr(resource, "create_time", None)
+    return (time.ToNanoseconds() if time else 0), getattr(resource, "name", "")
+
+
+def _part(part: str, order_by: str) -> tuple[list[str], bool]:
+    path, _, direction = part.strip().partition(" ")
+    if not path or direction.strip().lower() not in _DIRECTIONS:
+        raise _invalid(order_by, f"{part.strip()!r} is no field, or field and desc")
+    return path.split("."), _DIRECTIONS[direction.strip().lower()]
+
+
+def _check(descriptor: Any, path: list[str], order_by: str) -> None:
+    first, *rest = path
+    field = descriptor.fields_by_name.get(snake_case(first)) if descriptor is not None else None
+    if field is None:
+        raise _invalid(order_by, f"there is no field {'.'.join(path)!r}")
+    kind = field.message_type
+    if rest and (kind is None or not kind.full_name.startswith("google.protobuf.Struct")) and not is_repeated(field):
+        return _check(kind, rest, order_by)
+    if not rest and (is_repeated(field) or (kind is not None and not _has_order(kind.full_name))):
+        raise _invalid(order_by, f"{first} has no order")
+    return None
+
+
+def _has_order(full_name: str) -> bool:
+    return full_name in ("google.protobuf.Timestamp", "google.protobuf.Duration")
+
+
+def _key(resource: Any, path: list[str]) -> tuple[bool, Any]:
+    """What a resource sorts by; one without a value comes before all that have one."""
+    value = resource
+    for step in path:
+        if hasattr(value, "fields"):  # a Struct
+            value = value.fields.get(step)
+        elif hasattr(value, "WhichOneof") and value.DESCRIPTOR.name == "Value":
+            value = getattr(value, step, None)
+        elif hasattr(value, "DESCRIPTOR"):
+            value = getattr(value, snake_case(step))
+        else:
+            value = value.get(step)
+        if value is None:
+            return False, ""
+    if isinstance(value, timestamp_pb2.Timestamp | duration_pb2.Duration):
+        return True, value.ToNanoseconds()
+    if hasattr(value, "DESCRIPTOR"):
+        return False, ""
+    return True, value
+
+
+def _invalid(order_by: str, what: str) -> ApiError:
+    return ApiError.of_violations([Violation("order_by", f"{order_by!r}: {what}")])
 
 
 def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Message:

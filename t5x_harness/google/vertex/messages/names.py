@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from t5x_harness.google.server.folder import PROJECT_NUMBER, project_number
+from t5x_harness.google.identity import PROJECT_NUMBER, project_number
 from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.state import StateStore
 

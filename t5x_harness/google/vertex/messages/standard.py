@@ -16,7 +16,7 @@ from t5x_harness.google.vertex.messages.lists import list_page
 from t5x_harness.google.vertex.messages.masks import apply_mask
 from t5x_harness.google.vertex.messages.names import is_resource, parent_of
 from t5x_harness.google.vertex.messages.paths import is_repeated
-from t5x_harness.google.vertex.operation_metadata import metadata_of
+from t5x_harness.google.vertex.operations import metadata_of
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation, not_found
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from google.cloud.aiplatform_v1.types import metadata_service
 from google.protobuf.message import Message
 
+from t5x_harness.google.vertex.messages.filters import parse_filter
 from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.messages.matching import Matcher
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT, NodeKind, get_node, kind_of, store_of
@@ -16,7 +19,7 @@ from t5x_harness.google.vertex.metadata.stores import ensure_default_store
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
-__all__ = ["create", "delete", "get", "list_nodes", "update"]
+__all__ = ["create", "delete", "get", "list_nodes", "purge", "update"]
 
 _LARGEST_METADATA = 200 * 1024  # bytes
 _LONGEST_DISPLAY_NAME = 128
@@ -105,3 +108,39 @@ def _trim_keys(metadata: Any) -> None:
     for key in [key for key in metadata.fields if key != key.strip()]:
         metadata.fields[key.strip()].CopyFrom(metadata.fields[key])
         del metadata.fields[key]
+
+
+_LARGEST_SAMPLE = 100
+
+
+def purge(call: Call) -> Message:
+    """Deletes the nodes that a filter matches, or says which they are."""
+    kind = kind_of(call)
+    plural = f"{kind.noun}s"
+    request = call.request
+    if not request.filter:
+        raise ApiError.of_violations([Violation("filter", "it is required")])
+    matches = Matcher(parse_filter(request.filter), call.services)
+    nodes: list[Any] = call.services.resources.list(request.parent, kind.collection, kind.message)
+    found = [node for node in nodes if matches(node)]
+    response: Any = getattr(metadata_service, f"Purge{plural}Response").pb()(purge_count=len(found))
+    if request.force:
+        for node in found:
+            _purge(call, node)
+    else:
+        response.purge_sample.extend(node.name for node in found[:_LARGEST_SAMPLE])
+    return call.services.operations.done(response, request.parent, _operation_metadata(call, plural))
+
+
+def _purge(call: Call, node: Any) -> None:
+    connections = links.connections_of(call.services, node)
+    call.services.resources.delete(node.name)
+    links.cut(call.services, node.name, connections)
+
+
+def _operation_metadata(call: Call, plural: str) -> Message:
+    metadata: Any = getattr(metadata_service, f"Purge{plural}Metadata").pb()()
+    metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
+    metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
+    raw: Message = metadata
+    return raw

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 from google.cloud.aiplatform_v1.types import metadata_schema
 from google.protobuf import json_format
 
-from t5x_harness.google.vertex.metadata.conformity import violations
 from t5x_harness.google.vertex.metadata.kinds import NodeKind, store_of
 from t5x_harness.google.vertex.metadata.system_schemas import schema_id, system_schemas
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["add_system_schemas", "conform", "parse_schema", "schemas_of", "title_of"]
+__all__ = ["add_system_schemas", "conform", "parse_schema", "schemas_of", "title_of", "violations"]
+
+
+def violations(schema: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what is wrong with metadata, one sentence for each property.
+
+    Args:
+      schema: as the YAML of a MetadataSchema reads.
+      metadata: of a node, as JSON has it.
+    """
+    properties = schema.get("properties") or {}
+    if schema.get("additionalProperties") is False:
+        for name in metadata:
+            if name not in properties:
+                yield f"{name!r} is none of the schema's properties ({', '.join(properties)}), and it takes no others."
+    yield from _missing(schema, metadata, ())
+
+
+def _missing(schema: Mapping[str, Any], value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield f"{'.'.join((*path, name))!r} is required by the schema."
+    for name, inner in (schema.get("properties") or {}).items():
+        if isinstance(inner, Mapping) and isinstance(value.get(name), Mapping):
+            yield from _missing(inner, value[name], (*path, name))
+
 
 _COLLECTION = "metadataSchemas"
 _Schema = metadata_schema.MetadataSchema.pb()

@@ -1,25 +1,67 @@
-"""Reading data: points of one or several time series, their blobs, and what is told of reading."""
+"""Reading data: points of one or several time series, and their blobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import tensorboard_data, tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.filters import parse_filter
+from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_bounds
 from t5x_harness.google.vertex.messages.matching import Matcher
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.blobs import read_blob
-from t5x_harness.google.vertex.tensorboard.exporting import export_page
 from t5x_harness.google.vertex.tensorboard.points import Points, PointsOfSeries, choose
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
 from t5x_harness.google.vertex.tensorboard.usage import count_view
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
-__all__ = ["batch_read", "export", "read", "read_blobs"]
+__all__ = ["batch_read", "export", "export_page", "read", "read_blobs"]
+
+_PAGE, _LARGEST_PAGE = 1000, 10_000
+
+
+def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
+    """One page of points.
+
+    Without an order they are in that of their steps, and a page goes on behind the last step of the one before.
+
+    Args:
+      call: its request has ``filter``, ``order_by``, ``page_size`` and ``page_token``.
+      points: all of the time series.
+
+    Returns:
+      The points, and the token of the next page; empty behind the last.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: one of these cannot be read.
+    """
+    request = call.request
+    if request.page_size < 0:
+        raise ApiError.of_violations([Violation("page_size", f"{request.page_size} is negative")])
+    matches: Callable[[Any], bool] = (
+        Matcher(parse_filter(request.filter), call.services) if request.filter else _everything
+    )
+    size = min(request.page_size or _PAGE, _LARGEST_PAGE)
+    if request.order_by:
+        found = in_order(list(filter(matches, points.all())), request.order_by, newest_first=False)
+        first, end = page_bounds([str(point.step) for point in found], request, size)
+        page, more = found[first:end], end < len(found)
+    else:
+        behind = int(PageToken.decode(request.page_token, request).last) if request.page_token else None
+        taken = list(itertools.islice(filter(matches, points.after(behind)), size + 1))
+        page, more = taken[:size], len(taken) > size
+        end = 0
+    return page, PageToken(str(page[-1].step), end).encode(request) if more else ""
+
+
+def _everything(_: Any) -> bool:
+    return True
+
 
 _TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
 _SCALAR = tensorboard_time_series.TensorboardTimeSeries.ValueType.SCALAR

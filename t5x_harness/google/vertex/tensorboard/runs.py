@@ -1,4 +1,4 @@
-"""Runs, and the time series in them."""
+"""Runs, the time series in them, and their display names, which are unique below a parent."""
 
 from __future__ import annotations
 
@@ -13,24 +13,62 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.messages.masks import apply_mask
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.services import Call
+from t5x_harness.google.vertex.resources import aspect_key
+from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard import run_counts
-from t5x_harness.google.vertex.tensorboard.display_names import claimed, release
 from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 __all__ = [
     "TensorboardTimeSeries",
     "batch_create_runs",
     "batch_create_time_series",
+    "claimed",
     "create_run",
     "create_time_series",
     "delete_run",
     "delete_time_series",
+    "release",
     "update_run",
     "update_time_series",
 ]
+
+
+@contextlib.contextmanager
+def claimed(services: Services, parent: str, display_name: str, kind: str) -> Iterator[None]:
+    """Takes a name for what is made in the block, and gives it back if that fails.
+
+    Args:
+      services: that has the parent.
+      parent: its full name.
+      display_name: the name.
+      kind: of the child, such as ``TensorboardRun``.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT if it is empty or another child has it. Clients look for ``already exist`` under
+        this code, not under ALREADY_EXISTS, and go on with the other child.
+    """
+    if not display_name:
+        raise ApiError.of_violations([Violation("display_name", f"a {kind} has to have one")])
+    if not services.state.create(_key(parent, display_name), b""):
+        message = f"{kind} with display name {display_name} already exists in {parent}"
+        raise ApiError(Code.INVALID_ARGUMENT, message)
+    try:
+        yield
+    except BaseException:
+        release(services, parent, display_name)
+        raise
+
+
+def release(services: Services, parent: str, display_name: str) -> None:
+    """Gives a name back."""
+    services.state.delete(_key(parent, display_name))
+
+
+def _key(parent: str, display_name: str) -> str:
+    return aspect_key(parent, f"display-name/{display_name}")
+
 
 TensorboardRun = tensorboard_run.TensorboardRun.pb()
 TensorboardTimeSeries = tensorboard_time_series.TensorboardTimeSeries.pb()

@@ -8,7 +8,7 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_service
 from google.protobuf.message import Message
 
-from t5x_harness.google.server.folder import PROJECT
+from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.points import Points

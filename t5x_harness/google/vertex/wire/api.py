@@ -17,8 +17,7 @@ from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
-from t5x_harness.google.vertex.messages.locations import check_location, named_resource
-from t5x_harness.google.vertex.messages.name_checks import check_names
+from t5x_harness.google.vertex.messages.name_checks import check_location, check_names, named_resource
 from t5x_harness.google.vertex.metadata.filtering import FILTERS
 from t5x_harness.google.vertex.methods import methods_of
 from t5x_harness.google.vertex.services import Call, Services

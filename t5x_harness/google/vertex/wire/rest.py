@@ -4,23 +4,105 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from google.protobuf import json_format
+from google.protobuf import field_mask_pb2, json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2  # noqa: F401 - errors' details are told as JSON, by their types' names
 
 from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
+from t5x_harness.google.json_text import BadJson, read_json
+from t5x_harness.google.vertex.messages.kinds import snake_case
+from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
-from t5x_harness.google.vertex.wire.json_body import check_text, parse_json
-from t5x_harness.google.vertex.wire.query import set_parameters
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation, to_status
 from t5x_harness.google.vertex.wire.routes import Match, routes_of
-from t5x_harness.google.vertex.wire.status import to_status
 
-__all__ = ["RestAnswer", "RestRequest", "answer_rest"]
+__all__ = ["RestAnswer", "RestRequest", "answer_rest", "check_text", "parse_json", "set_parameters"]
+
+
+def parse_json(body: bytes) -> Any:
+    """Reads a body.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: ``read_json`` refuses it.
+    """
+    try:
+        return read_json(body)
+    except BadJson as error:
+        message = f"Invalid JSON payload received. {error}"
+        raise ApiError(Code.INVALID_ARGUMENT, message, [Violation("", message)]) from None
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuses a text that has no UTF-8, before anything is done with it.
+
+    Args:
+      text: of a request.
+      what: it is, such as ``path``.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT.
+    """
+    try:
+        text.encode()
+    except UnicodeError:
+        raise ApiError(Code.INVALID_ARGUMENT, f"The {what} of the request is not UTF-8.") from None
+
+
+_MASK = "google.protobuf.FieldMask"
+_BOOLEANS = {"true": True, "false": False}
+
+
+def set_parameters(message: Any, parameters: Iterable[tuple[str, str]]) -> None:
+    """Sets the fields that parameters name, in JSON's spelling or in protobuf's.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT, in the service's words: there is no such field, or it cannot have this value.
+    """
+    for name, value in parameters:
+        owner, field = message, None
+        for step in name.split("."):
+            if field is not None:
+                owner = getattr(owner, field.name) if field.message_type and not is_repeated(field) else None
+            field = owner.DESCRIPTOR.fields_by_name.get(snake_case(step)) if owner is not None else None
+            if field is None:
+                raise _invalid(
+                    name,
+                    f"Unknown name \"{name}\": Cannot bind query parameter. Field '{name}' could not be found in "
+                    "request message.",
+                )
+        _set(owner, field, name, value)
+
+
+def _set(owner: Any, field: Any, name: str, value: str) -> None:
+    if field.message_type is not None and field.message_type.full_name == _MASK:
+        getattr(owner, field.name).CopyFrom(_mask(value))
+        return
+    if field.type == field.TYPE_BOOL and value not in _BOOLEANS:
+        raise _invalid(name, f"Invalid value at '{name}' (TYPE_BOOL), \"{value}\"")
+    told: Any = _BOOLEANS[value] if field.type == field.TYPE_BOOL else value
+    if field.enum_type is not None and value.lstrip("-").isdigit():
+        told = int(value)
+    try:
+        read = type(owner)()
+        json_format.ParseDict({field.name: [told] if is_repeated(field) else told}, read)
+    except json_format.ParseError as error:
+        raise _invalid(name, f"Invalid value at '{name}': {error}") from None
+    owner.MergeFrom(read)  # adds to a repeated field
+
+
+def _mask(value: str) -> field_mask_pb2.FieldMask:
+    """A mask of paths in either spelling."""
+    return field_mask_pb2.FieldMask(paths=[path.strip() for path in value.split(",") if path.strip()])
+
+
+def _invalid(name: str, what: str) -> ApiError:
+    message = f"Invalid JSON payload received. {what}"
+    return ApiError(Code.INVALID_ARGUMENT, message, [Violation(name, message)])
+
 
 _SYSTEM_PARAMETERS = frozenset(
     "$alt alt $prettyPrint prettyPrint key access_token oauth_token quotaUser fields callback uploadType "

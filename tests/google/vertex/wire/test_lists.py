@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from t5x_harness.google.vertex.messages.filters import parse_filter
+from t5x_harness.google.vertex.messages.lists import PageToken, in_order
 from t5x_harness.google.vertex.messages.matching import Matcher
-from t5x_harness.google.vertex.messages.ordering import in_order
-from t5x_harness.google.vertex.messages.pages import PageToken
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
@@ -190,7 +189,7 @@ def test_an_order_on_metadata() -> None:
 @settings(max_examples=50, deadline=None, database=None, derandomize=True)
 def test_pages_are_the_list(names: list[str], size: int, newest_first: bool) -> None:
     """Whatever the size of its pages, the pages of a list are the list."""
-    from t5x_harness.google.vertex.messages.pages import page_bounds
+    from t5x_harness.google.vertex.messages.lists import page_bounds
 
     listed = [f"{number}/{name}" for number, name in enumerate(names)]
     request = rpc_table()["/google.cloud.aiplatform.v1.JobService/ListCustomJobs"].request(parent=PARENT)
