@@ -14,7 +14,7 @@ __all__ = ["ExpectedJobs", "VertexOptions", "VertexSettings"]
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedJobs:
-    """Jobs of T5X that whoever starts the server is about to send: their interpreters are made ready before.
+    """Jobs that the one who starts the server is about to send: their interpreters are made ready before.
 
     Attributes:
       image: URI of their image.
@@ -42,6 +42,7 @@ class VertexOptions:
       warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
       expected: jobs that are about to come; None if nobody knows.
       faults: that are armed from the start.
+      programs: the module that has what is known of the programs in jobs; see ``jobs/programs.py``.
       job_environment: variables that the processes of all jobs are given, such as those by which they make stand-ins.
     """
 
@@ -54,6 +55,7 @@ class VertexOptions:
     warm: bool = False
     expected: ExpectedJobs | None = None
     faults: tuple[VertexFault, ...] = ()
+    programs: str = "t5x_harness.vertex.job_programs"
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

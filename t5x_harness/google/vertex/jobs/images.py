@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
-import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Image", "ImageUnknown", "find_image", "runs_t5x"]
+__all__ = ["Image", "ImageUnknown", "find_image"]
 
-_T5X, _EXECUTORS = "*t5x*", "*/vertex-ai/training/*"
+_EXECUTORS = "*/vertex-ai/training/*"
 # Google's reducers: nothing of a job asks them here, and the service ends them with the job.
 _REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
-# Where images have T5X's checkout, as a word of a command, and in a script for a shell.
-_SCRIPT = r"(?:\./|/)?t5x/t5x/(?P<module>\w+)\.py"
-_PYTHON = r"(?P<python>(?:\S*/)?python[\d.]*)"
-_PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
-    re.compile(pattern) for pattern in (_PYTHON, _SCRIPT, rf"{_PYTHON}[ \t]+{_SCRIPT}(?![\w.])")
-)
-_MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
 
 
 class ImageUnknown(Exception):
@@ -41,11 +32,6 @@ class Image:
     entry_point: tuple[str, ...]
     known: bool = True
 
-    @property
-    def is_t5x(self) -> bool:
-        """Whether T5X is what it runs by itself."""
-        return self.entry_point[1:3] == ("-m", "t5x.main")
-
     def command(self, command: Sequence[str], args: Sequence[str]) -> list[str]:
         """The words of a container: ``command`` in the place of the image's entry point, then ``args``.
 
@@ -60,7 +46,7 @@ class Image:
                 f"the image {self.uri} has no entry point here, and container_spec has neither command nor args: "
                 "give one of them, or an entry point in the map images"
             )
-        return _with_modules(words)
+        return words
 
     def note(self, command: Sequence[str]) -> str:
         """In what a container with a command is not here what it is in the service; empty if that is well known."""
@@ -74,13 +60,16 @@ class Image:
         return ""
 
 
-def find_image(uri: str, images: Mapping[str, str]) -> Image:
+def find_image(
+    uri: str, images: Mapping[str, str], entry_point: Callable[[str], Sequence[str]] = lambda _: ()
+) -> Image:
     """What stands for an image; one that nothing is known of has no entry point.
 
     Args:
       uri: of the image.
       images: the user's map: globs for URIs, each with a command line; an empty one for an image without entry point.
         The first glob that fits counts.
+      entry_point: that an image of a name has which the map does not name; empty words for one that is not known.
     """
     for glob, line in images.items():
         if fnmatch.fnmatchcase(uri, glob):
@@ -89,28 +78,8 @@ def find_image(uri: str, images: Mapping[str, str]) -> Image:
         return Image(uri, ())
     if fnmatch.fnmatchcase(uri, _REDUCERS):
         return Image(uri, _NOTHING)
-    if fnmatch.fnmatchcase(uri.rpartition("/")[2], _T5X):  # by its own name: a project may be called so as well
-        return Image(uri, ("python", "-m", "t5x.main"))
-    return Image(uri, (), known=False)
-
-
-def runs_t5x(words: Sequence[str]) -> bool:
-    """Whether the words of a container run a program of T5X."""
-    return any(word == "-m" and module.startswith("t5x.") for word, module in itertools.pairwise(words)) or any(
-        _MODULE_LINE.search(word) for word in words
-    )
-
-
-def _with_modules(words: Sequence[str]) -> list[str]:
-    """The words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
-    made: list[str] = []
-    for word in words:
-        found = _SCRIPT_WORD.fullmatch(word)
-        if found and made and _PYTHON_WORD.fullmatch(made[-1]):
-            made += ["-m", f"t5x.{found['module']}"]
-        else:
-            made.append(_SCRIPT_LINE.sub(r"\g<python> -m t5x.\g<module>", word))
-    return made
+    words = tuple(entry_point(uri))
+    return Image(uri, words, known=bool(words))
 
 
 def _how_to_name(uri: str) -> str:

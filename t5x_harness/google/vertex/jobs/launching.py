@@ -16,10 +16,11 @@ from google.protobuf.json_format import ParseDict
 from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task
-from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image, runs_t5x
+from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
+from t5x_harness.google.vertex.jobs.programs import Programs, find_programs
 from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, free_ports, pools_of
 from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.jobs.variables import (
@@ -32,14 +33,10 @@ from t5x_harness.google.vertex.jobs.variables import (
 )
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.validation.slices import slice_of
-from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
-from t5x_harness.runtime.compile_options import compile_cheaply
-from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.system.buckets import Store
-from t5x_harness.variables import BRIEF_VARIABLE, MODE_VARIABLE, ROOT_VARIABLE, RUNTIME_VARIABLE
+from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 __all__ = ["Attempt", "CannotLaunch", "announced", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
 
@@ -126,7 +123,7 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
     for pool in found:
         container = pool.spec.container_spec
         if pool.spec.WhichOneof("task") == "container_spec" and (
-            note := find_image(container.image_uri, settings.options.images).note([*container.command, ""])
+            note := _image(container.image_uri, settings).note([*container.command, ""])
         ):
             notes.append(note)
     if spec.enable_web_access:
@@ -189,22 +186,22 @@ class Attempt:
         folder = self.folder / name
         try:
             image, words, spec = self._words(pool)
-            is_t5x = image.is_t5x or runs_t5x(words)
+            brings_folders = self._programs.runs(image.entry_point)
+            is_theirs = brings_folders or self._programs.runs(words)
             environment = self._environment(unit, spec, folder)
             words = expand(words, environment)
             words[0] = python_environment.program(folder / "home", words[0])
             copies: dict[Path, Path] = {}
             if pool.spec.WhichOneof("task") == "python_package_spec":
                 environment, copies = self._with_packages(spec.package_uris, folder, environment)
-            environment = self._with_devices(pool, unit, is_t5x, environment)
+            environment = self._with_devices(pool, unit, is_theirs, environment)
             words, environment = self._with_gcs(words, environment)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
         work, home = folder / "work", folder / "home"
         # Not the folder of a trial's metrics: what was reported before a restart, the service has.
         own = (work, home, self._temporary(unit), *copies)
-        # T5X's images have its repository in the folder that they start in, and configs include their files from there.
-        links = {work / "t5x" / "t5x": Path(find_runtime().location)} if image.is_t5x else {}
+        links = {work / name: path for name, path in self._programs.folders().items()} if brings_folders else {}
         return Task(tuple(words), environment, work, home, own, copies, links)
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
@@ -212,9 +209,9 @@ class Attempt:
         kind = pool.spec.WhichOneof("task")
         spec = getattr(pool.spec, kind)
         if kind == "container_spec":
-            image = find_image(spec.image_uri, self.settings.options.images)
-            return image, image.command(spec.command, spec.args), spec
-        image = find_image(spec.executor_image_uri, self.settings.options.images)
+            image = _image(spec.image_uri, self.settings)
+            return image, self._programs.with_modules(image.command(spec.command, spec.args)), spec
+        image = _image(spec.executor_image_uri, self.settings)
         return image, ["python", "-m", spec.python_module, *spec.args], spec
 
     def _environment(self, unit: Unit, spec: Any, folder: Path) -> dict[str, str]:
@@ -255,18 +252,15 @@ class Attempt:
         environment = {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
         return environment, {packages: unpacked}
 
-    def _with_devices(self, pool: Pool, unit: Unit, is_t5x: bool, environment: dict[str, str]) -> dict[str, str]:
-        """The harness's environment, where T5X or a TPU is to be emulated, or jobs are given variables."""
-        if pool.slice is None and not is_t5x and not self.settings.options.job_environment:
+    def _with_devices(self, pool: Pool, unit: Unit, is_theirs: bool, environment: dict[str, str]) -> dict[str, str]:
+        if pool.slice is None and not is_theirs and not self.settings.options.job_environment:
             return environment
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
-        preference = environment.get(RUNTIME_VARIABLE, "auto")
-        seen = program_environment(pool.slice, find_runtime(), preference, environment, pod)
-        if is_t5x:
-            compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
-            if pod is None:  # what a host of several saves is divided as on a TPU
-                seen[BRIEF_VARIABLE] = "1"
-        return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
+        return self._programs.environment(environment, is_theirs, pool.slice, pod)
+
+    @property
+    def _programs(self) -> Programs:
+        return find_programs(self.settings.options.programs)
 
     def _with_gcs(self, words: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
@@ -292,7 +286,11 @@ def announced(settings: VertexSettings) -> Standbys:
         [unit] = attempt.units
         return attempt.task(unit)
 
-    return Standbys(task, expected.jobs if expected is not None else 0)
+    return Standbys(task, expected.jobs if expected is not None else 0, settings.options.programs)
+
+
+def _image(uri: str, settings: VertexSettings) -> Image:
+    return find_image(uri, settings.options.images, find_programs(settings.options.programs).entry_point)
 
 
 def _entries(environment: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Interpreters that stand by for the T5X jobs that a session has announced, and import while it still plans them.
+"""Interpreters that stand by for the jobs that a session has announced, and import while it still plans them.
 
-Importing is most of what a small T5X job does. A job takes such an interpreter in the place of a new one if it would
+Importing is most of what a small job does. A job takes such an interpreter in the place of a new one if it would
 have imported the same: by the same command, under the same variables. It is the only one to take it, and whatever is
 different is as without: the interpreter starts below a guard of its own, with its output in the same pipes.
 """
@@ -16,11 +16,10 @@ import threading
 from collections.abc import Callable, Mapping
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.standby_process import MODULE, PROGRAM
+from t5x_harness.google.vertex.jobs.programs import find_programs
+from t5x_harness.google.vertex.jobs.standby_process import PROGRAM
 
 __all__ = ["Standby", "Standbys"]
-
-_COMMAND = ("python", "-m", MODULE)
 
 # What each job has of its own, and nothing that is imported asks for: the folder of HOME is taken over with the rest.
 _OWN = frozenset({"HOME", "TMPDIR", "CLUSTER_SPEC", "TF_CONFIG"})
@@ -32,18 +31,22 @@ class Standby:
 
     Args:
       task: a job without arguments, as it would be started. Its HOME is a folder of its own.
+      programs: the module that has what is known of its program.
 
     Raises:
-      ValueError: it does not run T5X.
+      ValueError: it does not run that program.
     """
 
-    def __init__(self, task: Task) -> None:
-        if task.words[-len(_COMMAND) :] != _COMMAND:
-            raise ValueError(f"{' '.join(task.words[-3:])} is not {' '.join(_COMMAND)}")
+    def __init__(self, task: Task, programs: str) -> None:
+        command = ("python", "-m", find_programs(programs).MODULE)
+        if task.words[-len(command) :] != command:
+            raise ValueError(f"{' '.join(task.words[-3:])} is not {' '.join(command)}")
+        self._prefix = task.words[: -len(command)]
         self._task = task
         self._orders, theirs = socket.socketpair()
-        prefix = task.words[: -len(_COMMAND)]
-        waiting = dataclasses.replace(task, words=(*prefix, "python", "-c", PROGRAM, str(theirs.fileno())))
+        waiting = dataclasses.replace(
+            task, words=(*self._prefix, "python", "-c", PROGRAM, str(theirs.fileno()), programs)
+        )
         try:
             self._guarded = Guarded(waiting, inherits=(theirs.fileno(),))
         finally:
@@ -67,7 +70,7 @@ class Standby:
         with self._orders:
             task.make_folders()
             order = {
-                "words": list(task.words[len(self._task.words) - len(_COMMAND) :]),
+                "words": list(task.words[len(self._prefix) :]),
                 "environment": dict(task.environment),
                 "given": dict(self._task.environment),
                 "folder": str(task.folder),
@@ -87,9 +90,11 @@ class Standbys:
     Args:
       make: makes the task of a job as it is announced, with a number that makes its folders unique.
       jobs: how many were announced.
+      programs: the module that has what is known of their program.
     """
 
-    def __init__(self, make: Callable[[int], Task], jobs: int) -> None:
+    def __init__(self, make: Callable[[int], Task], jobs: int, programs: str) -> None:
+        self._programs = programs
         self._make = make
         self._left = jobs
         self._made = 0
@@ -104,7 +109,7 @@ class Standbys:
             self._left -= 1
             self._made += 1
             with contextlib.suppress(OSError, ValueError):  # jobs start without
-                self._waiting = Standby(self._make(self._made))
+                self._waiting = Standby(self._make(self._made), self._programs)
 
     def start(self, task: Task) -> Guarded:
         """Starts a process of a job: in the interpreter that stands by if that fits, else in a new one."""

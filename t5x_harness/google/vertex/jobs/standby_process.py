@@ -1,8 +1,6 @@
-"""Inside an interpreter that stands by for a T5X job: imports what T5X imports, and becomes the job when it is told to.
+"""Inside an interpreter that stands by for a job: imports what the job will, and becomes the job when it is told to.
 
-What it imports ahead are the libraries that ``t5x.main`` and its modes need, and nothing of T5X itself: T5X's modules
-are imported by the job, in the order in which it asks for them. AutoGraph's conversions of SeqIO's functions, which
-TensorFlow keeps by the functions' code, are made ahead as well.
+What it imports ahead, :class:`~t5x_harness.google.vertex.jobs.programs.Programs` says.
 """
 
 from __future__ import annotations
@@ -14,34 +12,14 @@ import socket
 import sys
 import tempfile
 
-from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
-from t5x_harness.upstream.autograph_beside import ConversionsBeside
-
-__all__ = ["LIBRARIES", "MODULE", "PROGRAM", "await_task"]
-
-MODULE = "t5x.main"
+__all__ = ["PROGRAM", "await_task"]
 
 _TASK = f"__import__('{__name__}', fromlist=['await_task']).await_task()"
 PROGRAM = f"__import__('runpy')._run_module_as_main({_TASK})"  # as python -m does
-"""For ``python -c``; a number follows it, that of the descriptor. It leaves no name in ``__main__``."""
-
-LIBRARIES = (
-    "absl.app",
-    "gin",
-    "numpy",
-    "jax",
-    "flax.linen",
-    "optax",
-    "tensorflow",
-    "seqio",
-    "orbax.checkpoint",
-    "clu.metric_writers",
-    "tensorboard.summary",
-    "tensorflow_datasets.core.reader",
-)
+"""For ``python -c``; a descriptor and the module of the programs follow it. It leaves no name in ``__main__``."""
 
 
-def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
+def await_task() -> str:
     """Imports, waits for the task, and takes its folder, arguments and variables over.
 
     The task comes on the connection whose descriptor the command line names, as a line of JSON: ``words`` of
@@ -55,9 +33,10 @@ def await_task(libraries: tuple[str, ...] = LIBRARIES) -> str:
     orders.set_inheritable(False)
     if not sys.flags.safe_path:
         sys.path.pop(0)  # where it waits is not where the job is to import from
-    unimportable = not all(_imported(name) for name in libraries)
+    programs = importlib.import_module(sys.argv[2])
+    unimportable = not all(_imported(name) for name in programs.LIBRARIES)
     if not unimportable:
-        ConversionsBeside(SEQIO_FUNCTIONS).take()
+        programs.prepare()
     with orders, orders.makefile() as lines:
         line = lines.readline()
     if not line.endswith("\n"):

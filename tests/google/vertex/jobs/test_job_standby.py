@@ -20,8 +20,10 @@ from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import job_folder
 from t5x_harness.google.vertex.jobs.standby import Standby, Standbys
-from t5x_harness.google.vertex.jobs.standby_process import LIBRARIES
-from t5x_harness.google.vertex.settings import ExpectedJobs
+from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
+from t5x_harness.vertex.job_programs import LIBRARIES
+
+PROGRAMS = VertexOptions().programs
 
 MAIN = """
 import json, os, signal, sys, tempfile, time
@@ -99,7 +101,7 @@ def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
 @pytest.fixture
 def standbys(task: Callable[..., Task], tmp_path: Path) -> Iterator[Standbys]:
     """Two were announced, and the first stands by."""
-    made = Standbys(lambda number: task(), 2)
+    made = Standbys(lambda number: task(), 2, PROGRAMS)
     made.begin()
     yield made
     made.close()
@@ -155,7 +157,7 @@ def test_home_stays_where_it_is_while_libraries_are_imported(
             "    time.sleep(0.01)\n"
             "os.environ['HOME_WAS_MOVED'] = str(os.path.islink(os.environ['HOME']))\n"
         )
-    standbys = Standbys(lambda number: task(), 1)
+    standbys = Standbys(lambda number: task(), 1, PROGRAMS)
     standbys.begin()
     guarded = standbys.start(task())
     taken.touch()
@@ -207,7 +209,7 @@ def test_another_attempt_finds_nothing_of_what_the_one_before_left(
 def test_one_that_has_ended_is_not_taken(
     task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    made = Standbys(lambda number: task(), 1)
+    made = Standbys(lambda number: task(), 1, PROGRAMS)
     made.begin()
     [pid] = until(lambda: processes_of(tmp_path), bool)
     os.kill(pid, signal.SIGKILL)
@@ -222,7 +224,7 @@ def test_where_a_library_cannot_be_imported_the_job_starts_as_without(
 ) -> None:
     seen_by(ran(standbys.start(task())))
     (image / "seqio" / "__init__.py").write_text("raise RuntimeError('broken')")
-    broken = Standbys(lambda number: task(), 1)
+    broken = Standbys(lambda number: task(), 1, PROGRAMS)
     broken.begin()
     assert not seen_by(ran(broken.start(task())))["ahead"]
     broken.close()
@@ -257,7 +259,7 @@ def test_a_job_takes_the_one_that_its_server_was_told_to_expect(
 
 def test_only_t5x_is_stood_by_for(task: Callable[..., Task]) -> None:
     with pytest.raises(ValueError, match=r"python -m trainer\.task is not python -m t5x\.main"):
-        Standby(task(words=("python", "-m", "trainer.task")))
+        Standby(task(words=("python", "-m", "trainer.task")), PROGRAMS)
 
 
 def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tmp_path: Path) -> None:
@@ -271,7 +273,7 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
         "    own = tuple(map(Path, t['own']))\n"
         "    return Task(tuple(t['words']), t['environment'], Path(t['folder']), Path(t['home']), own)\n"
         "waiting, job = map(read, json.load(sys.stdin))\n"
-        "standbys = Standbys(lambda number: waiting, 2)\n"
+        "standbys = Standbys(lambda number: waiting, 2, 't5x_harness.vertex.job_programs')\n"
         "standbys.begin()\n"
         "guarded = standbys.start(job)\n"
         "os.read(guarded.output, 100)\n"

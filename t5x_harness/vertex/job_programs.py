@@ -1,0 +1,99 @@
+"""T5X's programs, for jobs of the emulated Vertex AI: their images, words and variables, and what to import ahead.
+
+:class:`~t5x_harness.google.vertex.jobs.programs.Programs` says what each name is for.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
+from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.program_environment import program_environment
+from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.slice import Slice
+from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE
+
+__all__ = ["LIBRARIES", "MODULE", "entry_point", "environment", "folders", "prepare", "runs", "with_modules"]
+
+MODULE = "t5x.main"
+
+# What ``t5x.main`` and its modes need, and nothing of T5X itself: its modules are imported by the job, in its order.
+LIBRARIES = (
+    "absl.app",
+    "gin",
+    "numpy",
+    "jax",
+    "flax.linen",
+    "optax",
+    "tensorflow",
+    "seqio",
+    "orbax.checkpoint",
+    "clu.metric_writers",
+    "tensorboard.summary",
+    "tensorflow_datasets.core.reader",
+)
+
+_IMAGES = "*t5x*"
+# Where images have T5X's checkout, as a word of a command, and in a script for a shell.
+_SCRIPT = r"(?:\./|/)?t5x/t5x/(?P<module>\w+)\.py"
+_PYTHON = r"(?P<python>(?:\S*/)?python[\d.]*)"
+_PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
+    re.compile(pattern) for pattern in (_PYTHON, _SCRIPT, rf"{_PYTHON}[ \t]+{_SCRIPT}(?![\w.])")
+)
+_MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
+
+
+def prepare() -> None:
+    """Takes AutoGraph's conversions of SeqIO's functions, which TensorFlow keeps by the functions' code."""
+    from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
+    from t5x_harness.upstream.autograph_beside import ConversionsBeside
+
+    ConversionsBeside(SEQIO_FUNCTIONS).take()
+
+
+def entry_point(image: str) -> Sequence[str]:
+    """``python -m t5x.main`` for an image of T5X, by its own name: a project may be called so as well."""
+    return ("python", "-m", MODULE) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()
+
+
+def with_modules(words: Sequence[str]) -> list[str]:
+    """The words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
+    made: list[str] = []
+    for word in words:
+        found = _SCRIPT_WORD.fullmatch(word)
+        if found and made and _PYTHON_WORD.fullmatch(made[-1]):
+            made += ["-m", f"t5x.{found['module']}"]
+        else:
+            made.append(_SCRIPT_LINE.sub(r"\g<python> -m t5x.\g<module>", word))
+    return made
+
+
+def runs(words: Sequence[str]) -> bool:
+    """Whether the words of a container run a program of T5X."""
+    return any(word == "-m" and module.startswith("t5x.") for word, module in itertools.pairwise(words)) or any(
+        _MODULE_LINE.search(word) for word in words
+    )
+
+
+def folders() -> Mapping[str, Path]:
+    """T5X's repository, from which configs include their files."""
+    return {"t5x/t5x": Path(find_runtime().location)}
+
+
+def environment(
+    base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
+) -> dict[str, str]:
+    """The harness's environment, as for programs of ``t5x-harness exec``."""
+    seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
+    if words_are_theirs:
+        compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
+        if pod is None:  # what a host of several saves is divided as on a TPU
+            seen[BRIEF_VARIABLE] = "1"
+    return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}

@@ -1,0 +1,45 @@
+"""What the emulated Vertex AI is told of T5X: which images are its, and how their scripts run here."""
+
+from __future__ import annotations
+
+import pytest
+
+from t5x_harness.google.vertex.jobs.images import find_image
+from t5x_harness.vertex import job_programs
+
+
+@pytest.mark.parametrize("uri", ["gcr.io/p/t5x:latest", "us-docker.pkg.dev/p/repo/my-t5x-base@sha256:12"])
+def test_t5x_images_run_t5x(uri: str) -> None:
+    image = find_image(uri, {}, job_programs.entry_point)
+    assert image.entry_point == ("python", "-m", "t5x.main")
+    assert job_programs.runs(image.entry_point)
+
+
+def test_a_project_s_name_makes_no_image_t5x() -> None:
+    assert not find_image("gcr.io/t5x-team/trainer:1", {}, job_programs.entry_point).known
+
+
+def test_the_user_s_map_comes_before_what_is_known_of_images() -> None:
+    image = find_image("gcr.io/p/t5x-fork", {"*": "true"}, job_programs.entry_point)
+    assert image.entry_point == ("true",)
+    assert not job_programs.runs(image.entry_point)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["python", "./t5x/t5x/infer.py"], ["python", "-m", "t5x.infer", "--gin.X=1"]),
+        (["/usr/bin/python3.10", "/t5x/t5x/main.py"], ["/usr/bin/python3.10", "-m", "t5x.main", "--gin.X=1"]),
+        (["python3", "t5x/t5x/eval.py"], ["python3", "-m", "t5x.eval", "--gin.X=1"]),
+        (["python", "/home/t5x/t5x/eval.py"], ["python", "/home/t5x/t5x/eval.py", "--gin.X=1"]),
+        (["cat", "./t5x/t5x/infer.py"], ["cat", "./t5x/t5x/infer.py", "--gin.X=1"]),
+        (
+            ["bash", "-c", "cd / && python3 ./t5x/t5x/infer.py --gin_file=a.gin"],
+            ["bash", "-c", "cd / && python3 -m t5x.infer --gin_file=a.gin", "--gin.X=1"],
+        ),
+    ],
+)
+def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words: list[str]) -> None:
+    made = job_programs.with_modules([*command, "--gin.X=1"])
+    assert made == words
+    assert job_programs.runs(made) == ("t5x." in " ".join(words))
