@@ -99,7 +99,7 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
         except VertexMissing as missing:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(missing))
         except ApiError as error:
-            from t5x_harness.google.vertex.wire.errors import to_status
+            from t5x_harness.google.vertex.wire.status import to_status
 
             details = ("grpc-status-details-bin", to_status(error).SerializeToString())
             await context.abort(grpc.StatusCode[error.code.value], error.message, trailing_metadata=(details,))

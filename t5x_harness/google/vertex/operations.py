@@ -12,8 +12,9 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.resources import Resources
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, to_status
+from t5x_harness.google.vertex.wire.errors import ApiError, Code
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
+from t5x_harness.google.vertex.wire.status import to_status
 
 __all__ = ["Operations", "metadata_of"]
 

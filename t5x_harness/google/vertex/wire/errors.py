@@ -7,9 +7,7 @@ import enum
 from collections.abc import Iterable
 from typing import Self
 
-from google.rpc import error_details_pb2, status_pb2
-
-__all__ = ["ApiError", "Code", "NotEmulated", "Violation", "not_found", "to_status"]
+__all__ = ["ApiError", "Code", "NotEmulated", "Violation", "not_found"]
 
 
 class Code(enum.StrEnum):
@@ -120,15 +118,3 @@ def not_found(name: str) -> ApiError:
       name: its full name.
     """
     return ApiError(Code.NOT_FOUND, f"The requested resource {name} was not found.")
-
-
-def to_status(error: ApiError) -> status_pb2.Status:
-    """An error with its details."""
-    status = status_pb2.Status(code=error.code.number, message=error.message)
-    if error.violations:
-        violations = [
-            error_details_pb2.BadRequest.FieldViolation(field=each.field, description=each.message)
-            for each in error.violations
-        ]
-        status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
-    return status

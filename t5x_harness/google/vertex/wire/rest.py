@@ -17,8 +17,9 @@ from t5x_harness.google.vertex.messages.kinds import snake_case
 from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation, to_status
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
 from t5x_harness.google.vertex.wire.routes import Match, routes_of
+from t5x_harness.google.vertex.wire.status import to_status
 
 __all__ = ["RestAnswer", "RestRequest", "answer_rest", "check_text", "parse_json", "set_parameters"]
 
