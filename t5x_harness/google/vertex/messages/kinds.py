@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from t5x_harness.google.vertex.messages.paths import snake_case
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 
-__all__ = ["KINDS", "Kind", "Verb", "snake_case", "verb_of"]
+__all__ = ["KINDS", "Kind", "Verb", "verb_of"]
 
 Verb = str
 _VERBS: tuple[Verb, ...] = ("Create", "Get", "List", "Update", "Delete")
@@ -44,11 +44,6 @@ class Kind:
     def field(self) -> str:
         """Of requests that hold one: ``custom_job``."""
         return snake_case(self.name)
-
-
-def snake_case(name: str) -> str:
-    """``custom_job`` of ``CustomJob`` or ``customJob``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 # Sizes of pages are those that the requests' own documentation tells.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any, Self
@@ -13,10 +14,17 @@ from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.filters import parse_filter
-from t5x_harness.google.vertex.messages.kinds import Kind, snake_case
+from t5x_harness.google.vertex.messages.kinds import Kind
 from t5x_harness.google.vertex.messages.masks import check_paths
 from t5x_harness.google.vertex.messages.matching import Matcher
-from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.messages.paths import (
+    ABSENT,
+    FieldPath,
+    NoField,
+    SeveralValues,
+    is_repeated,
+    snake_case,
+)
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
@@ -110,6 +118,7 @@ def page_size(request: Any, default: int, largest: int) -> int:
     return min(size or default, largest)
 
 
+_ORDERED = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 _DIRECTIONS = {"": False, "asc": False, "desc": True}
 
 
@@ -129,11 +138,11 @@ def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list
     if not order_by.strip():
         return ordered[::-1] if newest_first else ordered
     for part in reversed(order_by.split(",")):
-        path, reverse = _part(part, order_by)
+        names, reverse = _part(part, order_by)
         if ordered:
-            _check(ordered[0].DESCRIPTOR, path, order_by)
-        # The sort is stable, so the last fields come first; turned round, equal ones keep their order, too.
-        ordered.sort(key=lambda resource: _key(resource, path), reverse=reverse)
+            path = _path(ordered[0].DESCRIPTOR, names, order_by)
+            # The sort is stable, so the last fields come first; turned round, equal ones keep their order, too.
+            ordered.sort(key=functools.partial(_key, path), reverse=reverse)
     return ordered
 
 
@@ -149,42 +158,28 @@ def _part(part: str, order_by: str) -> tuple[list[str], bool]:
     return path.split("."), _DIRECTIONS[direction.strip().lower()]
 
 
-def _check(descriptor: Any, path: list[str], order_by: str) -> None:
-    first, *rest = path
-    field = descriptor.fields_by_name.get(snake_case(first)) if descriptor is not None else None
-    if field is None:
-        raise _invalid(order_by, f"there is no field {'.'.join(path)!r}")
-    kind = field.message_type
-    if rest and (kind is None or not kind.full_name.startswith("google.protobuf.Struct")) and not is_repeated(field):
-        return _check(kind, rest, order_by)
-    if not rest and (is_repeated(field) or (kind is not None and not _has_order(kind.full_name))):
-        raise _invalid(order_by, f"{first} has no order")
-    return None
+def _path(descriptor: Any, names: list[str], order_by: str) -> FieldPath:
+    try:
+        path = FieldPath.of(descriptor, names)
+    except SeveralValues as error:
+        raise _invalid(order_by, f"{error} has no order") from None
+    except NoField as error:
+        raise _invalid(order_by, f"there is no field {str(error)!r}") from None
+    last = path.fields[-1]
+    kind = last.message_type
+    if not path.keys and (is_repeated(last) or (kind is not None and kind.full_name not in _ORDERED)):
+        raise _invalid(order_by, f"{last.name} has no order")
+    return path
 
 
-def _has_order(full_name: str) -> bool:
-    return full_name in ("google.protobuf.Timestamp", "google.protobuf.Duration")
-
-
-def _key(resource: Any, path: list[str]) -> tuple[bool, Any]:
-    """What a resource sorts by; one without a value comes before all that have one."""
-    value = resource
-    for step in path:
-        if hasattr(value, "fields"):  # a Struct
-            value = value.fields.get(step)
-        elif hasattr(value, "WhichOneof") and value.DESCRIPTOR.name == "Value":
-            value = getattr(value, step, None)
-        elif hasattr(value, "DESCRIPTOR"):
-            value = getattr(value, snake_case(step))
-        else:
-            value = value.get(step)
-        if value is None:
-            return False, ""
+def _key(path: FieldPath, resource: Any) -> tuple[int, Any]:
+    """What a resource sorts by; one without a value comes before all that have one, and numbers come before texts."""
+    value = path.value(resource)
     if isinstance(value, timestamp_pb2.Timestamp | duration_pb2.Duration):
-        return True, value.ToNanoseconds()
-    if hasattr(value, "DESCRIPTOR"):
-        return False, ""
-    return True, value
+        return 1, value.ToNanoseconds()
+    if value is ABSENT or hasattr(value, "DESCRIPTOR"):
+        return 0, ""
+    return (2 if isinstance(value, str) else 1), value
 
 
 def _invalid(order_by: str, what: str) -> ApiError:

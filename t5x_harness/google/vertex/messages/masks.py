@@ -8,14 +8,12 @@ from typing import Any
 from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import snake_case
-from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.messages.paths import FieldPath, NoField, is_map, is_repeated, is_struct
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 __all__ = ["apply_mask", "check_paths"]
 
 _OF_THE_SERVICE = frozenset(("name", "create_time", "update_time", "etag"))
-_STRUCT = "google.protobuf.Struct"
 
 
 def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
@@ -40,9 +38,9 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
     else:
         check_paths(kept.DESCRIPTOR, paths, "update_mask")
     for path in paths:
-        first, *rest = path.split(".")
-        if snake_case(first) not in _OF_THE_SERVICE:
-            _replace(kept, given, snake_case(first), rest)
+        found = FieldPath.of(kept.DESCRIPTOR, path.split("."))
+        if found.fields[0].name not in _OF_THE_SERVICE:
+            _replace(found, found.owner(kept), found.owner(given))
 
 
 def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
@@ -66,40 +64,29 @@ def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
 
 
 def _exists(descriptor: Any, path: str) -> bool:
-    first, *rest = path.split(".")
-    field = descriptor.fields_by_name.get(snake_case(first))
-    if field is None:
+    try:
+        found = FieldPath.of(descriptor, path.split("."))
+    except NoField:
         return False
-    if not rest:
-        return True
-    if field.message_type is None:
-        return False
-    if field.message_type.full_name == _STRUCT:
-        return all(rest)
-    if field.message_type.GetOptions().map_entry:
-        return len(rest) == 1 and bool(rest[0])
-    return not is_repeated(field) and _exists(field.message_type, ".".join(rest))
+    last = found.fields[-1]
+    return all(found.keys) and (not found.keys or is_struct(last) or (is_map(last) and len(found.keys) == 1))
 
 
-def _replace(kept: Any, given: Any, name: str, rest: list[str]) -> None:
-    field = kept.DESCRIPTOR.fields_by_name[name]
-    if field.message_type is None:
-        kept.ClearField(name)
-        if is_repeated(field):
-            getattr(kept, name).extend(getattr(given, name))
-        elif not field.has_presence or given.HasField(name):
-            setattr(kept, name, getattr(given, name))
-    elif field.message_type.full_name == _STRUCT:
-        _merge_struct(getattr(kept, name), getattr(given, name), rest)
-    elif field.message_type.GetOptions().map_entry and rest:
-        _replace_key(getattr(kept, name), getattr(given, name), rest[0], field.message_type)
-    elif rest:
-        _replace(getattr(kept, name), getattr(given, name), snake_case(rest[0]), rest[1:])
+def _replace(path: FieldPath, kept: Any, given: Any) -> None:
+    """Replaces the last field of a path in one message by that of another."""
+    field = path.fields[-1]
+    name = field.name
+    if is_struct(field):
+        _merge_struct(getattr(kept, name), getattr(given, name), list(path.keys))
+    elif path.keys:
+        _replace_key(getattr(kept, name), getattr(given, name), path.keys[0], field.message_type)
     else:
         kept.ClearField(name)
         if is_repeated(field):
             getattr(kept, name).MergeFrom(getattr(given, name))
-        elif given.HasField(name):
+        elif field.message_type is None and (not field.has_presence or given.HasField(name)):
+            setattr(kept, name, getattr(given, name))
+        elif field.message_type is not None and given.HasField(name):
             getattr(kept, name).CopyFrom(getattr(given, name))
 
 

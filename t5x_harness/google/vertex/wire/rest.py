@@ -13,8 +13,7 @@ from google.rpc import error_details_pb2  # noqa: F401 - errors' details are tol
 
 from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
 from t5x_harness.google.json_text import BadJson, read_json
-from t5x_harness.google.vertex.messages.kinds import snake_case
-from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.messages.paths import is_repeated, snake_case
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation

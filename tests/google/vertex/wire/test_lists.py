@@ -110,6 +110,8 @@ def test_filters_that_do_not(api: Any, text: str) -> None:
         ("metadata.deep.step=7", True),
         ("metadata.absent.number_value>0", False),
         ("metadata:loss", True),
+        ("metadata.loss:*", True),
+        ("metadata.absent:*", False),
         ('parent_contexts:"p/2"', True),
         ('parent_contexts:"p/3"', False),
         ("parent_contexts:*", True),
@@ -168,7 +170,11 @@ def test_orders() -> None:
         ("display_name,,name", "'display_name,,name': '' is no field, or field and desc"),
         ("job_spec", "'job_spec': job_spec has no order"),
         ("labels", "'labels': labels has no order"),
-        ("state.x", "'state.x': there is no field 'x'"),
+        (
+            "job_spec.worker_pool_specs.replica_count",
+            "'job_spec.worker_pool_specs.replica_count': worker_pool_specs has no order",
+        ),
+        ("state.x", "'state.x': there is no field 'state.x'"),
     ],
 )
 def test_what_is_no_order(order: str, message: str) -> None:
@@ -183,6 +189,10 @@ def test_an_order_on_metadata() -> None:
         context.name = str(number)
         context.metadata["loss"] = [3.0, 1.0, 2.0][number]
     assert _named(in_order(contexts, "metadata.loss.number_value", newest_first=False)) == ["1", "2", "0"]
+    assert _named(in_order(contexts, "metadata.loss desc", newest_first=False)) == ["0", "2", "1"]
+    contexts[0].metadata["loss"] = "none"
+    del contexts[2].metadata["loss"]
+    assert _named(in_order(contexts, "metadata.loss", newest_first=False)) == ["2", "1", "0"]
 
 
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 5), st.booleans())
