@@ -6,12 +6,12 @@ import seqio
 import tensorflow
 
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
-from t5x_harness.upstream.autograph_beside import ConversionsBeside
+from t5x_harness.upstream.autograph_sibling import SiblingConversions
 
 __all__ = ["CONVERSIONS", "MODULES"]
 
 MODULES = (seqio, tensorflow)
 """What is now in memory."""
 
-CONVERSIONS = ConversionsBeside(SEQIO_FUNCTIONS)
+CONVERSIONS = SiblingConversions(SEQIO_FUNCTIONS)
 """On their way, for who imports the rest to take."""

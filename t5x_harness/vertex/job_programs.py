@@ -53,9 +53,9 @@ _MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
 def prepare() -> None:
     """Takes AutoGraph's conversions of SeqIO's functions, which TensorFlow keeps by the functions' code."""
     from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
-    from t5x_harness.upstream.autograph_beside import ConversionsBeside
+    from t5x_harness.upstream.autograph_sibling import SiblingConversions
 
-    ConversionsBeside(SEQIO_FUNCTIONS).take()
+    SiblingConversions(SEQIO_FUNCTIONS).take()
 
 
 def entry_point(image: str) -> Sequence[str]:

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert
-from t5x_harness.upstream.autograph_beside import ConversionsBeside
+from t5x_harness.upstream.autograph_sibling import SiblingConversions
 
 
 class Converting:
@@ -28,7 +28,7 @@ class Converting:
     def take(self, how: str) -> dict[str, Any]:
         """Takes over at once, when the process beside has ended (``awaited``), or when it was ``killed``."""
         assert not api._TRANSPILER._cache._cache
-        beside = ConversionsBeside(SEQIO_FUNCTIONS)
+        beside = SiblingConversions(SEQIO_FUNCTIONS)
         forked = beside.child is not None
         if forked and how == "killed":
             os.kill(beside.child, signal.SIGKILL)

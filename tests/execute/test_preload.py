@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from t5x_harness.spec import RunSpec
-from t5x_harness.upstream import autograph_kept as conversions_kept
+from t5x_harness.upstream import autograph_cache
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, functions_of
 from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.workers import Zygote
@@ -142,15 +142,15 @@ def test_conversions_are_kept_for_these_functions_in_the_harness_s_own_cache_alo
     for folder in (cache, elsewhere):
         folder.mkdir(parents=True)
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(elsewhere))
-    conversions_kept.store([function], [None])
-    assert conversions_kept.load([function]) is None
+    autograph_cache.store([function], [None])
+    assert autograph_cache.load([function]) is None
     assert not list(elsewhere.iterdir())
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-    conversions_kept.store([function], [None])
-    assert conversions_kept.load([function]) == [None]
-    assert conversions_kept.load([function, function]) is None
+    autograph_cache.store([function], [None])
+    assert autograph_cache.load([function]) == [None]
+    assert autograph_cache.load([function, function]) is None
     os.utime(source, ns=(1, 1))
-    assert conversions_kept.load([function]) is None
+    assert autograph_cache.load([function]) is None
 
 
 def test_a_full_disk_leaves_no_half_of_a_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_no_half_of_a_conversion(tmp_path: Path, monkeypatch:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pickle.dump", full)
-    conversions_kept.store([function], [None])
+    autograph_cache.store([function], [None])
     assert list(cache.iterdir()) == []
 
 
@@ -186,11 +186,11 @@ def test_nothing_is_unpickled_that_another_user_may_have_written(
     cache = tmp_path / "compile-cache" / "jax-0"
     cache.mkdir(parents=True)
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-    conversions_kept.store([function], [None])
+    autograph_cache.store([function], [None])
     (file,) = cache.iterdir()
     evidence = tmp_path / "evidence"
     file.write_bytes(pickle.dumps([_Attack(evidence)]))
-    assert conversions_kept.load([function])  # this user's own
+    assert autograph_cache.load([function])  # this user's own
     assert evidence.exists()
     evidence.unlink()
     path = {"file": file, "folder": cache, "folder above": cache.parent}[owned]
@@ -198,7 +198,7 @@ def test_nothing_is_unpickled_that_another_user_may_have_written(
         os.chown(path, 12345, 12345)
     else:
         path.chmod(0o777 if path.is_dir() else 0o666)
-    assert conversions_kept.load([function]) is None
+    assert autograph_cache.load([function]) is None
     assert not evidence.exists()
 
 

@@ -17,16 +17,16 @@ from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
 
 from t5x_harness.system.processes import die_with_parent, kill_quietly
-from t5x_harness.upstream import autograph_kept as conversions_kept
+from t5x_harness.upstream import autograph_cache
 from t5x_harness.upstream.autograph import AutoGraph, Conversion, functions_of
 
-__all__ = ["ConversionsBeside"]
+__all__ = ["SiblingConversions"]
 
 _BYTES = 1 << 20
 """What all conversions of SeqIO's functions have room in; it is what Linux lets a user have."""
 
 
-class ConversionsBeside:
+class SiblingConversions:
     """Forks a process that converts functions, unless their conversions are kept; take them with :meth:`take`.
 
     It is for a process of one thread that has imported TensorFlow and SeqIO.
@@ -40,7 +40,7 @@ class ConversionsBeside:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._functions = functions_of(names)
-        self._kept = conversions_kept.load(self._functions) if self._functions else []
+        self._kept = autograph_cache.load(self._functions) if self._functions else []
         self.child: int | None = None
         if self._kept is None:
             self._fork()
@@ -60,7 +60,7 @@ class ConversionsBeside:
         kill_quietly(self.child, signal.SIGKILL)  # it may go on with what was converted here
         os.waitpid(self.child, 0)
         if converted:
-            conversions_kept.store(self._functions, [converted[number] for number in sorted(converted)])
+            autograph_cache.store(self._functions, [converted[number] for number in sorted(converted)])
         return sum(conversion is not None for conversion in converted.values())
 
     def _fork(self) -> None:

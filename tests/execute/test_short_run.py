@@ -17,7 +17,7 @@ HERE = str(Path(__file__).parent)
 def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool) -> None:
     env = {BRIEF_VARIABLE: "1" if brief else None}
     with zygote.start(
-        "brevity_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[HERE]
+        "short_run_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[HERE]
     ) as run:
         found = run.call("read", timeout=60)
     assert found["optimises graphs"] is not brief
