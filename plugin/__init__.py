@@ -98,7 +98,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             session.close()
     finally:
         if promoted := config.stash.get(promotion.PROMOTION, None):
-            promoted.end()
+            promoted.shared.end()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -133,7 +133,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Reports tell of jobs; a shipped test's are those that pytest made there; here at the latest Ctrl-C is heard."""
     report = yield
-    item.config.stash[promotion.PROMOTION].heed_interrupts(call.excinfo.value if call.excinfo else None)
+    item.config.stash[promotion.PROMOTION].shared.heed_interrupts(call.excinfo.value if call.excinfo else None)
     job_sections.add_job_sections(item, report)
     return shipped_items.report_of(item, report)
 
@@ -171,7 +171,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)  # before JUnit's file is written
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Ends runs whose further stages will not come any more, and jobs; of interrupted ones it keeps what is known."""
-    session.config.stash[promotion.PROMOTION].close()
+    session.config.stash[promotion.PROMOTION].shared.close()
     session.config.stash[SESSION].finish(exitstatus)
     junit.record_versions(session.config)
 

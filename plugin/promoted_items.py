@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from t5x_harness.promotion.resources import ResourcesError
-from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.spec import RunSpec
 
 from . import marks
@@ -76,32 +75,15 @@ def network_guarded(item: pytest.Item) -> Iterator[None]:
 
 
 def _jobs_after_plans(items: list[pytest.Item], promotion: Promotion) -> None:
-    """Has the jobs of several runs be there at once: the stages before them come first, then those that wait for them.
+    """Brings the stages before the jobs of several runs to the front, so that these jobs are there at once."""
+    from t5x_harness.runs.early_jobs import jobs_after_plans
 
-    As many runs as may have jobs at once are taken together.
-    """
     runs: dict[RunSpec, list[StageItem]] = {}
     for item in items:
         if isinstance(item, StageItem) and promotion.promotes(item):
             runs.setdefault(item.spec, []).append(item)
-    together = list(runs.values())
-    size = promotion.settings.parallel
-    arranged: list[pytest.Item] = []
-    early: list[pytest.Item] = []
-    for start in range(0, len(together), size):
-        group = together[start : start + size]
-        arranged += [item for run in group for item in run if item.stage in BEFORE_EXECUTION]
-        arranged += [item for run in group for item in run if item.stage not in BEFORE_EXECUTION]
-        early += _last_before(group)
+    arranged, early = jobs_after_plans([*runs.values()], promotion.settings.parallel)
     places = [index for index, item in enumerate(items) if isinstance(item, StageItem) and promotion.promotes(item)]
     for index, item in zip(places, arranged, strict=True):
         items[index] = item
     promotion.plan_early(early)
-
-
-def _last_before(group: Sequence[Sequence[StageItem]]) -> Iterator[StageItem]:
-    """For each run that has both, the last of the stages before its job, if other runs' items come between the two."""
-    for run in group:
-        before = [item for item in run if item.stage in BEFORE_EXECUTION]
-        if len(group) > 1 and before and len(before) < len(run):
-            yield before[-1]

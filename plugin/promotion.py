@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
-import importlib.util
 import os
-import sys
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 from t5x_harness.promotion.expression import TPU
-from t5x_harness.promotion.resources import TpuResources
+from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.session import EmulationError, PromotionSession
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
+from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
-from .expected_jobs import expected_jobs, import_sdk
 from .promotion_options import read_settings, read_target
 from .session import HarnessSession
 from .targets import TargetsOfConftests
@@ -30,9 +26,8 @@ from .targets import TargetsOfConftests
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import PromotedJobs
     from t5x_harness.promotion.order import JobOrder
-    from t5x_harness.runs.local import LocalBackend
     from t5x_harness.runs.pipeline import BackendFactory
-    from t5x_harness.runs.vertex import VertexBackend
+    from t5x_harness.vertex.machine import Machine
 
 __all__ = ["NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
 
@@ -57,13 +52,9 @@ class Promotion:
         self.config = config
         self._session = session
         self.active = session.promotes
-        self.shown: list[str] = []  # jobs that are only printed
-        self.left: list[str] = []  # what became of jobs that had not ended with the session
-        self._jobs: PromotedJobs | None = None
-        self._emulated = contextlib.ExitStack()
+        self.shared = PromotionSession()
         self._early: set[pytest.Item] = set()
         self._targets = TargetsOfConftests()
-        self._importing: threading.Thread | None = None
 
     @functools.cached_property
     def settings(self) -> PromotionSettings:
@@ -91,15 +82,9 @@ class Promotion:
     @property
     def jobs(self) -> PromotedJobs:
         """The session's jobs."""
-        if self._jobs is None:
-            from t5x_harness.promotion.jobs import PromotedJobs
-
-            if self._importing is not None:
-                self._importing.join()
-            # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
-            streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
-            self._jobs = PromotedJobs(self.settings, self.shown.append, self._session.progress.say if streams else None)
-        return self._jobs
+        # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
+        streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
+        return self.shared.jobs(self.settings, self._session.progress.say if streams else None)
 
     def check_options(self) -> None:
         """Checks the options before pytest collects anything, in a session that promotes.
@@ -190,12 +175,9 @@ class Promotion:
         Raises:
           ResourcesError: see :meth:`order`.
         """
-        from t5x_harness.promotion.order import machine_of
+        from t5x_harness.promotion.order import planned
 
-        found = machine_of(self.resources(item), spec.slice).slice
-        if found is None or found.name == spec.slice:
-            return spec
-        return dataclasses.replace(spec, slice=found.name, golden=None)  # which is of the other slice
+        return planned(spec, self.resources(item))
 
     def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> BackendFactory:
         """What makes the backend of a promoted run.
@@ -205,16 +187,9 @@ class Promotion:
           spec: of :meth:`planned`.
           target: where the job goes.
         """
-        order = self.order(item, spec.slice, target)
-        if spec.full_size:
-            order = dataclasses.replace(order, shrink=False)
+        from t5x_harness.runs.vertex import backend_factory
 
-        def backend(known: RunSpec, local: LocalBackend) -> VertexBackend:
-            from t5x_harness.runs.vertex import VertexBackend
-
-            return VertexBackend(known, local, order, self.jobs)
-
-        return backend
+        return backend_factory(self.order(item, spec.slice, target), spec, lambda: self.jobs)
 
     def plan_early(self, items: Sequence[pytest.Item]) -> None:
         """Notes the items after which their runs' jobs are sent, as those that wait for these come later."""
@@ -224,56 +199,30 @@ class Promotion:
         """Whether a run's job is sent after this stage of it, while other runs' stages follow."""
         return item in self._early and self.jobs.has_room
 
-    def heed_interrupts(self, heard: BaseException | None) -> None:
-        """Ends the session if Ctrl-C was to end it and came to nothing, while there may be jobs.
-
-        Args:
-          heard: what a phase of a test raised; a Ctrl-C that a debugger was entered for is over.
-
-        Raises:
-          KeyboardInterrupt: it was dropped.
-        """
-        if self._jobs is not None:
-            self._jobs.heed_interrupts(heard)
-
-    def close(self) -> None:
-        """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""
-        if self._jobs is not None:
-            self.left += self._jobs.close()
-
-    def to_json(self) -> dict[str, list[str]]:
-        """What another process needs to tell of this session's jobs."""
-        return {"shown": self.shown, "left": self.left}
-
-    def add_json(self, value: Mapping[str, list[str]]) -> None:
-        """Adds what :meth:`to_json` gave in another process."""
-        self.shown += value["shown"]
-        self.left += value["left"]
-
-    def end(self) -> None:
-        """Ends the emulated Vertex AI; says what becomes of jobs that are there yet, as the report is over."""
-        told = len(self.left)
-        self.close()
-        for line in self.left[told:]:
-            print(line, file=sys.stderr)
-        self._emulated.close()
-
     def _emulate(self, promoted: Sequence[pytest.Item]) -> None:
-        from t5x_harness.google.session import ServerError
-        from t5x_harness.vertex.emulated import private_google
-
-        if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
-            raise pytest.UsageError(
-                "--vertex=emulated: Google's SDK is not installed here: python -m pip install "
-                "'t5x-harness[google,vertex]'"
-            )
         source = self._session.options.gcs_root or self._session.project.gcs_root
         try:
-            expected = expected_jobs(promoted, self.resources, self._session.slice_name, self.target.image)
-            self._emulated.enter_context(private_google(source=source, warm=True, expected=expected))
-        except ServerError as error:
+            self.shared.emulate(source, self.target.image, [*self._machines(promoted)])
+        except EmulationError as error:
             raise pytest.UsageError(f"--vertex=emulated: {error}") from None
         self._session.take_surroundings()
-        # While the first run resolves, this process has nothing else to do.
-        self._importing = threading.Thread(target=import_sdk, name="t5x-harness-sdk", daemon=True)
-        self._importing.start()
+
+    def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
+        """The machines of the jobs that will run T5X, as far as is known before; an item's mistake is told later."""
+        from t5x_harness.promotion.order import machine_of
+
+        seen: set[RunSpec] = set()
+        for item in items:
+            spec = getattr(item, "spec", None)
+            if spec is not None and (item.name in BEFORE_EXECUTION or spec in seen):
+                continue
+            if spec is None and "t5x_run" not in getattr(item, "fixturenames", ()):
+                continue
+            seen.update([spec] if spec is not None else [])
+            try:
+                asked = self.resources(item)
+                if not asked.ship or spec is not None:
+                    own = marks.slice_name(item) if spec is None else spec.slice
+                    yield machine_of(asked, own or self._session.slice_name)
+            except (ResourcesError, pytest.fail.Exception):
+                continue

@@ -65,10 +65,10 @@ def write_jobs(reporter: pytest.TerminalReporter, promotion: Promotion) -> None:
     """The jobs that ``--tpu-dry-run`` only prints, and what became of those that had not ended with the session."""
     if hasattr(promotion.config, "workerinput"):  # the controller tells it
         return
-    for text in promotion.shown:
+    for text in promotion.shared.shown:
         reporter.section("TPU job, not sent")
         reporter.write_line(text)
-    for line in promotion.left:
+    for line in promotion.shared.left:
         reporter.write_line(line, yellow=True)
 
 

@@ -46,7 +46,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output[_RESULTS] = json.dumps(session.config.stash[SESSION].runs.results.to_json())
-        output[_JOBS] = json.dumps(session.config.stash[PROMOTION].to_json())
+        output[_JOBS] = json.dumps(session.config.stash[PROMOTION].shared.to_json())
 
 
 def pytest_testnodedown(node: Any, error: Any) -> None:
@@ -55,7 +55,7 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
         node.config.stash[SESSION].runs.results.add_json(json.loads(output[_RESULTS]))
-        node.config.stash[PROMOTION].add_json(json.loads(output[_JOBS]))
+        node.config.stash[PROMOTION].shared.add_json(json.loads(output[_JOBS]))
 
 
 class Interruption:

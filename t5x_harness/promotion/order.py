@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import PromotionSettings
+from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.job import FOUR_HOURS
 from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
-__all__ = ["JobOrder", "machine_of", "order_of", "unique_stamp"]
+__all__ = ["JobOrder", "machine_of", "order_of", "planned", "unique_stamp"]
 
 _EMULATED_SECONDS = 900
 
@@ -97,6 +98,18 @@ def machine_of(resources: TpuResources, slice_name: str) -> Machine:
         return _machine(resources, slice_name)
     except MachineError as error:
         raise ResourcesError(str(error)) from None
+
+
+def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
+    """Returns a run as it is planned for its job: on the slice that the job has.
+
+    Raises:
+      ResourcesError: see :func:`machine_of`.
+    """
+    found = machine_of(resources, spec.slice).slice
+    if found is None or found.name == spec.slice:
+        return spec
+    return dataclasses.replace(spec, slice=found.name, golden=None)  # which is of the other slice
 
 
 def unique_stamp() -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
@@ -27,10 +27,11 @@ from t5x_harness.workers.errors import WorkerError
 if TYPE_CHECKING:
     from t5x_harness.promotion.order import JobOrder
     from t5x_harness.runs.local import LocalBackend
+    from t5x_harness.runs.pipeline import BackendFactory
     from t5x_harness.vertex.launching import LaunchedJob
     from t5x_harness.vertex.submitted import SubmittedJob
 
-__all__ = ["VertexBackend"]
+__all__ = ["VertexBackend", "backend_factory"]
 
 _MODEL_DIR = "MODEL_DIR"
 _STANDINS = "t5x-harness/standins"
@@ -225,6 +226,19 @@ class VertexBackend:
             else:
                 moved.append(change)
         return staged, tuple(moved)
+
+
+def backend_factory(order: JobOrder, spec: RunSpec, jobs: Callable[[], PromotedJobs]) -> BackendFactory:
+    """Returns what makes the backend of a promoted run.
+
+    Args:
+      order: what its job is to be like.
+      spec: the run.
+      jobs: the session's.
+    """
+    if spec.full_size:
+        order = dataclasses.replace(order, shrink=False)
+    return lambda known, local: VertexBackend(known, local, order, jobs())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""A test that runs whole in a job: packed and submitted, followed to the job's end, and its outcome brought back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
+from t5x_harness.promotion.order import JobOrder
+from t5x_harness.promotion.packing import PackingError, listed_files, pack
+from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError
+from t5x_harness.promotion.shipping import Shipment, read_outcome, ship
+from t5x_harness.promotion.stages import ending
+from t5x_harness.system.diagnosis import read_tail
+from t5x_harness.vertex.launching import LaunchedJob
+from t5x_harness.vertex.storage import Folder, StorageError
+
+__all__ = ["LocalTest", "ShipFailed", "ShippedTest"]
+
+
+class ShipFailed(Exception):
+    """A job gave no outcome of its test, or one that does not count; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalTest:
+    """A test as pytest has collected it here.
+
+    Attributes:
+      name: the test's.
+      nodeid: likewise, relative to ``root``.
+      root: pytest's root folder.
+      file: that the test is in.
+      globs: of further files that it needs.
+      ini: pytest's ini file.
+      python_path: folders to import from.
+      live: whether what it prints is not captured.
+    """
+
+    name: str
+    nodeid: str
+    root: Path
+    file: Path
+    globs: Sequence[str]
+    ini: Path | None
+    python_path: Sequence[Path]
+    live: bool
+
+    def shipment(self, order: JobOrder) -> Shipment:
+        """Packs it, and returns the job that runs it.
+
+        Raises:
+          PackingError: a file that it needs is not there, or not to be packed.
+        """
+        files = listed_files(self.root, self.file, self.globs, self.ini)
+        ini = self.ini.relative_to(self.root).as_posix() if self.ini is not None and self.ini in files else None
+        folders = [
+            path.relative_to(self.root).as_posix() for path in self.python_path if path.is_relative_to(self.root)
+        ]
+        return ship(self.nodeid, pack(self.root, files), order, ini, folders, self.live)
+
+
+class ShippedTest:
+    """The job of one test.
+
+    Args:
+      test: the test.
+      order: says what its job is to be like, when it is submitted.
+      jobs: submits and follows it.
+
+    Attributes:
+      outcome: that the job left, once it was waited for.
+      message: what is to be said of the job, and of what the test ran on.
+      properties: the same by names, as in JUnit.
+    """
+
+    def __init__(self, test: LocalTest, order: Callable[[], JobOrder], jobs: Callable[[], PromotedJobs]) -> None:
+        self.outcome: ShippedOutcome | None = None
+        self.message = ""
+        self.properties: list[tuple[str, str]] = []
+        self._test = test
+        self._find_order = order
+        self._find_jobs = jobs
+        self._submitted: LaunchedJob | None = None
+        self._problem: Exception | None = None
+        self._order: JobOrder | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether its job is still to be submitted."""
+        return self._submitted is None and self._problem is None
+
+    def submit(self) -> None:
+        """Submits the job, if that was not tried yet; why it cannot be is kept for :meth:`wait`."""
+        if not self.is_pending:
+            return
+        try:
+            self._order = self._find_order()
+            shipment = self._test.shipment(self._order)
+            self._submitted = self._find_jobs().send(shipment.job, shipment.staged)
+        except (*REFUSALS, JobNotSent, PackingError, ResourcesError) as error:
+            self._problem = error
+
+    def wait(self, folder: Path, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
+        """Waits for the job's end, and takes the outcome that it left.
+
+        Args:
+          folder: for the job's log.
+          on_progress: takes the progress of the job.
+
+        Raises:
+          ShipFailed: there is none, or it does not count.
+          JobNotSent: the session sends no jobs.
+        """
+        if isinstance(self._problem, JobNotSent):
+            raise self._problem
+        if self._submitted is None or self._order is None:
+            raise ShipFailed(f"{self._test.name} was not sent as a job: {self._problem}")
+        outcome = self._followed(self._submitted, folder, on_progress)
+        tpu, emulated = self._order.machine.is_tpu, self._find_jobs().emulated
+        devices, versions = outcome.ran_on.about(tpu=tpu, emulated=emulated), outcome.about_versions()
+        self.properties += [("t5x.devices", devices), ("t5x.versions", versions)]
+        self.message += f"\ndevices: {devices}\nversions: {versions}"
+        self.outcome = outcome
+        if tpu and outcome.ran_on.fell_back and not emulated and not outcome.failed:
+            # A TPU was paid for, and it ran on the CPU beside it.
+            name, machine = self._submitted.submitted.display_name, str(self._order.machine)
+            message, fix = outcome.ran_on.no_tpu(name, machine)
+            meant = "A test that is meant for the CPU says so with JAX_PLATFORMS=cpu"
+            raise ShipFailed(f"{self._test.name}: {message}\n    fix: {fix}. {meant}")
+
+    def _followed(
+        self, launched: LaunchedJob, folder: Path, on_progress: Callable[[Mapping[str, Any]], None]
+    ) -> ShippedOutcome:
+        name, job = self._test.name, launched.submitted
+        log = folder / f"{job.id}.log"
+        ended = self._find_jobs().follow(launched, log, on_progress)
+        pages = [("t5x.job_url", job.url)] if job.url else []
+        self.properties += [("t5x.job", job.name), *pages, ("t5x.state", str(ended.outcome))]
+        self.message = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.page}"
+        try:
+            outcome = read_outcome(Folder(job.output, job.target.project))
+        except (ShippedOutcomeError, StorageError) as error:
+            raise ShipFailed(f"{name}: the outcome cannot be read: {error}") from None
+        if not ended.succeeded:
+            _, message, fix = ending(ended, job, shipped=True)
+            tail = read_tail(log) if log.exists() else "; ".join(ended.notes)
+            raise ShipFailed(f"{name}: {message}\n    fix: {fix}\nthe end of the job's log:\n{tail}")
+        if outcome is None:
+            raise ShipFailed(f"{name}: the job {job.display_name} ended well and left no outcome in {job.output}")
+        if outcome.problem:
+            raise ShipFailed(f"{name}: it did not run in the job {job.display_name}:\n{outcome.problem}")
+        return outcome
