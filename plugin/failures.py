@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -18,18 +17,18 @@ COLUMNS = "t5x_harness_columns"
 """What a process of pytest-xdist is told of the terminal."""
 
 _LOG_COLUMNS = 100
-_LEAST = 18
-"""Columns of a message that are shown before its place is."""
 
 
 def failure_of(item: pytest.Item, result: StageResult) -> ReprExceptionInfo:
     """The failure of an item as pytest shows it."""
+    from t5x_harness.report.one_line import failure_in_a_line
     from t5x_harness.report.terminal import stage_failure
 
     columns, width = columns_of(item.config)
     text = stage_failure(result, width=width, notes=item.config.get_verbosity() > 0)
     path, line, _ = item.reportinfo()
-    summary = _summary(result, columns - len(f"FAILED {item.nodeid} - "))
+    is_cut = not any(map(os.environ.get, ("CI", "BUILD_NUMBER")))  # as pytest cuts lines
+    summary = failure_in_a_line(result, columns - len(f"FAILED {item.nodeid} - ") if is_cut else None)
     return failure(text, os.fspath(path), (line or 0) + 1, summary)
 
 
@@ -46,20 +45,3 @@ def columns_of(config: pytest.Config) -> tuple[int, int]:
     columns = terminal_columns(reporter) if reporter is not None else shutil.get_terminal_size().columns
     is_log = (reporter is None or not reporter.isatty) and "COLUMNS" not in os.environ
     return columns, max(columns, _LOG_COLUMNS) if is_log else columns
-
-
-def _summary(result: StageResult, room: int) -> str:
-    """``SEQ15: lacks targets (run.gin:15)`` of the first error, cut to the room that pytest's line has left.
-
-    Where pytest does not cut lines either, which is in a CI, neither is this one.
-    """
-    error = next(iter(result.errors), None)
-    if error is None:
-        return f"{result.stage} failed, and no finding says why"
-    text = f"{error.code}: {error.message.partition(chr(10))[0]}"
-    place = f" ({Path(error.location.file).name}:{error.location.line})" if error.location is not None else ""
-    if any(map(os.environ.get, ("CI", "BUILD_NUMBER"))) or len(text + place) <= room:
-        return text + place
-    if room < _LEAST + len(place):
-        return text  # which pytest cuts
-    return f"{text[: room - len(place) - 3].rstrip()}...{place}"

@@ -20,7 +20,6 @@ from . import marks
 from ._pytest_internals import skip_at_item
 from .failures import failure_of
 from .job_sections import tell_job
-from .junit import stage_properties
 from .promotion import PROMOTION, promotion_of
 from .session import SESSION
 
@@ -188,11 +187,11 @@ class StageItem(pytest.Item):
 
     def _record(self, result: StageResult) -> None:
         """Puts numbers, facts and findings where JUnit and other reporters find them."""
+        from t5x_harness.report.properties import finding_properties, stage_properties
+
         self.user_properties += stage_properties(result)
         tell_job(self, result)
-        self.user_properties += [
-            ("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings
-        ]
+        self.user_properties += finding_properties(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The findings instead of a traceback; the traceback of anything unforeseen."""
