@@ -131,9 +131,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Reports tell of jobs; a shipped test's are those that pytest made there; here at the latest Ctrl-C is heard."""
+    """Adds jobs to reports; a shipped test's are those made in its job. Raises a Ctrl-C that was lost."""
     report = yield
-    item.config.stash[promotion.PROMOTION].shared.heed_interrupts(call.excinfo.value if call.excinfo else None)
+    item.config.stash[promotion.PROMOTION].shared.raise_pending_interrupt(call.excinfo.value if call.excinfo else None)
     job_sections.add_job_sections(item, report)
     return shipped_items.report_of(item, report)
 

@@ -48,7 +48,7 @@ class Ended:
 
     Attributes:
       outcome: how it ended; None if this session's patience ended first.
-      problem: why nothing more was heard of it; empty if it ended.
+      problem: why nothing more is known of it; empty if it ended.
       notes: what of it could not be read, tracked or uploaded, in words.
       ran_on: what its log says of that.
     """
@@ -154,18 +154,18 @@ class PromotedJobs:
             return Ended(None, str(error))
         return Ended(end.outcome, "", end.notes, end.ran_on)
 
-    def heed_interrupts(self, heard: BaseException | None) -> None:
+    def raise_pending_interrupt(self, raised: BaseException | None) -> None:
         """To be called now and then: raises a Ctrl-C that came to nothing.
 
         Args:
-          heard: what was raised since the last call, if anything was: a Ctrl-C that somebody has seen is none of these.
+          raised: what was raised since the last call, if anything was: a Ctrl-C that was seen is not lost.
 
         Raises:
           KeyboardInterrupt: it was dropped, see :class:`~t5x_harness.vertex.interrupts.Interrupts`.
         """
-        if isinstance(heard, KeyboardInterrupt):
+        if isinstance(raised, KeyboardInterrupt):
             self._batch.interrupts.forget()
-        self._batch.interrupts.heed()
+        self._batch.interrupts.raise_pending()
 
     def close(self) -> list[str]:
         """Cancels what has not ended; returns a line for each, also for one that could not be cancelled.

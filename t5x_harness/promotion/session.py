@@ -86,17 +86,17 @@ class PromotionSession:
         self._importing = threading.Thread(target=_import_sdk, name="t5x-harness-sdk", daemon=True)
         self._importing.start()
 
-    def heed_interrupts(self, heard: BaseException | None) -> None:
+    def raise_pending_interrupt(self, raised: BaseException | None) -> None:
         """Ends the session if Ctrl-C was to end it and came to nothing, while there may be jobs.
 
         Args:
-          heard: what a phase of a test raised; a Ctrl-C that a debugger was entered for is over.
+          raised: what a phase of a test raised; a Ctrl-C that a debugger was entered for is over.
 
         Raises:
           KeyboardInterrupt: it was dropped.
         """
         if self._jobs is not None:
-            self._jobs.heed_interrupts(heard)
+            self._jobs.raise_pending_interrupt(raised)
 
     def close(self) -> None:
         """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""

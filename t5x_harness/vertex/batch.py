@@ -76,14 +76,14 @@ class JobBatch:
         metrics: bool = True,
     ) -> RunEnd:
         """Waits for the end of a job; see :meth:`LaunchedJob.follow`."""
-        patience = Patience.usual(heed=self.interrupts.heed)
+        patience = Patience.usual(check=self.interrupts.raise_pending)
         end = job.follow(on_state=on_state, on_log=on_log, patience=patience, metrics=metrics)
         self._in_flight = [other for other in self._in_flight if other is not job.submitted]
         return end
 
     def wait_for_room(self, most: int) -> None:
         """Waits until fewer jobs than ``most`` have not ended."""
-        patience = Patience(heed=self.interrupts.heed)
+        patience = Patience(check=self.interrupts.raise_pending)
         while len(self) >= most:
             patience.wait(float("inf"))
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
@@ -104,7 +104,7 @@ class JobBatch:
                 ending.append(self._in_flight[0])
             del self._in_flight[0]
         for job in ending:
-            if message := end_run_of(job, self.interrupts.heed):
+            if message := end_run_of(job, self.interrupts.raise_pending):
                 say(message)
 
     def end(self) -> None:
@@ -119,7 +119,7 @@ class JobBatch:
     def _cancelled(self, job: SubmittedJob, say: Callable[[str], None], messages: CancelMessages) -> bool:
         """Cancels a job unless it has ended; returns whether nothing of it goes on."""
         try:
-            self.interrupts.heed()
+            self.interrupts.raise_pending()
             if not job.has_ended:
                 job.cancel()
                 say(messages.cancelled(job))

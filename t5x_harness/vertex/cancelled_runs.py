@@ -14,7 +14,7 @@ from t5x_harness.vertex.tracking import TrackedRun
 __all__ = ["end_run_of"]
 
 
-def end_run_of(job: SubmittedJob, heed: Callable[[], None]) -> str:
+def end_run_of(job: SubmittedJob, check: Callable[[], None]) -> str:
     """Completes the run of a job that was cancelled or has ended, with what the job has written until now.
 
     The service takes its time to end a job, which is not waited for: a run of one that is about to end is cancelled.
@@ -22,7 +22,7 @@ def end_run_of(job: SubmittedJob, heed: Callable[[], None]) -> str:
 
     Args:
       job: the job.
-      heed: raises a Ctrl-C that came before.
+      check: raises a Ctrl-C that came before.
 
     Returns:
       What was done, or why it was not; empty for a job without a run.
@@ -33,7 +33,7 @@ def end_run_of(job: SubmittedJob, heed: Callable[[], None]) -> str:
     where = f"of the experiment {experiment}"
     later = f"t5x-harness submit --attach={job.id} completes it"
     try:
-        heed()
+        check()
         run = TrackedRun.resume(job, experiment)
         if run is None:
             return ""

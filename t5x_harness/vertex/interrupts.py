@@ -1,4 +1,4 @@
-"""Ctrl-C for who has jobs to cancel then: heard wherever it comes, and when it can be told what has to be cancelled."""
+"""Ctrl-C for programs that have jobs to cancel then: none is lost, and none comes between a request and its answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Interrupts:
 
     Python raises ``KeyboardInterrupt`` between any two steps of the main thread. Where that is in a destructor, as the
     one in which gRPC closes a channel that the SDK is done with, or in a callback of native code, the exception is
-    printed and dropped, and the program goes on. So an interrupt is also noted, and raised again by :meth:`heed` until
-    :meth:`forget` says that it was acted upon.
+    printed and dropped, and the program goes on. So an interrupt is also noted, and raised again by
+    :meth:`raise_pending` until :meth:`forget` says that it was acted upon.
 
     Outside the main thread, and where interrupts are ignored, nothing changes.
     """
@@ -41,7 +41,7 @@ class Interrupts:
         if usual is not None and signal.getsignal(signal.SIGINT) == self._arrived:
             signal.signal(signal.SIGINT, usual)
 
-    def heed(self) -> None:
+    def raise_pending(self) -> None:
         """To be called now and then: raises an interrupt that came to nothing.
 
         Raises:
@@ -56,20 +56,20 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Lets a block come to its end before an interrupt that arrives in it is heard.
+        """Lets a block come to its end before an interrupt that arrives in it is raised.
 
         A request that was sent is answered, so that nobody forgets what it has started.
 
         Raises:
-          KeyboardInterrupt: before the block, or at its end, as :meth:`heed` does.
+          KeyboardInterrupt: before the block, or at its end, as :meth:`raise_pending` does.
         """
-        self.heed()
+        self.raise_pending()
         self._held = True
         try:
             yield
         finally:
             self._held = False
-            self.heed()
+            self.raise_pending()
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         self._noted = True

@@ -30,22 +30,22 @@ class Patience:
     Args:
       longest: seconds between two looks at most.
       first: seconds until the next look where something happened.
-      heed: called before each wait; raises what is to end the waiting.
+      check: called before each wait; raises what is to end the waiting.
     """
 
     def __init__(
-        self, longest: float = _LONGEST_PAUSE, first: float = _FIRST_PAUSE, heed: Callable[[], None] | None = None
+        self, longest: float = _LONGEST_PAUSE, first: float = _FIRST_PAUSE, check: Callable[[], None] | None = None
     ) -> None:
         self._longest = longest
         self._first = first
-        self._heed = heed
+        self._check = check
         self._pause = first
 
     @classmethod
-    def usual(cls, heed: Callable[[], None] | None = None) -> Patience:
+    def usual(cls, check: Callable[[], None] | None = None) -> Patience:
         """What suits the Vertex AI that this process is led to: Google's counts who asks how often."""
         is_private = is_led_to_private_google(os.environ)
-        return cls(longest=0.25, heed=heed) if is_private else cls(first=2.0, heed=heed)
+        return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 
     def renew(self) -> None:
         """Something happened."""
@@ -53,8 +53,8 @@ class Patience:
 
     def wait(self, most: float) -> None:
         """Waits, for ``most`` seconds at most."""
-        if self._heed is not None:
-            self._heed()
+        if self._check is not None:
+            self._check()
         time.sleep(max(0.0, min(self._pause, most)))
         self._pause = min(self._pause * _GROWTH, self._longest)
 

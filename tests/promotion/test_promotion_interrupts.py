@@ -136,8 +136,8 @@ def test_a_ctrl_c_that_somebody_has_seen_is_over(jobs: PromotedJobs) -> None:
     jobs.send(FIRST, {})
     with pytest.raises(KeyboardInterrupt) as seen:
         raised()
-    jobs.heed_interrupts(seen.value)
-    jobs.heed_interrupts(None)
+    jobs.raise_pending_interrupt(seen.value)
+    jobs.raise_pending_interrupt(None)
     dropped()
     with pytest.raises(KeyboardInterrupt):
-        jobs.heed_interrupts(None)
+        jobs.raise_pending_interrupt(None)

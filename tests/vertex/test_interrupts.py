@@ -51,16 +51,16 @@ def where_all_is_caught() -> None:
 def test_an_interrupt_that_was_dropped_is_heard_until_it_is_acted_upon(
     interrupts: Interrupts, dropped: Callable[[], None]
 ) -> None:
-    interrupts.heed()
+    interrupts.raise_pending()
     dropped()
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            interrupts.heed()
+            interrupts.raise_pending()
     interrupts.forget()
-    interrupts.heed()
+    interrupts.raise_pending()
     dropped()
     with pytest.raises(KeyboardInterrupt):
-        interrupts.heed()
+        interrupts.raise_pending()
 
 
 def test_an_interrupt_is_raised_where_it_arrives(interrupts: Interrupts) -> None:
@@ -103,11 +103,11 @@ def test_a_handler_that_raises_nothing_hears_each_interrupt_once(interrupts: Int
     signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     interrupts.begin()
     signal.raise_signal(signal.SIGINT)
-    interrupts.heed()
+    interrupts.raise_pending()
     with interrupts.held():
         signal.raise_signal(signal.SIGINT)
         assert heard == [signal.SIGINT]
-    interrupts.heed()
+    interrupts.raise_pending()
     assert heard == [signal.SIGINT, signal.SIGINT]
 
 
