@@ -203,8 +203,8 @@ class Change:
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
       why: what the change is for: ``shrink``, ``standin``, ``sandbox`` (paths moved into the run's folder), ``given``
-        (a folder that the config leaves to the command line of the job) or ``repeatable`` (a seed where T5X would take
-        the clock).
+        (a folder that the config leaves to the command line of the job), ``steps`` (those that a promoted test asks
+        for) or ``repeatable`` (a seed where T5X would take the clock).
     """
 
     binding: str

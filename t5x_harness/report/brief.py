@@ -21,7 +21,11 @@ from t5x_harness.spec import Outcome, Severity
 
 __all__ = ["render_brief"]
 
-_CHANGES = {"shrink": "shrunk to run here", "repeatable": "seeded, where T5X would take the clock"}
+_CHANGES = {
+    "shrink": "shrunk to run here",
+    "steps": "steps that the test asks for",
+    "repeatable": "seeded, where T5X would take the clock",
+}
 """What to call a change by what it is for; stand-ins and folders have sections of their own."""
 
 _NAMES = 2

@@ -66,6 +66,13 @@ not checked:
     )
 
 
+def test_the_steps_that_a_promoted_test_asks_for_are_listed() -> None:
+    plan = StageResult(Stage.PLAN, Outcome.PASSED, changes=(Change("TRAIN_STEPS", "100", "20", "steps"), SHRUNK[1]))
+    text = render_brief(Report((RunResult(RunSpec(("one.gin",), mode=Mode.TRAIN), (plan,)),)), width=100)
+    assert "\nsteps that the test asks for: TRAIN_STEPS = 20 (was 100)\n" in text
+    assert "\nshrunk to run here: BATCH_SIZE = 8 (was 64)\n" in text
+
+
 def test_several_runs_say_each_thing_once() -> None:
     runs = [trained(name) for name in ("a", "b", "c", "warned", "warned")]
     text = render_brief(Report((*runs, FAILED)), width=100)
