@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
-import time
 from collections.abc import Mapping
 
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
@@ -15,7 +13,7 @@ from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
-__all__ = ["JobOrder", "machine_of", "order_of", "planned", "unique_stamp"]
+__all__ = ["JobOrder", "machine_of", "order_of", "planned"]
 
 _EMULATED_SECONDS = 900
 
@@ -110,11 +108,6 @@ def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
     if found is None or found.name == spec.slice:
         return spec
     return dataclasses.replace(spec, slice=found.name, golden=None)  # which is of the other slice
-
-
-def unique_stamp() -> str:
-    """The time, and what tells jobs apart that several processes send in the same second for tests of one name."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
 def _machine(resources: TpuResources, slice_name: str) -> Machine:

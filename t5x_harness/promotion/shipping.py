@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from t5x_harness import __version__
-from t5x_harness.promotion.order import JobOrder, unique_stamp
+from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.shipped import ShippedOutcome
 from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, ContainerJob
+from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, ContainerJob, unique_stamp
 from t5x_harness.vertex.paths import GS, mounted
 from t5x_harness.vertex.storage import Folder
 

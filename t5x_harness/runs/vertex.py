@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
-from t5x_harness.promotion.order import unique_stamp
 from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
@@ -194,7 +193,6 @@ class VertexBackend:
             run_mode=RunMode(str(self._spec.mode)),
             timeout=self._order.timeout,
             name=self._order.name,
-            stamp=unique_stamp(),
             env=self._order.env,
             labels=self._order.labels,
             options=self._order.options,
