@@ -1,4 +1,4 @@
-"""What `pytest -m tpu --vertex=emulated` costs, beside `pytest -m smoke` on the same test.
+"""What `pytest -m tpu --t5x-vertex=emulated` costs, beside `pytest -m smoke` on the same test.
 
     python benchmarks/promotion.py [--rounds 3] [--write docs/performance.md]
 
@@ -6,7 +6,7 @@ Each round measures, one after the other, so that a machine whose speed drifts i
 compile cache that earlier calls filled:
 
 smoke     `pytest -m smoke` on one test that trains one config with `t5x_run`
-promoted  `pytest -m tpu --vertex=emulated` on it: the private Google starts, and training is a job of the emulated
+promoted  `pytest -m tpu --t5x-vertex=emulated` on it: the private Google starts, and training is a job of the emulated
           Vertex AI, sent with Google's SDK
 running   from the call that creates a job of one small command until its state is RUNNING, on an emulated Vertex AI
           that has loaded Google's library; the state is asked for every 5 ms
@@ -39,7 +39,7 @@ def test_training(t5x_run):
 """
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SMOKE = (*PYTEST, "-m", "smoke")
-PROMOTED = (*PYTEST, "-m", "tpu", "--vertex=emulated")
+PROMOTED = (*PYTEST, "-m", "tpu", "--t5x-vertex=emulated")
 STATE_SECONDS = 0.005
 
 

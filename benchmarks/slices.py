@@ -6,7 +6,7 @@ Each round runs one config in calls of their own, each with an empty compile cac
 
 v3-8           8 devices
 v2-128, v3-512 the mesh of 128 and of 512 devices, of which runs execute on 8
-job, …         `pytest -m tpu --vertex=emulated` on a test of the config, whose job executes on all devices of the slice
+job, …         `pytest -m tpu --t5x-vertex=emulated` on a test of the config, whose job executes on all its devices
 
 Figures are medians over the rounds; ratios are made inside each round first.
 """
@@ -48,7 +48,7 @@ def job(slice_name: str) -> float:
     """Seconds of a call that sends a job to the emulated Vertex AI and waits for it."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "test_training.py").write_text(TEST.format(*MACHINES[slice_name]), encoding="utf-8")
-        return call([*PYTEST, "-m", "tpu", "--vertex=emulated"], Path(cache), Path(folder))
+        return call([*PYTEST, "-m", "tpu", "--t5x-vertex=emulated"], Path(cache), Path(folder))
 
 
 def measure() -> dict[str, float]:

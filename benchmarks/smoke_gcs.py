@@ -27,7 +27,7 @@ SMOKE = (sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cachepro
 def smoke(cache: Path, *, folder: str | None) -> float:
     """Seconds of a call with MODEL_DIR and INITIAL_CHECKPOINT_PATH in a bucket's folder; None for local ones."""
     if folder is None:
-        return call([*SMOKE, "--gcs=off"], cache, ROOT)
+        return call([*SMOKE, "--t5x-gcs=off"], cache, ROOT)
     bindings = {"MODEL_DIR": f"{folder}/run", "INITIAL_CHECKPOINT_PATH": f"{folder}/pretrained/checkpoint_10000"}
     return call([*SMOKE, *(f"--t5x-gin={name} = '{value}'" for name, value in bindings.items())], cache, ROOT)
 

@@ -79,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     marks.register(config)
     session = config.stash[SESSION] = HarnessSession(config, summary.write)
     session.check()
+    options.warn_of_old_names(config)
     promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
     config.stash[RUNNER], config.stash[TARGET] = run_for, lambda: promoted.target
     promoted.check_options()

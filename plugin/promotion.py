@@ -128,7 +128,7 @@ class Promotion:
             where = "no target is configured"
         here = self.settings.emulated or is_led_to_private_google(os.environ)
         service = "an emulated Vertex AI on this machine" if here else "Vertex AI"
-        dry = "; --tpu-dry-run sends none" if self.settings.dry_run else ""
+        dry = "; --t5x-tpu-dry-run sends none" if self.settings.dry_run else ""
         return [f"t5x-harness: -m {expression!r} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
 
     def resources(self, item: pytest.Item) -> TpuResources:
@@ -204,7 +204,7 @@ class Promotion:
         try:
             self.shared.emulate(source, self.target.image, [*self._machines(promoted)])
         except EmulationError as error:
-            raise pytest.UsageError(f"--vertex=emulated: {error}") from None
+            raise pytest.UsageError(f"--t5x-vertex=emulated: {error}") from None
         self._session.take_surroundings()
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.spec import GCS, READ_SECONDS, RunSpec
+from t5x_harness.settings.options import RUNS
+from t5x_harness.spec import DEFAULT_SLICE, RunSpec, RuntimeChoice
 from t5x_harness.system.buckets import store
 
 from . import marks
-from .options import Options, network_policy
+from .options import values_of
 
 if TYPE_CHECKING:
     from t5x_harness.runtime.choice import Runtime
     from t5x_harness.settings.project import ProjectConfig
+    from t5x_harness.settings.specs import Given
 
 __all__ = ["SessionSettings"]
-
-_DEFAULT_SLICE = "v3-8"
 
 
 class SessionSettings:
@@ -32,13 +32,12 @@ class SessionSettings:
 
     Attributes:
       config: as above.
-      options: of the command line and the ini file.
       promotes: whether ``-m`` promotes the tests that it selects to TPU jobs.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.options = Options.of(config)
+        self._values = values_of(config, RUNS)
         self.promotes = marks.promotes_tpu(config.option.markexpr or "")
         self._store = store()
         self._project: ProjectConfig | None = None
@@ -50,21 +49,24 @@ class SessionSettings:
         Raises:
           pytest.UsageError: something is wrong with it.
         """
-        network_policy(self.config)
         if self.options.slice or self.project.slice:
             _ = self.slice_name
-        if self.options.runtime == "installed":
+        if self.options.runtime is RuntimeChoice.INSTALLED:
             _ = self.runtime
-        from t5x_harness.findings.rule import all_codes
-        from t5x_harness.findings.silencing import not_codes
+        from t5x_harness.settings.specs import SettingsError
 
-        for option, codes in (("--t5x-ignore", self.options.ignore), ("--t5x-select", self.options.select)):
-            if problem := not_codes(codes, all_codes):
-                raise pytest.UsageError(f"{option}: {problem}")
-        if self.options.golden_update and not (self.options.golden or self.project.plan_golden):
-            from t5x_harness.plan.golden_check import NOTHING_TO_UPDATE
+        try:
+            self.options.silenced(self.project)
+            self.options.golden_of("run", self.project)
+        except SettingsError as error:
+            raise pytest.UsageError(str(error)) from None
 
-            raise pytest.UsageError(NOTHING_TO_UPDATE)
+    @functools.cached_property
+    def options(self) -> Given:
+        """What the command line and the ini file say."""
+        from t5x_harness.settings.specs import Given
+
+        return Given.of(self._values, self.config.invocation_params.dir, lambda row: row.pytest[0])
 
     @property
     def project(self) -> ProjectConfig:
@@ -105,53 +107,26 @@ class SessionSettings:
         Raises:
           pytest.UsageError: there is no such slice.
         """
-        name = self.options.slice or self.project.slice or _DEFAULT_SLICE
+        name = self.options.slice or self.project.slice or DEFAULT_SLICE
         if problem := marks.slice_problem(name):
             raise pytest.UsageError(f"slice {problem}")
         return name
 
     def spec(self, gin_files: Sequence[str], **overrides: object) -> RunSpec:
         """A run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
-        spec = RunSpec(
-            gin_files=tuple(gin_files),
-            bindings=(*self.project.bindings, *self.options.bindings),
-            search_paths=(*self.options.search_paths, *self.project.search_paths),
-            tfds_data_dir=self.options.tfds_data_dir,
-            slice=self.slice_name,
-            runtime=self.options.runtime,
-            python_path=(*self.options.python_path, *self.project.python_path, str(self.config.rootpath)),
-            full_size=self.options.full_size,
-            full_mesh=self.options.full_mesh,
-            cwd=str(self.config.rootpath),
-            ignore=self._silenced,
-            strict=self.options.strict or self.project.strict,
-            standins=self.options.standins or self.project.standins or "missing",
-            samples=self.project.samples,
-            read_seconds=self.options.read_seconds or self.project.read_seconds or READ_SECONDS,
-            gcs=self.options.gcs or self.project.gcs or GCS[0],
-            gcs_root=self.fake_buckets or self.options.gcs_root or self.project.gcs_root,
-        )
-        return dataclasses.replace(spec, **overrides)  # type: ignore[arg-type]
-
-    @functools.cached_property
-    def _silenced(self) -> tuple[str, ...]:
-        from t5x_harness.findings.rule import all_codes
-        from t5x_harness.findings.silencing import codes_to_silence
-
-        ignore, select = (*self.project.ignore, *self.options.ignore), self.options.select or self.project.select
-        return codes_to_silence(ignore, select, all_codes)
+        root = self.config.rootpath
+        own: dict[str, Any] = {
+            "slice": self.slice_name,
+            "until": None,
+        }  # tests that call t5x_run run all of their stages
+        if buckets := self.fake_buckets:
+            own["gcs_root"] = buckets
+        spec = self.options.spec(gin_files, self.project, root, **own)
+        return dataclasses.replace(spec, **{"python_path": (*spec.python_path, str(root)), **overrides})
 
     def golden(self, name: str) -> dict[str, Any]:
         """The fields of :class:`RunSpec` for the golden plan of a collected run; none if nobody asks for one."""
-        target = self.project.plan_golden
-        if self.options.golden is not None:
-            slash = "/" if self.options.golden.endswith("/") else ""
-            target = f"{self.config.invocation_params.dir / self.options.golden}{slash}"
-        if target is None:
-            return {}
-        from t5x_harness.plan.golden_check import golden_file
-
-        return {"golden": golden_file(target, name), "golden_update": self.options.golden_update}
+        return self.options.golden_of(name, self.project)
 
     def check_goldens(self, items: Iterable[pytest.Item]) -> None:
         """Checks that each of the selected runs keeps its plan in a file of its own.
@@ -159,12 +134,13 @@ class SessionSettings:
         Raises:
           pytest.UsageError: two do not.
         """
-        specs = {item.spec for item in items if hasattr(item, "spec")}
-        if any(spec.golden for spec in specs):
-            from t5x_harness.plan.golden_check import shared_golden
+        from t5x_harness.settings.specs import SettingsError
 
-            if problem := shared_golden(sorted(specs, key=lambda spec: spec.gin_files)):
-                raise pytest.UsageError(problem)
+        specs = {item.spec for item in items if hasattr(item, "spec")}
+        try:
+            self.options.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
+        except SettingsError as error:
+            raise pytest.UsageError(str(error)) from None
 
     @property
     def expects_runs(self) -> bool:

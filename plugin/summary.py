@@ -13,6 +13,7 @@ from t5x_harness import __version__
 
 from . import collection
 from ._pytest_internals import colors, terminal_columns
+from .options import is_annotated
 from .promotion import Promotion
 from .session import HarnessSession
 
@@ -53,7 +54,7 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
         _write_kept(reporter, runs.results.kept)
         for refusal in runs.results.refusals:
             reporter.write_line(f"{NOT_KEPT}: {refusal}", yellow=True)
-    if session.options.annotate(os.environ):
+    if is_annotated(session.options.github_annotations, os.environ):
         from t5x_harness.report.github import annotation_commands
 
         for command in annotation_commands(report):
@@ -62,7 +63,7 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
 
 
 def write_jobs(reporter: pytest.TerminalReporter, promotion: Promotion) -> None:
-    """The jobs that ``--tpu-dry-run`` only prints, and what became of those that had not ended with the session."""
+    """The jobs that ``--t5x-tpu-dry-run`` only prints, and what became of those that had not ended with the session."""
     if hasattr(promotion.config, "workerinput"):  # the controller tells it
         return
     for text in promotion.shared.shown:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 __all__ = [
-    "GCS",
+    "DEFAULT_SLICE",
     "READ_SECONDS",
+    "STAGE_SECONDS",
     "Assignment",
     "BoundValue",
     "Change",
@@ -23,23 +24,66 @@ __all__ = [
     "Edit",
     "FactTable",
     "Finding",
+    "GcsPaths",
     "Location",
     "Measure",
     "Mode",
     "Outcome",
     "RunResult",
     "RunSpec",
+    "RuntimeChoice",
     "Severity",
     "Stage",
     "StageResult",
+    "StandInPolicy",
 ]
 
 
 READ_SECONDS = 3
 """How long resolve reads each split of the data, unless it is told otherwise."""
 
-GCS = ("folder", "fuse", "off")
-"""What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSpec.gcs`."""
+DEFAULT_SLICE = "v3-8"
+"""The slice of runs that name none."""
+
+STAGE_SECONDS = 600.0
+"""The time limit of one stage, unless another is set."""
+
+
+class RuntimeChoice(enum.StrEnum):
+    """Which T5X runs; ``AUTO`` is the installed one if there is any, else the embedded one."""
+
+    AUTO = "auto"
+    INSTALLED = "installed"
+    EMBEDDED = "embedded"
+
+
+class GcsPaths(enum.StrEnum):
+    """What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSpec.gcs`."""
+
+    FOLDER = "folder"
+    FUSE = "fuse"
+    OFF = "off"
+
+
+class StandInPolicy(enum.StrEnum):
+    """For what stand-ins are made.
+
+    ``OFF``: for nothing; what cannot be reached fails as it does in T5X.
+    ``MISSING``: for what cannot be reached from here.
+    ``ALL``: for everything in a bucket or on a hub, within reach or not: the run is the same on every machine.
+    """
+
+    OFF = "off"
+    MISSING = "missing"
+    ALL = "all"
+
+    def replaces(self, path: str) -> bool:
+        """Returns whether a stand-in takes the place of the file or folder at ``path``."""
+        from t5x_harness.system.buckets import is_remote, is_unreachable
+
+        if self is StandInPolicy.OFF or not is_remote(path):
+            return False
+        return self is StandInPolicy.ALL or is_unreachable(path)
 
 
 class Mode(enum.StrEnum):
@@ -272,7 +316,7 @@ class RunSpec:
       search_paths: folders where gin files and their includes are looked up, first match wins.
       mode: what the config binds; None to infer it from the config.
       slice: the TPU slice whose mesh is emulated, by name (``v3-8``) or topology (``v3:4x4``).
-      runtime: ``auto``, ``installed`` or ``embedded``.
+      runtime: which T5X runs.
       python_path: folders put in front of ``sys.path`` for the config's own modules.
       tfds_data_dir: as T5X's ``--tfds_data_dir``.
       full_size: run the config at the sizes it names and on the slice's whole mesh, without shrinking.
@@ -298,8 +342,8 @@ class RunSpec:
     bindings: tuple[str, ...] = ()
     search_paths: tuple[str, ...] = ()
     mode: Mode | None = None
-    slice: str = "v3-8"
-    runtime: str = "auto"
+    slice: str = DEFAULT_SLICE
+    runtime: RuntimeChoice = RuntimeChoice.AUTO
     python_path: tuple[str, ...] = ()
     tfds_data_dir: str | None = None
     full_size: bool = False
@@ -307,15 +351,19 @@ class RunSpec:
     model_dir: str | None = None
     cwd: str = "."
     ignore: tuple[str, ...] = ()
-    standins: str = "missing"
+    standins: StandInPolicy = StandInPolicy.MISSING
     samples: tuple[str, ...] = ()
-    gcs: str = "folder"
+    gcs: GcsPaths = GcsPaths.FOLDER
     gcs_root: str | None = None
     golden: str | None = None
     golden_update: bool = False
     read_seconds: int = READ_SECONDS
     strict: bool = False
     until: Stage | None = None
+
+    def __post_init__(self) -> None:
+        for field, kind in (("runtime", RuntimeChoice), ("gcs", GcsPaths), ("standins", StandInPolicy)):
+            object.__setattr__(self, field, kind(getattr(self, field)))  # a plain string is taken, too
 
     @property
     def name(self) -> str:

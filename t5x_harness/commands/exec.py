@@ -26,8 +26,10 @@ from t5x_harness.commands.google_arguments import (
 from t5x_harness.execute import program_standins
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.runtime.program_environment import program_environment
+from t5x_harness.settings.options import add_option
 from t5x_harness.settings.project import ProjectError
 from t5x_harness.slices.slice import SliceError, get_slice
+from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
 
 __all__ = ["add_arguments", "run"]
@@ -39,16 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``exec`` to a parser."""
     parser.add_argument(
         "--slice",
-        default="v3-8",
+        default=DEFAULT_SLICE,
         metavar="NAME",
-        help="TPU slice to emulate, by name or topology; none leaves the devices as they are (default: v3-8)",
+        help="TPU slice to emulate, by name or topology; none leaves the devices as they are "
+        f"(default: {DEFAULT_SLICE})",
     )
-    parser.add_argument(
-        "--t5x-runtime",
-        choices=("auto", "installed", "embedded"),
-        default="auto",
-        help="which T5X the command imports: auto takes an installed one, else the embedded one (default: auto)",
-    )
+    add_option(parser, "runtime")
     parser.add_argument(
         "--google",
         action="store_true",
@@ -119,11 +117,12 @@ def run(args: argparse.Namespace) -> int:
 def _environment(args: argparse.Namespace) -> dict[str, str]:
     try:
         slice_ = get_slice(args.slice) if args.slice != "none" else None
-        runtime = find_runtime(args.t5x_runtime)
+        choice = args.runtime or RuntimeChoice.AUTO
+        runtime = find_runtime(choice)
         project = project_of(args)
     except (SliceError, RuntimeChoiceError, ProjectError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
-    environment = program_environment(slice_, runtime, args.t5x_runtime)
+    environment = program_environment(slice_, runtime, choice)
     if args.google or args.google_root or args.create_buckets or uses_vertex(args):
         environment |= _start_google(args, project)
     if project and not environment.get(ROOT_VARIABLE):

@@ -10,7 +10,7 @@ from t5x_harness.execute import program_standins
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import find_project
-from t5x_harness.standins.policy import Policy
+from t5x_harness.spec import StandInPolicy
 
 __all__ = ["add_standins_argument", "add_vertex_arguments", "options_of", "project_of", "uses_vertex"]
 
@@ -59,8 +59,8 @@ def add_standins_argument(parser: argparse.ArgumentParser, whose: str) -> None:
     """Adds ``--standins`` to a parser of ``exec`` or ``serve``."""
     parser.add_argument(
         "--standins",
-        choices=(Policy.MISSING.value, Policy.OFF.value),
-        default=Policy.OFF.value,
+        choices=(StandInPolicy.MISSING.value, StandInPolicy.OFF.value),
+        default=StandInPolicy.OFF.value,
         help=f"whether {whose} that read a vocabulary, TFDS data or a checkpoint in a bucket that is not there, or a "
         "Hugging Face dataset out of reach with rows in [tool.t5x_harness.samples], get a stand-in, with a line on "
         "standard error for each (default: off)",
@@ -73,7 +73,7 @@ def project_of(args: argparse.Namespace) -> str:
     Raises:
       ProjectError: its pyproject.toml has a mistake in it.
     """
-    return str(find_project(Path.cwd()).root) if args.standins == Policy.MISSING else ""
+    return str(find_project(Path.cwd()).root) if args.standins == StandInPolicy.MISSING else ""
 
 
 def uses_vertex(args: argparse.Namespace) -> bool:

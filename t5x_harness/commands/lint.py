@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO
 
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.lint.applying import write_atomically
@@ -15,7 +15,7 @@ from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
 from t5x_harness.lint.fragments import RunIf
 from t5x_harness.report.report import Report
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.runtime.choice import Preference, find_runtime
+from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunResult, RunSpec, Stage
@@ -59,7 +59,7 @@ def run(
       UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
     """
     run_if = _run_if(arguments)
-    parents = {runtime: find_runtime(cast(Preference, runtime)).location for runtime in {s.runtime for s in specs}}
+    parents = {runtime: find_runtime(runtime).location for runtime in {s.runtime for s in specs}}
     configs = [Config(spec, run_if, parents[spec.runtime], _names_slice(arguments, spec)) for spec in specs]
     if arguments.diff:
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
@@ -70,7 +70,7 @@ def run(
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
     """How the user wants files to be taken: whoever gives a run's arguments means a run."""
-    means_run = bool(arguments.gin_file or arguments.gin_bindings or arguments.run_mode or not arguments.files)
+    means_run = bool(arguments.gin_file or arguments.bindings or arguments.run_mode or not arguments.files)
     if arguments.fragments and means_run:
         raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
     if arguments.fragments:

@@ -16,8 +16,8 @@ from t5x_harness import __version__
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, rewrite_gin, specs_of
 from t5x_harness.report.report import Report
 from t5x_harness.runs.model_dirs import ModelDirError
-from t5x_harness.settings.numbers import positive_number
 from t5x_harness.settings.project import ProjectError
+from t5x_harness.settings.specs import Given
 from t5x_harness.spec import RunResult, RunSpec, Stage
 
 __all__ = ["main", "parser_of"]
@@ -214,74 +214,12 @@ def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType 
             module = importlib.import_module(_MODULES[name])
             module.add_arguments(sub)
         else:
-            add_run_arguments(sub, runs=name != "lint", executes=name == "run")
+            add_run_arguments(sub, name)
             if name == "lint":
                 importlib.import_module("t5x_harness.commands.lint").add_arguments(sub)
-            else:
-                _add_golden_arguments(sub)
-                _add_until_argument(sub, name)
-                _add_worker_arguments(sub, name)
+            elif name == "plan":
+                sub.set_defaults(until=Stage.PLAN)
     return parser, module
-
-
-def _add_until_argument(parser: argparse.ArgumentParser, command: str) -> None:
-    if command == "plan":
-        parser.set_defaults(until=Stage.PLAN)
-        return
-    parser.add_argument_group("what to leave out").add_argument(
-        "--until",
-        type=Stage,
-        choices=tuple(Stage),
-        metavar="STAGE",
-        help=f"the last stage to run, of {', '.join(Stage)} (default: all)",
-    )
-
-
-def _add_worker_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    worker = parser.add_argument_group("the process that runs it")
-    worker.add_argument(
-        "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="limit of one stage (default: 600)"
-    )
-    worker.add_argument(
-        "--ahead",
-        type=_number,
-        metavar="N",
-        help="how many runs may work beside the one whose result comes next; 0 for one after the other (default: as "
-        f"many as there are cores, at most 3{'; 0 with --full-size' if command == 'run' else ''})",
-    )
-    worker.add_argument("--in-process", action="store_true", help="run in this process, for a debugger")
-    worker.add_argument(
-        "--network",
-        choices=("forbid", "allow"),
-        default="forbid",
-        help="whether it may reach beyond this machine; with allow, gs:// is the real Cloud Storage (default: forbid)",
-    )
-
-
-def _add_golden_arguments(parser: argparse.ArgumentParser) -> None:
-    golden = parser.add_argument_group("golden plan")
-    golden.add_argument(
-        "--plan-golden",
-        metavar="PATH",
-        help="compare bindings and plan with those kept in PATH, and fail if they differ; written if it is not there. "
-        "A file for one run (x.plan), or a folder with a file for each run (default: plan_golden of the project)",
-    )
-    golden.add_argument(
-        "--plan-golden-update", action="store_true", help="write the golden plans anew, to accept what changed"
-    )
-
-
-def _seconds(text: str) -> float:
-    seconds = positive_number(text)
-    if seconds is None:
-        raise argparse.ArgumentTypeError(f"a time limit is a positive number of seconds, not {text}")
-    return seconds
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a number of runs is 0 or more, not {text}")
-    return int(text)
 
 
 def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
@@ -349,9 +287,14 @@ def _report_of(
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
 
-    ahead = 0 if arguments.ahead is None and arguments.full_size else arguments.ahead
-    network = arguments.network == "allow"
-    options = RunOptions(workspace, arguments.timeout, arguments.in_process, network=network, ahead=ahead)
+    given = Given.of(vars(arguments), Path.cwd(), lambda row: row.shell[0])
+    options = RunOptions(
+        workspace,
+        given.timeout,
+        given.in_process,
+        network=given.network == "allow",
+        ahead=0 if given.ahead is None and given.full_size else given.ahead,
+    )
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
     imports: list[float] = []

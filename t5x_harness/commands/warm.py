@@ -11,8 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from t5x_harness.commands.arguments import UsageError, add_runtime_argument
+from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
+from t5x_harness.settings.options import add_option
+from t5x_harness.spec import RuntimeChoice
 
 __all__ = ["add_arguments", "run"]
 
@@ -22,7 +24,7 @@ _LOOK_SECONDS = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``warm`` to a parser."""
-    add_runtime_argument(parser)
+    add_option(parser, "runtime")
     add_env_file_argument(parser)
 
 
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
     env_file = env_file_of(args)
     try:
-        runtime = find_runtime(args.t5x_runtime)
+        runtime = find_runtime(args.runtime or RuntimeChoice.AUTO)
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a script's shell has SIGINT ignored with &

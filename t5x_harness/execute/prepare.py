@@ -23,9 +23,8 @@ from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.mesh import mesh_text
-from t5x_harness.spec import Change, Mode, RunSpec
+from t5x_harness.spec import Change, Mode, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
-from t5x_harness.standins.policy import Policy
 from t5x_harness.system.buckets import is_remote, store
 
 __all__ = ["Prepared", "prepare"]
@@ -151,7 +150,7 @@ def prepare(
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
     if start.path:
-        policy = Policy(spec.standins)
+        policy = spec.standins
         _start_from(start, first, config, shapes, partitioner, workspace, policy, report, in_bucket=in_bucket)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
@@ -190,16 +189,16 @@ def _start_from(
     shapes: StateShapes,
     partitioner: Any,
     workspace: Path,
-    policy: Policy,
+    policy: StandInPolicy,
     report: StageReport,
     *,
     in_bucket: bool,
 ) -> None:
     """Binds a stand-in for a checkpoint that cannot be read here or that the shrunken model does not fit."""
     assert start.path
-    if policy is Policy.OFF and not start.reachable:
+    if policy is StandInPolicy.OFF and not start.reachable:
         return
-    read = start.reachable and not (policy is Policy.ALL and is_remote(start.path))
+    read = start.reachable and not (policy is StandInPolicy.ALL and is_remote(start.path))
     if read and (start.transforms or _is_of_this_size(start, shapes)):
         report.fact("starts from", start.path)
         return

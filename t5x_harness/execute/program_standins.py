@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.standins.policy import Policy
+from t5x_harness.spec import StandInPolicy
 from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.variables import STANDINS_VARIABLE, START_VARIABLE
@@ -96,7 +96,7 @@ class _Process:
 
         Files(
             self._folder / "vocabularies",
-            Policy.MISSING,
+            StandInPolicy.MISSING,
             None,
             lambda path, what: _say(f"vocabulary {path}: {what.replace('made-up', 'generated')}"),
         ).install()
@@ -133,7 +133,7 @@ class _Process:
             name, data_dir = source.tfds_dataset.get_split_params(split)
             if name and data_dir:
                 self._explain(f"TFDS data {name} in {data_dir}", f"{data_dir.rstrip('/')}/{name.partition(':')[0]}")
-        for made in make_up_tfds(source, self._own / "tfds", Policy.MISSING, _BATCH):
+        for made in make_up_tfds(source, self._own / "tfds", StandInPolicy.MISSING, _BATCH):
             where = f" in {made.folder}" if made.folder else ""
             if made.problem:
                 _say(f"none for TFDS data {made.name}{where}: no examples can be generated: {made.problem}")
@@ -147,7 +147,7 @@ class _Process:
         from t5x_harness.standins.rows import Samples
 
         samples = [Samples.from_text(text) for text in load_project(Path(self._project)).samples]
-        hugging_face.install(samples, Policy.MISSING, lambda name, what: _say(f"load_dataset {name}: {what}"))
+        hugging_face.install(samples, StandInPolicy.MISSING, lambda name, what: _say(f"load_dataset {name}: {what}"))
 
     def take_checkpoints(self, utils: ModuleType) -> None:
         """Has T5X's train, eval and infer find a checkpoint where they are to restore one that is in no bucket."""
@@ -167,7 +167,7 @@ class _Process:
     def _put_checkpoint(self, path: str, arguments: Mapping[str, Any]) -> None:
         with self._alone():
             self._explain(f"checkpoint {path}", path)
-            if not Policy.MISSING.replaces(path):
+            if not StandInPolicy.MISSING.replaces(path):
                 return
             folder, _, name = path.rstrip("/").rpartition("/")
             if not (named := re.fullmatch(r"checkpoint_(\d+)", name)):

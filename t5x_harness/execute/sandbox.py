@@ -9,8 +9,7 @@ from pathlib import Path
 from t5x_harness.execute.shrink import as_gin
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.spec import Change, Mode
-from t5x_harness.standins.policy import Policy
+from t5x_harness.spec import Change, Mode, StandInPolicy
 from t5x_harness.system.buckets import is_remote, store
 
 __all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "output_key", "sandbox"]
@@ -75,7 +74,7 @@ def empty(folder: OutputFolder) -> None:
             path.unlink()
 
 
-def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) -> list[Change]:
+def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInPolicy) -> list[Change]:
     """Binds the output folder, and gives required paths a value.
 
     Args:
@@ -96,7 +95,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: Policy) 
         changes.append(Change(output.short, before, as_gin(model_dir), "given" if left_open else "sandbox"))
     path = config.find("path", "RestoreCheckpointConfig")
     owner = config.owner(path) if path else None
-    if policy is not Policy.OFF and owner and config.is_required(config.value(owner)):
+    if policy is not StandInPolicy.OFF and owner and config.is_required(config.value(owner)):
         value = str(workspace / "standin" / UNSET_CHECKPOINT)
         changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), "standin"))
         config.bind(owner, value)

@@ -41,7 +41,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     """
     spec = RunSpec.from_json(argument["spec"])
     described = argument.get("runtime")
-    runtime = Runtime(**described) if described else find_runtime(spec.runtime)  # type: ignore[arg-type]
+    runtime = Runtime(**described) if described else find_runtime(spec.runtime)
     activate(runtime)
     slice_ = get_slice(spec.slice)
     compile_cheaply()
@@ -206,7 +206,6 @@ class Session:
         from t5x_harness.resolve import gin_config
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
-        from t5x_harness.standins.policy import Policy
         from t5x_harness.standins.run import StandIns, embedding_rows
 
         self._workspace.mkdir(parents=True, exist_ok=True)
@@ -218,7 +217,7 @@ class Session:
         config = gin_config.parse(self._spec, self._t5x_parent)
         self._config = config
         self._output = output_folder(config, self._spec.model_dir, self._workspace)
-        policy = Policy(self._spec.standins)
+        policy = self._spec.standins
         changes = sandbox(config, self._output.address, self._workspace, policy)
         report.changes += [change for change in changes if change.why == "given"]
         self._prepared_changes = [change for change in changes if change.why != "given"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.program import GinProgram
@@ -35,9 +34,9 @@ def program_of(
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
     """The folder that holds the package ``t5x``."""
     if t5x_parent is None:
-        from t5x_harness.runtime.choice import Preference, find_runtime
+        from t5x_harness.runtime.choice import find_runtime
 
-        t5x_parent = find_runtime(cast(Preference, spec.runtime)).location
+        t5x_parent = find_runtime(spec.runtime).location
     folder = Path(t5x_parent)
     return folder.parent if folder.name == "t5x" and not (folder / "t5x").is_dir() else folder
 

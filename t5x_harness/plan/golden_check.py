@@ -7,51 +7,25 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness import __version__
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
-from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, Severity, Stage, StageResult
 
-__all__ = ["CODE", "FACT", "NOTHING_TO_UPDATE", "check_golden", "golden_file", "shared_golden"]
+__all__ = ["CODE", "FACT", "check_golden"]
 
 CODE = "PLN01"
 FACT = "golden plan"
 
-_UPDATE = "--plan-golden-update"
-NOTHING_TO_UPDATE = f"{_UPDATE}: name the file or folder, too: --plan-golden=PATH"
-"""What to say where nothing is to be compared at all."""
+_UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
 
 _MOST_LINES = 8
 """Changed lines that are shown of one table."""
 _LONG = 60
 """Characters of two values from which on they stand below each other."""
-
-
-def golden_file(target: str, name: str) -> str:
-    """Where the golden plan of one run is.
-
-    Args:
-      target: what the user named: a file, which has a suffix; or a folder, with a file for each run.
-      name: the run's.
-    """
-    path = Path(target)
-    is_folder = path.is_dir() or not path.suffix or target.endswith("/")
-    return os.fspath(path / f"{name}.plan" if is_folder else path)
-
-
-def shared_golden(specs: Iterable[RunSpec]) -> str | None:
-    """What is wrong with runs that would keep their plans in the same file; None if each has its own."""
-    files: dict[str, RunSpec] = {}
-    for spec in specs:
-        if spec.golden is not None and (other := files.setdefault(spec.golden, spec)) != spec:
-            return (
-                f"--plan-golden: {spec.golden} would be the golden plan of {other.gin_files[-1]} and of "
-                f"{spec.gin_files[-1]}; for several runs name a folder, and give each run its own name"
-            )
-    return None
 
 
 def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:

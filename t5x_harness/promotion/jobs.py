@@ -33,7 +33,7 @@ class JobRefused(Exception):
 
 
 class JobNotSent(Exception):
-    """The session sends no jobs: ``--tpu-dry-run``."""
+    """The session sends no jobs: ``--t5x-tpu-dry-run``."""
 
 
 REFUSALS = (
@@ -190,7 +190,7 @@ class PromotedJobs:
         job.chip_hours.require(self._settings.max_chip_hours)
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
-        """The job of ``--tpu-reuse`` that does what this one would."""
+        """The job of ``--t5x-tpu-reuse`` that does what this one would."""
         if self._found_again is None:
             found = [LaunchedJob.attach(name, job.target) for name in self._settings.reuse]
             self._found_again = {one.submitted.labels.get(SPEC_LABEL, ""): one for one in found}
@@ -198,9 +198,9 @@ class PromotedJobs:
         if digest not in self._found_again:
             given = ", ".join(f"{one.submitted.id} ({label or 'none'})" for label, one in self._found_again.items())
             raise JobRefused(
-                f"--tpu-reuse: no job that is given does what this test asks for: config, arguments, machine or image "
-                f"differ. The label {SPEC_LABEL} would be {digest}, and is for {given}. Leave the option out to send a "
-                "new job"
+                f"--t5x-tpu-reuse: no job that is given does what this test asks for: config, arguments, machine or "
+                f"image differ. The label {SPEC_LABEL} would be {digest}, and is for {given}. Leave the option out "
+                "to send a new job"
             )
         return self._found_again[digest]
 
@@ -209,7 +209,7 @@ def _check_alone(job: ContainerJob) -> None:
     if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
         raise JobRefused(
             f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
-            f"--tpu-reuse={same[0].id}, or cancel it ({same[0].page})"
+            f"--t5x-tpu-reuse={same[0].id}, or cancel it ({same[0].page})"
         )
 
 
@@ -218,7 +218,7 @@ def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[Stag
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
     where = f"project {job.target.project}, {job.target.location}"
-    if missing := placeholders_in(job.target, lambda name: f"--vertex-{name}"):
+    if missing := placeholders_in(job.target, lambda name: f"--t5x-vertex-{name}"):
         where += f"\n{missing}"
     return f"{job.name}: {job.chip_hours}\nwhere: {where}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
 

@@ -9,14 +9,11 @@ from typing import Any
 from t5x_harness.promotion.resources import TpuResources
 from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
 
-__all__ = ["DEFAULT_PARALLEL", "NOT_SENT", "SERVICES", "PromotionSettings", "target_of"]
-
-SERVICES = ("real", "emulated")
-"""Which Vertex AI jobs are sent to; the first is what holds where nobody says."""
+__all__ = ["DEFAULT_PARALLEL", "NOT_SENT", "PromotionSettings", "target_of"]
 
 DEFAULT_PARALLEL = 4
 
-NOT_SENT = "--tpu-dry-run: the job was printed and not sent"
+NOT_SENT = "--t5x-tpu-dry-run: the job was printed and not sent"
 """Why a test was skipped, or a stage not run, that would have been a job."""
 
 
@@ -83,7 +80,7 @@ def target_of(
         raise VertexTargetError(
             f"tests are promoted to TPU jobs, and no Vertex AI target is configured. Missing:\n{ways}\n"
             "    or [tool.t5x_harness.vertex] of pyproject.toml, or a conftest's own fixture vertex_target\n"
-            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
-            "--tpu-dry-run shows them with placeholders",
+            "    without a cloud: --t5x-vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
+            "--t5x-tpu-dry-run shows them with placeholders",
             error.missing,
         ) from None

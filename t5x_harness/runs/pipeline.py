@@ -201,7 +201,9 @@ class Pipeline:
         try:
             result = self._with_what_google_said(self._open().stage(stage))
         except ServerError as error:
-            finding = Finding("RUN08", Severity.ERROR, stage, str(error), fix="or run without one: --gcs=off")
+            finding = Finding(
+                "RUN08", Severity.ERROR, stage, str(error), fix="or run without one: --gcs=off (pytest: --t5x-gcs=off)"
+            )
             return StageResult(stage, Outcome.FAILED, (finding,), seconds=time.perf_counter() - start)
         except WorkerError as error:
             finding = Finding("RUN01", Severity.ERROR, stage, str(error), fix="see the end of the log")

@@ -197,7 +197,7 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
 def _runtime(spec: RunSpec) -> Runtime:
     from t5x_harness.runtime.choice import find_runtime
 
-    return find_runtime(spec.runtime)  # type: ignore[arg-type]  # the values are checked there
+    return find_runtime(spec.runtime)
 
 
 def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:

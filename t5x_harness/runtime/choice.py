@@ -17,10 +17,9 @@ from typing import Literal
 
 from t5x_harness import __version__
 from t5x_harness.runtime import import_hooks
+from t5x_harness.spec import RuntimeChoice
 
-__all__ = ["Preference", "Runtime", "RuntimeChoiceError", "activate", "brings_t5x", "find_runtime"]
-
-Preference = Literal["auto", "installed", "embedded"]
+__all__ = ["Runtime", "RuntimeChoiceError", "activate", "brings_t5x", "find_runtime"]
 
 _INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
 _UNKNOWN = "unknown version"
@@ -51,7 +50,7 @@ class Runtime:
         return f"{self.kind} T5X {self.version} ({self.note})"
 
 
-def find_runtime(preference: Preference = "auto") -> Runtime:
+def find_runtime(preference: str = RuntimeChoice.AUTO) -> Runtime:
     """The T5X that ``import t5x`` is to give, without importing it.
 
     Args:
@@ -61,7 +60,7 @@ def find_runtime(preference: Preference = "auto") -> Runtime:
       RuntimeChoiceError: ``installed`` was asked for and there is none.
       ValueError: no such preference.
     """
-    if preference not in ("auto", "installed", "embedded"):
+    if preference not in list(RuntimeChoice):
         raise ValueError(f"T5X runtime {preference!r} is none of auto, installed, embedded")
     if preference == "embedded":
         return _embedded("as asked for")

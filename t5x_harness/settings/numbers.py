@@ -1,14 +1,50 @@
-"""Numbers above zero, as options of commands and of pytest take them."""
+"""Numbers and folders as people type them, for options of commands and of pytest, and for ini values."""
 
 from __future__ import annotations
 
-__all__ = ["positive_number"]
+import argparse
+import os
+
+from t5x_harness.promotion.duration import seconds_of
+
+__all__ = ["count", "duration", "folder", "from_zero", "positive"]
 
 
-def positive_number(text: str) -> float | None:
-    """A number above zero; None if the text is something else."""
+def positive(text: str) -> float:
+    """Parses a number above zero."""
     try:
         number = float(text)
     except ValueError:
-        return None
-    return number if number > 0 else None
+        number = 0.0
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    return number
+
+
+def count(text: str) -> int:
+    """Parses a whole number from 1 up."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, not {text!r}")
+    return int(text)
+
+
+def from_zero(text: str) -> int:
+    """Parses a whole number from 0 up."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 up, not {text!r}")
+    return int(text)
+
+
+def duration(text: str) -> int:
+    """Parses a length of time into whole seconds."""
+    try:
+        return max(1, int(seconds_of(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def folder(text: str) -> str:
+    """Returns the absolute path of a folder, which has to be there before anything is run."""
+    if not os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"there is no folder {os.path.abspath(text)}")
+    return os.path.abspath(text)

@@ -43,8 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.findings.silencing import not_codes
-from t5x_harness.spec import GCS, Mode
-from t5x_harness.standins.policy import Policy
+from t5x_harness.spec import GcsPaths, Mode, StandInPolicy
 
 __all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load_project"]
 
@@ -52,25 +51,6 @@ _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
 _VERTEX = f"{_TABLE}.vertex"
 _TPU = f"{_TABLE}.tpu"
-_PROJECT_KEYS = (
-    "gin_files",
-    "search_paths",
-    "bindings",
-    "slice",
-    "python_path",
-    "ignore",
-    "select",
-    "strict",
-    "standins",
-    "samples",
-    "read_seconds",
-    "gcs",
-    "gcs_root",
-    "plan_golden",
-    "vertex",
-    "tpu",
-    "runs",
-)
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
 
 
@@ -212,7 +192,8 @@ class _Reader:
     def project(self, folder: Path, table: Any) -> ProjectConfig:
         if not isinstance(table, dict):
             raise self._error("[tool.t5x_harness] has to be a table", (_TABLE, 0, ""))
-        self._known(table, _PROJECT_KEYS, (_TABLE, 0))
+        keys = [field.name for field in dataclasses.fields(ProjectConfig) if field.name != "root"]
+        self._known(table, keys, (_TABLE, 0))
         runs = table.get("runs", [])
         if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
             raise self._error("runs are declared as [[tool.t5x_harness.runs]]", (_TABLE, 0, "runs"))
@@ -231,10 +212,10 @@ class _Reader:
             ignore=self._codes(table, "ignore", where),
             select=self._codes(table, "select", where),
             strict=self._flag(table, "strict", where),
-            standins=self._one_of(Policy, table, "standins", where),
+            standins=self._one_of(StandInPolicy, table, "standins", where),
             samples=self._samples(folder, table, where),
             read_seconds=self._seconds(table, "read_seconds", where),
-            gcs=self._one_of(GCS, table, "gcs", where),
+            gcs=self._one_of(GcsPaths, table, "gcs", where),
             gcs_root=self._folder(folder, table, "gcs_root", where),
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             vertex=self._vertex(table, where),

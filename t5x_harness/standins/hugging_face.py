@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from t5x_harness.standins.policy import Policy
+from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
 from t5x_harness.system.after_import import after_import
 
@@ -54,7 +54,7 @@ def request_in(text: str) -> Request | None:
     return Request(*found.groups()) if found else None
 
 
-def install(samples: Sequence[Samples], policy: Policy, note: Callable[[str, str], None]) -> None:
+def install(samples: Sequence[Samples], policy: StandInPolicy, note: Callable[[str, str], None]) -> None:
     """Lets ``load_dataset`` give declared rows in this process, from the moment that ``datasets`` is imported.
 
     Args:
@@ -76,7 +76,7 @@ class _Loader:
     """In the place of ``load_dataset``."""
 
     def __init__(
-        self, module: ModuleType, rows: Mapping[str, Samples], policy: Policy, note: Callable[[str, str], None]
+        self, module: ModuleType, rows: Mapping[str, Samples], policy: StandInPolicy, note: Callable[[str, str], None]
     ) -> None:
         now: Any = module.load_dataset
         self.original: Any = now.original if isinstance(now, _Loader) else now
@@ -91,10 +91,10 @@ class _Loader:
             made = _Made(self._module, samples)
             self._note(full_name, f"{made.number} declared rows")
             return made.load(options.get("split"), streaming=bool(options.get("streaming")))
-        if self._policy is Policy.OFF or path in _FROM_FILES or os.path.exists(path):
+        if self._policy is StandInPolicy.OFF or path in _FROM_FILES or os.path.exists(path):
             return self.original(path, name, *args, **options)
         try:
-            if self._policy is Policy.MISSING:
+            if self._policy is StandInPolicy.MISSING:
                 return self._load_within_reach(path, name, *args, **options)
         except ConnectionError:
             pass

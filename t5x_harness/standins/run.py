@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.spec import Change, RunSpec
+from t5x_harness.spec import Change, RunSpec, StandInPolicy
 from t5x_harness.standins import hugging_face
 from t5x_harness.standins.hugging_face import Request
-from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import Samples
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.standins.vocabulary_files import VocabularyFiles
@@ -38,7 +37,7 @@ class StandIns:
     """
 
     def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
-        self._policy = Policy(spec.standins)
+        self._policy = spec.standins
         self._folder = folder
         self._samples = [Samples.from_text(text) for text in spec.samples]
         self._changes: list[Change] = []
@@ -142,12 +141,12 @@ class StandIns:
     def _ask_for_rows(self, task: seqio.Task, split: str) -> None:
         from t5x_harness.standins.task_data import out_of_reach
 
-        if self._policy is not Policy.OFF and (remote := out_of_reach(task, split)):
+        if self._policy is not StandInPolicy.OFF and (remote := out_of_reach(task, split)):
             self._requests.append(
                 Request(
                     f"task {task.name} reads {remote[0]}, which is out of reach here, and no rows are declared for it",
                     f'give a few in [tool.t5x_harness.samples] of pyproject.toml, {task.name} = "rows.jsonl", or in a '
-                    "test with the fixture sample_rows; or give the bucket, --gcs-root",
+                    "test with the fixture sample_rows; or give the bucket, --gcs-root (pytest: --t5x-gcs-root)",
                 )
             )
 

@@ -14,8 +14,8 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
+from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import tfds
-from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
 from t5x_harness.standins.tfds_examples import CannotMakeUp
 from t5x_harness.system.buckets import is_remote
@@ -183,7 +183,7 @@ class MadeUpTfds:
     problem: str | None = None
 
 
-def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, batch: int) -> Iterator[MadeUpTfds]:
+def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: StandInPolicy, batch: int) -> Iterator[MadeUpTfds]:
     """Lets a source read made-up data where its own is not here.
 
     A dataset stays as it is if TFDS has it, if its name, config or version is wrong, and if it is missing from a
@@ -195,7 +195,7 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: Policy, bat
       policy: when something is made up.
       batch: examples of the largest batch that is read of it.
     """
-    if policy is Policy.OFF:
+    if policy is StandInPolicy.OFF:
         return
     loader = source.tfds_dataset
     instructions = upstream.tfds_instructions(source)
@@ -241,7 +241,7 @@ def _make_up(
     return MadeUpTfds(name, data_dir)
 
 
-def _is_missing(loader: Any, name: str, data_dir: str | None, policy: Policy) -> bool:
+def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPolicy) -> bool:
     """Whether a dataset is one that TFDS knows and that is not here, though no local folder was to have it."""
     import tensorflow_datasets
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from t5x_harness.standins.policy import Policy
+from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins.vocabularies import model_of, size_of
 from t5x_harness.system.buckets import store
 
@@ -29,7 +29,7 @@ class VocabularyFiles:
       note: called with a path and what took its place, once for each path.
     """
 
-    def __init__(self, folder: Path, policy: Policy, rows: int | None, note: Callable[[str, str], None]) -> None:
+    def __init__(self, folder: Path, policy: StandInPolicy, rows: int | None, note: Callable[[str, str], None]) -> None:
         self._folder = folder
         self._policy = policy
         self._rows = rows

@@ -13,6 +13,7 @@ __all__ = ["DEFAULT_MAX_CHIP_HOURS", "ChipHours", "ChipHoursError"]
 DEFAULT_MAX_CHIP_HOURS = 16.0
 """What a job may use up where nobody says more: four hours of a v3-8, or one of a v3-32."""
 
+_OPTION = "--tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours)"
 _HOUR = 3600
 
 
@@ -52,11 +53,12 @@ class ChipHours:
           ChipHoursError: it may.
         """
         if self.chips is None:
-            raise ChipHoursError(f"{self}: they cannot be held to the {most:g} of --tpu-max-chip-hours")
+            raise ChipHoursError(f"{self}: they cannot be held to the {most:g} of {_OPTION}")
         if self.total > most:
             hours = most / self.chips
             raise ChipHoursError(
-                f"{self}: more than the {most:g} that --tpu-max-chip-hours allows. Give --tpu-max-chip-hours="
+                f"{self}: more than the {most:g} that {_OPTION} "
+                f"allows. Give --tpu-max-chip-hours="
                 f"{_rounded_up(self.total):g}, a timeout of at most {hours:.2g} h, or a smaller slice"
             )
 

@@ -57,7 +57,7 @@ def told(what: str, project: str) -> Iterator[None]:
     except DefaultCredentialsError as error:
         raise VertexError(
             f"{what}: no Google credentials here: {error}. Run gcloud auth application-default login, or use "
-            "--vertex=emulated"
+            "--vertex=emulated (pytest: --t5x-vertex=emulated)"
         ) from None
     except TransportError as error:
         raise VertexError(f"{what}: no credentials can be had now: {error}", passing=True) from None

@@ -137,7 +137,8 @@ def _client(project: str) -> Client:
         return storage.Client(project=project)
     except DefaultCredentialsError as error:
         raise StorageError(
-            f"no Google credentials here: {error}. Run gcloud auth application-default login, or use --vertex=emulated"
+            f"no Google credentials here: {error}. Run gcloud auth application-default login, or use "
+            "--vertex=emulated (pytest: --t5x-vertex=emulated)"
         ) from None
 
 

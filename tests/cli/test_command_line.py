@@ -237,8 +237,8 @@ def test_declared_runs_are_run_from_the_projects_folder(
     specs = [run["spec"] for run in json.loads(capsys.readouterr().out)["runs"]]
     assert [spec["bindings"] for spec in specs] == [["A = 1", "TRAIN_STEPS = 3", "B = 2"], ["A = 1", "B = 2"]]
     assert [spec["search_paths"] for spec in specs] == [
-        ["x", "y", f"{folder}/own", f"{folder}/conf"],
-        ["x", "y", f"{folder}/conf"],
+        [f"{folder}/deep/x", f"{folder}/deep/y", f"{folder}/own", f"{folder}/conf"],
+        [f"{folder}/deep/x", f"{folder}/deep/y", f"{folder}/conf"],
     ]
     assert [(spec["slice"], spec["cwd"], spec["mode"]) for spec in specs] == [
         ("v3-32", str(folder), "train"),

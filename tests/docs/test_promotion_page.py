@@ -33,7 +33,7 @@ def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester,
     shutil.copy(CONFIGS / "finetune_answer.gin", pytester.path / "finetune.gin")
     (pytester.path / "data").mkdir()
     (pytester.path / "data" / "rows.tsv").write_text("a\tb\n")
-    result = pytester.runpytest_subprocess("-m", "tpu", "--tpu-dry-run", "-k", "machine", "--t5x-runtime=embedded")
+    result = pytester.runpytest_subprocess("-m", "tpu", "--t5x-tpu-dry-run", "-k", "machine", "--t5x-runtime=embedded")
     result.assert_outcomes(skipped=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
@@ -59,7 +59,7 @@ def test_its_commands_have_options_that_there_are(page: str, pytester: pytest.Py
         word.partition("=")[0] for words in commands if words[0] == "pytest" for word in words if word[:2] == "--"
     }
     text = pytester.runpytest_subprocess("--help").stdout.str()
-    assert options == {"--vertex", "--tpu-dry-run", "--tpu-reuse"}
+    assert options == {"--t5x-vertex", "--t5x-tpu-dry-run", "--t5x-tpu-reuse"}
     assert all(option in text for option in options)
 
 

@@ -18,6 +18,8 @@ import t5x_harness.vertex
 from t5x_harness import plugin, variables
 from t5x_harness.commands import main
 from t5x_harness.settings import project
+from t5x_harness.settings.options import JOBS, RUNS, reference
+from t5x_harness.settings.specs import Given
 from t5x_harness.vertex.target import FIELDS
 
 
@@ -120,10 +122,20 @@ def test_every_option_and_ini_value_of_pytest_is_listed(page: str, pytester: pyt
     options = {name for group in groups for option in group.options for name in option.names()}
     rows = cells(section(page, "Options and settings"))
     listed = {name for row in rows for name in quoted(row[0]) if name.startswith("--")} - {"--gin.NAME=VALUE"}
-    assert listed == options
+    assert listed | {row.old for row in (*RUNS, *JOBS)} == options | {""}
     assert {name for row in rows for name in quoted(row[1])} == {
         n for n in config._parser._inidict if n.startswith("t5x_")
     }
+
+
+def test_the_tables_are_those_of_the_program(page: str) -> None:
+    for rows in (RUNS, JOBS):
+        assert reference(rows) in page, f"write it anew:\n{reference(rows)}"
+
+
+def test_a_field_of_the_table_is_one_of_what_is_given() -> None:
+    taken = {row.field for row in RUNS if row.shell or row.pytest or row.ini}
+    assert taken == {field.name for field in dataclasses.fields(Given)} - {"here", "name"}
 
 
 def test_every_key_of_the_project_s_table_is_listed(page: str) -> None:
@@ -141,9 +153,10 @@ def test_the_options_of_commands_are_there(page: str) -> None:
         commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         return set(commands.choices[command]._option_string_actions)
 
+    jobs = cells(reference(JOBS))
     for row in cells(section(page, "Options and settings")):
-        of_submit = len(row) == 6
-        for name in (name for name in quoted(row[-2]) if name.startswith("--") and "=" not in name):
+        of_submit = any(row[0] == cell[0] and row[4] == cell[4] for cell in jobs)
+        for name in (name for name in quoted(row[4]) if name.startswith("--") and "=" not in name):
             assert name in options("submit" if of_submit else "run"), name
 
 

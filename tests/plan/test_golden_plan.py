@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.plan.golden import CHECKPOINT_FITS, GoldenPlan, GoldenSyntaxError
-from t5x_harness.plan.golden_check import check_golden, golden_file
+from t5x_harness.plan.golden_check import check_golden
+from t5x_harness.settings.specs import golden_file
 from t5x_harness.spec import Assignment, BoundValue, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 TABLE = "step  rate\n   0  0.01\n  20  0.1"
@@ -92,7 +93,8 @@ def test_a_difference_names_the_binding_its_place_and_what_came_of_it(tmp_path: 
         "steps: 100, from scratch -> 200, from scratch",
     ]
     assert finding.fix == (
-        "undo it, or if it is meant, rewrite golden/run.plan with --plan-golden-update and commit it"
+        "undo it, or if it is meant, rewrite golden/run.plan with --plan-golden-update "
+        "(pytest: --t5x-plan-golden-update) and commit it"
     )
 
 
@@ -146,7 +148,7 @@ def test_a_file_that_is_no_golden_plan_is_said_to_be_none(tmp_path: Path, merged
     assert finding.message == (
         f"golden/run.plan is no golden plan: line {number} is neither [a section] nor NAME = VALUE: {line!r}"
     )
-    assert finding.fix == "restore it, or rewrite it with --plan-golden-update"
+    assert finding.fix == "restore it, or rewrite it with --plan-golden-update (pytest: --t5x-plan-golden-update)"
 
 
 def test_it_can_be_silenced_like_any_rule(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``--plan-golden``: each collected config is held against the plan that was kept of it."""
+"""``--t5x-plan-golden``: each collected config is held against the plan that was kept of it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ PLAN = "train.gin::plan"
 
 
 def test_the_first_run_writes_it_the_next_compares_and_an_update_accepts(folder: Path, run: Run) -> None:
-    first = run(PLAN, "--plan-golden=golden")
+    first = run(PLAN, "--t5x-plan-golden=golden")
     first.assert_outcomes(passed=1)
     first.stdout.fnmatch_lines(["*whether the plan is as before: golden/train.plan was not there*"])
     kept = (folder / "golden/train.plan").read_text()
     assert str(folder) not in kept
 
-    changed = run(PLAN, "--plan-golden=golden", "--t5x-gin=TRAIN_STEPS = 14_000")
+    changed = run(PLAN, "--t5x-plan-golden=golden", "--t5x-gin=TRAIN_STEPS = 14_000")
     changed.assert_outcomes(failed=1)
     changed.stdout.fnmatch_lines(["*error PLN01: the plan differs from golden/train.plan in 1 binding and*"])
     changed.stdout.fnmatch_lines(["*TRAIN_STEPS: * -> 14000 (--gin bindings:1)*"])
     assert (folder / "golden/train.plan").read_text() == kept
 
-    run(PLAN, "--plan-golden=golden", "--plan-golden-update", "--t5x-gin=TRAIN_STEPS = 14_000").assert_outcomes(
+    run(PLAN, "--t5x-plan-golden=golden", "--t5x-plan-golden-update", "--t5x-gin=TRAIN_STEPS = 14_000").assert_outcomes(
         passed=1
     )
     assert "TRAIN_STEPS = 14000\n" in (folder / "golden/train.plan").read_text()
@@ -38,17 +38,17 @@ def test_the_project_may_say_where_they_are(folder: Path, run: Run) -> None:
 
 
 def test_two_configs_cannot_share_one(folder: Path, run: Run) -> None:
-    result = run("train.gin", "infer.gin", "--plan-golden=one.plan", "--collect-only")
+    result = run("train.gin", "infer.gin", "--t5x-plan-golden=one.plan", "--collect-only")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            "*--plan-golden: */one.plan would be the golden plan of */infer.gin and of */train.gin; for several runs "
-            "name a folder, and give each run its own name*"
+            "*--t5x-plan-golden: */one.plan would be the golden plan of */infer.gin and of */train.gin; for several "
+            "runs name a folder, and give each run its own name*"
         ]
     )
 
 
 def test_an_update_of_nothing_is_refused(run: Run) -> None:
-    result = run("train.gin", "--plan-golden-update", "--collect-only")
+    result = run("train.gin", "--t5x-plan-golden-update", "--collect-only")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--plan-golden-update: name the file or folder, too: --plan-golden=PATH*"])
+    result.stderr.fnmatch_lines(["*--t5x-plan-golden-update: name the file or folder, too: --t5x-plan-golden=PATH*"])

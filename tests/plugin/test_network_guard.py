@@ -247,7 +247,7 @@ def told(run: Callable[..., pytest.RunResult], folder: Path) -> Callable[..., st
 
 
 def test_a_config_whose_code_reaches_out_is_told(told: Callable[..., str]) -> None:
-    shown = told("import urllib.request as r\n\nr.urlopen('http://tasks.example.com/list')\n", "--gcs=off")
+    shown = told("import urllib.request as r\n\nr.urlopen('http://tasks.example.com/list')\n", "--t5x-gcs=off")
     assert f"loopback only, not tasks.example.com, port 80; {ADVICE}" in shown
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.plugin.session_settings import SessionSettings
+from t5x_harness.settings.options import JOBS, RUNS
 
 Run = Callable[..., pytest.RunResult]
 
@@ -16,7 +17,7 @@ def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in ("--t5x-runtime", "--t5x-slice", "--t5x-gin", "--t5x-full-size", "--t5x-in-process", "--t5x-timeout"):
         assert option in text
-    for flag in ("--gin_search_paths=DIR,DIR", "--tfds_data_dir=DIR"):
+    for flag in ("--t5x-gin-search-paths=DIR,DIR", "--gin_search_paths=DIR,DIR", "--tfds_data_dir=DIR"):
         assert flag in text
     assert "--t5x-ahead=N" in text
     for option in ("--t5x-select=CODE", "--t5x-strict", "--t5x-until=STAGE", "--t5x-python-path=DIR"):
@@ -30,14 +31,17 @@ def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
 def test_a_time_limit_is_a_positive_number(pytester: pytest.Pytester, value: str) -> None:
     result = pytester.runpytest_subprocess(f"--t5x-timeout={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--t5x-timeout must be a positive number of seconds, not '{value}'*"])
+    result.stderr.fnmatch_lines([f"*argument --t5x-timeout: must be a positive number, not '{value}'*"])
 
 
-@pytest.mark.parametrize("arguments", [("--t5x-ahead=all",), ("-o", "t5x_ahead=all")])
-def test_the_runs_ahead_are_a_number(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [(("--t5x-ahead=all",), "argument --t5x-ahead:"), (("-o", "t5x_ahead=all"), "t5x_ahead")],
+)
+def test_the_runs_ahead_are_a_number(pytester: pytest.Pytester, arguments: tuple[str, ...], where: str) -> None:
     result = pytester.runpytest_subprocess(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--t5x-ahead and t5x_ahead must be a number of runs from 0 up, not 'all'*"])
+    result.stderr.fnmatch_lines([f"*{where} must be a whole number from 0 up, not 'all'*"])
 
 
 def test_t5x_s_own_flags_say_where_includes_and_data_lie(
@@ -55,6 +59,47 @@ def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     given = SessionSettings(pytester.parseconfig(*flags, f"--rootdir={pytester.path}")).spec(["run.gin"])
     assert given.search_paths == (f"{below}/conf", f"{below}/models", "gs://b/c", last)
     assert given.tfds_data_dir == f"{below}/data"
+
+
+OLD = {row.old: row for row in (*RUNS, *JOBS) if row.old}
+
+
+def test_options_share_one_prefix_and_help_shows_no_old_name(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfig()
+    groups = [group for group in config._parser._groups if group.name.startswith("t5x-harness")]
+    names = {name for group in groups for option in group.options for name in option.names()} - OLD.keys()
+    of_t5x = {"--gin_bindings", "--gin_search_paths", "--tfds_data_dir"}
+    assert len(names) > 30
+    assert {name for name in names if not name.startswith("--t5x-")} == of_t5x
+    shown = pytester.runpytest_subprocess("--help").stdout.str()
+    assert [old for old in OLD if f" {old}=" in shown or f" {old} " in shown] == []
+
+
+def test_an_old_name_works_and_is_warned_of_once(pytester: pytest.Pytester) -> None:
+    (pytester.path / "buckets").mkdir()
+    pytester.makepyfile("def test_it():\n    pass\n")
+    olds = ("--standins=off", "--gcs-root=buckets", "--plan-golden-update", "--plan-golden=kept/")
+    spec = SessionSettings(config := pytester.parseconfig(*olds)).spec(["run.gin"])
+    assert (spec.standins, spec.gcs_root) == ("off", str(pytester.path / "buckets"))
+    golden = SessionSettings(config).golden("run")
+    assert golden == {"golden": str(pytester.path / "kept" / "run.plan"), "golden_update": True}
+    result = pytester.runpytest_subprocess("--standins=off", "--tpu-reuse=1", "--tpu-reuse=2", "-p", "xdist", "-n0")
+    result.assert_outcomes(passed=1, warnings=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*PytestDeprecationWarning: --standins is the old name of --t5x-standins, and will be removed: use "
+            "--t5x-standins",
+            "*PytestDeprecationWarning: --tpu-reuse is the old name of --t5x-tpu-reuse, and will be removed: use *",
+        ]
+    )
+    pytester.runpytest_subprocess("--t5x-standins=off").assert_outcomes(passed=1, warnings=0)
+
+
+@pytest.mark.parametrize("arguments", [("--standins=some",), ("--t5x-standins=some",)])
+def test_an_old_name_takes_the_same_values(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    result = pytester.runpytest_subprocess(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*invalid choice: 'some' (choose from 'off', 'missing', 'all')*"])
 
 
 def test_codes_strictness_and_folders_of_modules_reach_the_run(

@@ -15,12 +15,12 @@ from t5x_harness.sample_tasks import CONFIGS
 Run = Callable[..., pytest.RunResult]
 
 REAL = [
-    "--vertex=real",  # the user's word for it: the clients find the same private Google
-    "--vertex-project=mine",
-    "--vertex-location=us-central1",
-    "--vertex-bucket=my-bucket",
-    "--vertex-image=repo/tells-devices:1",
-    "--tpu-max-chip-hours=100",
+    "--t5x-vertex=real",  # the user's word for it: the clients find the same private Google
+    "--t5x-vertex-project=mine",
+    "--t5x-vertex-location=us-central1",
+    "--t5x-vertex-bucket=my-bucket",
+    "--t5x-vertex-image=repo/tells-devices:1",
+    "--t5x-tpu-max-chip-hours=100",
 ]
 TEST = """
 import pytest

@@ -43,7 +43,7 @@ def test_stage_step_and_state_of_the_job_and_with_s_its_log(tmp_path: Path, impo
     (project / "test_training.py").write_text(TEST)
     (tmp_path / "job.py").write_text(JOB)
     images = {"*": f"{sys.executable} {tmp_path / 'job.py'} {tmp_path / 'go'}"}
-    command = [sys.executable, "-m", "pytest", "-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *options]
+    command = [sys.executable, "-m", "pytest", "-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded", *options]
     controller, terminal = pty.openpty()
     with GoogleSession(vertex=VertexOptions(images=images)) as session:
         environment = {**os.environ, **session.environment(), "TERM": "xterm", "COLUMNS": "200"}

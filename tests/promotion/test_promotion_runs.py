@@ -49,7 +49,9 @@ def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypat
     pytester.makepyprojecttoml('[tool.t5x_harness.tpu]\naccelerator_type = "TPU_V3"\naccelerator_count = 8\n')
 
     def call(*arguments: str) -> pytest.RunResult:
-        result = pytester.runpytest_subprocess("-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *arguments)
+        result = pytester.runpytest_subprocess(
+            "-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded", *arguments
+        )
         for text in (result.stdout, result.stderr):
             text.no_fnmatch_line("*Traceback*")
             text.no_fnmatch_line("*INTERNALERROR*")

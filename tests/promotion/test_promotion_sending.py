@@ -53,8 +53,8 @@ def test_the_very_same_job_is_not_sent_again_while_it_runs(jobs: PromotedJobs) -
     with pytest.raises(JobRefused) as caught:
         send(jobs, dataclasses.replace(SLEEP, name="sleep-2"))
     assert str(caught.value) == (
-        f"the job {first.name} (sleep-1) does the very same and has not ended: take it with --tpu-reuse={first.id}, or "
-        f"cancel it ({first.page})"
+        f"the job {first.name} (sleep-1) does the very same and has not ended: take it with "
+        f"--t5x-tpu-reuse={first.id}, or cancel it ({first.page})"
     )
 
 

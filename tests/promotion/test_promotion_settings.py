@@ -41,13 +41,13 @@ def test_everything_that_is_missing_is_named_at_once(run: Run) -> None:
     result.stderr.fnmatch_lines(
         [
             "ERROR: tests are promoted to TPU jobs, and no Vertex AI target is configured. Missing:",
-            "    project: --vertex-project=… or T5X_HARNESS_VERTEX_PROJECT",
-            "    location: --vertex-location=… or T5X_HARNESS_VERTEX_LOCATION",
-            "    bucket: --vertex-bucket=… or T5X_HARNESS_VERTEX_BUCKET",
-            "    image: --vertex-image=… or T5X_HARNESS_VERTEX_IMAGE",
+            "    project: --t5x-vertex-project=… or T5X_HARNESS_VERTEX_PROJECT",
+            "    location: --t5x-vertex-location=… or T5X_HARNESS_VERTEX_LOCATION",
+            "    bucket: --t5x-vertex-bucket=… or T5X_HARNESS_VERTEX_BUCKET",
+            "    image: --t5x-vertex-image=… or T5X_HARNESS_VERTEX_IMAGE",
             "    or [[]tool.t5x_harness.vertex[]] of pyproject.toml, or a conftest's own fixture vertex_target",
-            "    without a cloud: --vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
-            "--tpu-dry-run shows them with placeholders",
+            "    without a cloud: --t5x-vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
+            "--t5x-tpu-dry-run shows them with placeholders",
         ]
     )
     result.stdout.fnmatch_lines(["t5x-harness: -m 'tpu' promotes * to jobs on Vertex AI (no target is configured)"])
@@ -63,12 +63,14 @@ def test_a_dry_run_without_a_target_shows_the_job_with_placeholders(run: Run, py
             pass
         """
     )
-    result = run("-m", "tpu", "--tpu-dry-run", "--vertex-project=mine")
+    result = run("-m", "tpu", "--t5x-tpu-dry-run", "--t5x-vertex-project=mine")
     result.stdout.fnmatch_lines(
         [
             "*where: project mine, your-region1",
-            "placeholders, to be given before it is sent: location (--vertex-location or T5X_HARNESS_VERTEX_LOCATION), "
-            "bucket (--vertex-bucket or T5X_HARNESS_VERTEX_BUCKET), image (--vertex-image or T5X_HARNESS_VERTEX_IMAGE)",
+            "placeholders, to be given before it is sent: location (--t5x-vertex-location or "
+            "T5X_HARNESS_VERTEX_LOCATION), "
+            "bucket (--t5x-vertex-bucket or T5X_HARNESS_VERTEX_BUCKET), image (--t5x-vertex-image or "
+            "T5X_HARNESS_VERTEX_IMAGE)",
             "*    env {",
             '*      name: "A"',
             "*    strategy: SPOT",
@@ -82,15 +84,15 @@ def test_each_place_may_name_a_part(run: Run, pytester: pytest.Pytester, monkeyp
     pytester.makefile(".ini", pytest="[pytest]\nt5x_vertex_location = europe-west4\n")
     pytester.makepyprojecttoml('[tool.t5x_harness.vertex]\nimage = "repo/t5x:1"\nproject = "not-this-one"\n')
     result = run("-m", "tpu")
-    lines = [line for line in result.stderr.lines if line.startswith("    ") and ": --vertex-" in line]
-    assert lines == ["    bucket: --vertex-bucket=… or T5X_HARNESS_VERTEX_BUCKET"]
-    header = run("-m", "tpu", "--vertex-bucket=my-bucket", "--collect-only").stdout
+    lines = [line for line in result.stderr.lines if line.startswith("    ") and ": --t5x-vertex-" in line]
+    assert lines == ["    bucket: --t5x-vertex-bucket=… or T5X_HARNESS_VERTEX_BUCKET"]
+    header = run("-m", "tpu", "--t5x-vertex-bucket=my-bucket", "--collect-only").stdout
     header.fnmatch_lines(["t5x-harness: *to jobs on Vertex AI (project mine, europe-west4, image repo/t5x:1)"])
 
 
 def test_the_emulated_one_needs_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = ["t5x-harness: -m 'tpu and not slow' promotes * an emulated Vertex AI on this machine (project *"]
-    run("-m", "tpu and not slow", "--vertex=emulated", "--collect-only").stdout.fnmatch_lines(expected)
+    run("-m", "tpu and not slow", "--t5x-vertex=emulated", "--collect-only").stdout.fnmatch_lines(expected)
     monkeypatch.setenv("T5X_HARNESS_VERTEX", "emulated")
     run("-m", "tpu and not slow", "--collect-only").stdout.fnmatch_lines(expected)
 
@@ -102,12 +104,12 @@ def test_a_shell_of_serve_has_the_emulated_one(run: Run, monkeypatch: pytest.Mon
     header = ["t5x-harness: -m 'tpu' promotes * to jobs on an emulated Vertex AI on this machine (project {}, *"]
     run("-m", "tpu", "--collect-only").stdout.fnmatch_lines([header[0].format("t5x-harness")])
     target = [
-        "--vertex-project=mine",
-        "--vertex-location=us-central1",
-        "--vertex-bucket=bucket",
-        "--vertex-image=i:1",
+        "--t5x-vertex-project=mine",
+        "--t5x-vertex-location=us-central1",
+        "--t5x-vertex-bucket=bucket",
+        "--t5x-vertex-image=i:1",
     ]
-    run("-m", "tpu", "--collect-only", "--vertex=real", *target).stdout.fnmatch_lines([header[0].format("mine")])
+    run("-m", "tpu", "--collect-only", "--t5x-vertex=real", *target).stdout.fnmatch_lines([header[0].format("mine")])
 
 
 def test_an_expression_that_promotes_nothing_says_so(run: Run) -> None:
@@ -142,17 +144,20 @@ def test_a_fixture_may_give_the_target(run: Run, pytester: pytest.Pytester) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--vertex-bucket=gs://b/x"], "*bucket 'gs://b/x' is no bucket's name: give the name alone*"),
-        (["--vertex-location=us-central1-a"], "*location 'us-central1-a' is no region*"),
-        (["--tpu-max-chip-hours=lots"], "*--tpu-max-chip-hours must be a positive number, not 'lots'*"),
-        (["--tpu-parallel=0"], "*--tpu-parallel must be a whole number above zero, not '0'*"),
+        (["--t5x-vertex-bucket=gs://b/x"], "*bucket 'gs://b/x' is no bucket's name: give the name alone*"),
+        (["--t5x-vertex-location=us-central1-a"], "*location 'us-central1-a' is no region*"),
+        (
+            ["--t5x-tpu-max-chip-hours=lots"],
+            "*--t5x-tpu-max-chip-hours: must be a positive number, not 'lots'*",
+        ),
+        (["--t5x-tpu-parallel=0"], "*argument --t5x-tpu-parallel: must be a whole number from 1 up, not '0'*"),
         (["-o", "t5x_tpu=accelerator=TPU_V3"], "*t5x_tpu: no argument 'accelerator': did you mean accelerator_*"),
         (["-o", "t5x_tpu=TPU_V3"], "*t5x_tpu: 'TPU_V3' is no NAME = VALUE, such as accelerator_type = TPU_V3*"),
-        (["-o", "t5x_vertex=fake"], "*T5X_HARNESS_VERTEX and t5x_vertex must be real or emulated, not 'fake'*"),
+        (["-o", "t5x_vertex=fake"], "*t5x_vertex must be real or emulated, not 'fake'*"),
     ],
 )
 def test_a_wrong_value_is_told_before_anything_runs(run: Run, arguments: list[str], message: str) -> None:
-    emulated = [] if any("t5x_vertex" in argument for argument in arguments) else ["--vertex=emulated"]
+    emulated = [] if any("t5x_vertex" in argument for argument in arguments) else ["--t5x-vertex=emulated"]
     result = run("-m", "tpu", *emulated, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
@@ -160,7 +165,7 @@ def test_a_wrong_value_is_told_before_anything_runs(run: Run, arguments: list[st
 
 def test_a_mistake_in_the_projects_table_has_its_line(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyprojecttoml("[tool.t5x_harness.tpu]\nsteps = 8\naccelerator_typ = 'TPU_V3'\n")
-    result = run("-m", "tpu", "--vertex=emulated")
+    result = run("-m", "tpu", "--t5x-vertex=emulated")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["*pyproject.toml:3: tpu: no argument 'accelerator_typ': did you mean accelerator_type?"]
@@ -170,11 +175,11 @@ def test_a_mistake_in_the_projects_table_has_its_line(run: Run, pytester: pytest
 def test_the_options_are_documented(pytester: pytest.Pytester) -> None:
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in (
-        "--vertex={real,emulated}",
-        "--vertex-project",
-        "--tpu-max-chip-hours",
-        "--tpu-dry-run",
-        "--tpu-reuse",
+        "--t5x-vertex={real,emulated}",
+        "--t5x-vertex-project",
+        "--t5x-tpu-max-chip-hours",
+        "--t5x-tpu-dry-run",
+        "--t5x-tpu-reuse",
     ):
         assert option in text
     for ini in ("t5x_vertex ", "t5x_vertex_bucket", "t5x_tpu "):
@@ -198,7 +203,7 @@ def test_shipped():
 def test_a_zone_in_a_marker_fails_its_tests_and_not_the_session(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makefile(".gin", run="include 't5x/configs/runs/pretrain.gin'\n")
     pytester.makepyfile(test_promoted=ZONES)
-    result = run("-m", "tpu", "--vertex=emulated")
+    result = run("-m", "tpu", "--t5x-vertex=emulated")
     result.assert_outcomes(failed=2)
     wrong = "region='us-central1-a': location 'us-central1-a' is no region: give one such as us-central1, not a zone"
     result.stdout.fnmatch_lines([f"@pytest.mark.tpu: {wrong}", f"test_shipped was not sent as a job: {wrong}"])

@@ -34,7 +34,7 @@ def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, run_pytes
 
     def call(source: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(test_there=HEAD + source)
-        result = run_pytest("-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *arguments)
+        result = run_pytest("-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded", *arguments)
         for text in (result.stdout, result.stderr):
             text.no_fnmatch_line("*Traceback*")
             text.no_fnmatch_line("*INTERNALERROR*")
@@ -201,11 +201,13 @@ def test_odd():
 def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex: FakeVertex) -> None:
     run("def test_it():\n    pass\n").assert_outcomes(passed=1)
     [job] = vertex.jobs()
-    run("def test_it():\n    pass\n", f"--tpu-reuse={job.name}").assert_outcomes(passed=1)
-    other = run("def test_it():\n    assert True\n", "--tpu-reuse", job.name.rpartition("/")[2])
+    run("def test_it():\n    pass\n", f"--t5x-tpu-reuse={job.name}").assert_outcomes(passed=1)
+    other = run("def test_it():\n    assert True\n", "--t5x-tpu-reuse", job.name.rpartition("/")[2])
     other.assert_outcomes(failed=1)
-    other.stdout.fnmatch_lines(["test_it was not sent as a job: --tpu-reuse: no job that is given does what this *"])
-    none = run("def test_it():\n    pass\n", "--tpu-reuse=12345")
+    other.stdout.fnmatch_lines(
+        ["test_it was not sent as a job: --t5x-tpu-reuse: no job that is given does what this *"]
+    )
+    none = run("def test_it():\n    pass\n", "--t5x-tpu-reuse=12345")
     none.assert_outcomes(failed=1)
     none.stdout.fnmatch_lines(["test_it was not sent as a job: the job 12345 cannot be read: *"])
     assert vertex.jobs() == [job]
@@ -214,12 +216,12 @@ def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex:
 def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fake_gcs: FakeGcs) -> None:
     """What is real here is the user's word for it: the clients find the same private Google."""
     target = [
-        "--vertex=real",
-        "--vertex-project=mine",
-        "--vertex-location=us-central1",
-        "--vertex-bucket=no-such-bucket",
+        "--t5x-vertex=real",
+        "--t5x-vertex-project=mine",
+        "--t5x-vertex-location=us-central1",
+        "--t5x-vertex-bucket=no-such-bucket",
     ]
-    result = run("def test_it():\n    pass\n", *target, "--vertex-image=repo/t5x:1")
+    result = run("def test_it():\n    pass\n", *target, "--t5x-vertex-image=repo/t5x:1")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -233,7 +235,7 @@ def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fa
 
 @pytest.mark.parametrize("distributed", [[], ["-n", "1"]], ids=["alone", "distributed"])
 def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex, distributed: list[str]) -> None:
-    result = run("def test_it():\n    pass\n", "--tpu-dry-run", "-rs", *distributed)
+    result = run("def test_it():\n    pass\n", "--t5x-tpu-dry-run", "-rs", *distributed)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
         [
@@ -245,7 +247,7 @@ def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex
             "  --archive=/gcs/t5x-harness-jobs/t5x-harness/shipped/*/test.tar.gz",
             "  test_there.py::test_it",
             "      accelerator_type: TPU_V3",
-            "SKIPPED [[]1[]] test_there.py:*: --tpu-dry-run: the job was printed and not sent",
+            "SKIPPED [[]1[]] test_there.py:*: --t5x-tpu-dry-run: the job was printed and not sent",
         ]
     )
     assert vertex.jobs() == []
@@ -342,7 +344,7 @@ def _interrupted(vertex: FakeVertex, pytester: pytest.Pytester, number: int) -> 
 
 def _started(pytester: pytest.Pytester) -> subprocess.Popen[str]:
     """Pytest with the long tests; asked by SIGUSR1, it says where it is."""
-    command = [sys.executable, "-c", TELLS_STACKS, "-m", "tpu", "--vertex=emulated", "test_long.py"]
+    command = [sys.executable, "-c", TELLS_STACKS, "-m", "tpu", "--t5x-vertex=emulated", "test_long.py"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
 
 

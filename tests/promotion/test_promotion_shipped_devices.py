@@ -21,12 +21,12 @@ import pytest
 pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
 """
 REAL = [
-    "--vertex=real",  # the user's word for it: the clients find the same private Google
-    "--vertex-project=mine",
-    "--vertex-location=us-central1",
-    "--vertex-bucket=my-bucket",
-    "--vertex-image=repo/t5x:1",
-    "--tpu-max-chip-hours=100",
+    "--t5x-vertex=real",  # the user's word for it: the clients find the same private Google
+    "--t5x-vertex-project=mine",
+    "--t5x-vertex-location=us-central1",
+    "--t5x-vertex-bucket=my-bucket",
+    "--t5x-vertex-image=repo/t5x:1",
+    "--t5x-tpu-max-chip-hours=100",
 ]
 
 
@@ -52,7 +52,7 @@ def test_uses_none():
 
 
 def test_an_emulated_job_says_what_it_ran_on(run: Run, pytester: pytest.Pytester) -> None:
-    result = run(USES, "--vertex=emulated", "--junitxml=there.xml", "-rP")
+    result = run(USES, "--t5x-vertex=emulated", "--junitxml=there.xml", "-rP")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         [
@@ -123,7 +123,7 @@ def test_warns():
 
 @pytest.mark.parametrize("distributed", [[], ["-n", "1"]], ids=["alone", "distributed"])
 def test_what_it_warns_of_is_among_the_warnings_here(run: Run, distributed: list[str]) -> None:
-    result = run(WARNS, "--vertex=emulated", *distributed)
+    result = run(WARNS, "--t5x-vertex=emulated", *distributed)
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [

@@ -52,7 +52,7 @@ def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPat
     shutil.copy(CONFIGS / "finetune_sums.gin", pytester.path / "sums.gin")
 
     def call(*arguments: str) -> pytest.RunResult:
-        return run_pytest("-m", "tpu", "--vertex=emulated", "--t5x-runtime=embedded", *arguments)
+        return run_pytest("-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded", *arguments)
 
     return call
 
@@ -71,7 +71,7 @@ def test_what_a_job_would_bind(run: Run, pytester: pytest.Pytester) -> None:
     """Also for a config without a marker, by the project's table, and with full_size of the call, which says more."""
     pytester.makepyfile(test_orders=HEAD + ORDERS)
     pytester.makepyprojecttoml(f"[tool.t5x_harness.tpu]\n{MACHINE}steps = 5\n")
-    result = run("sums.gin", "test_orders.py", "--tpu-dry-run", "-k", "given or sums.gin")
+    result = run("sums.gin", "test_orders.py", "--t5x-tpu-dry-run", "-k", "given or sums.gin")
     result.assert_outcomes(passed=3, skipped=5)
     bound = _printed(result.stdout.lines)
     assert {name: job["TRAIN_STEPS"] for name, job in bound.items()} == {
@@ -86,7 +86,7 @@ def test_without_steps_a_shrunken_job_trains_few_and_another_those_of_its_config
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makepyfile(test_orders=HEAD + ORDERS)
-    result = run("test_orders.py", "--tpu-dry-run", "-k", "default or full_size")
+    result = run("test_orders.py", "--t5x-tpu-dry-run", "-k", "default or full_size")
     result.assert_outcomes(skipped=2)
     bound = _printed(result.stdout.lines)
     assert bound["test-default"]["TRAIN_STEPS"] == "10004"
@@ -96,7 +96,7 @@ def test_without_steps_a_shrunken_job_trains_few_and_another_those_of_its_config
 def test_a_shipped_test_of_a_project_with_steps_runs_as_it_is_written(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_sizes=HEAD + "\n@pytest.mark.tpu(ship=True)\ndef test_there():\n    pass\n")
     pytester.makepyprojecttoml(f"[tool.t5x_harness.tpu]\n{MACHINE}steps = 5\nfull_size = true\n")
-    result = run("test_sizes.py", "--tpu-dry-run")
+    result = run("test_sizes.py", "--t5x-tpu-dry-run")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["arguments:", "  t5x_harness.promotion.inside", "  test_sizes.py::test_there"])
 

@@ -77,7 +77,7 @@ def test_every_kind_of_item_goes_where_the_closest_fixture_says(run: Run, pytest
     (below / "test_lower.py").write_text(
         "import pytest\n\n@pytest.mark.tpu(ship=True)\ndef test_lower_ship():\n    pass\n"
     )
-    result = run("--tpu-dry-run", "infer.gin", "below/lower.gin", "test_kinds.py", "below/test_lower.py")
+    result = run("--t5x-tpu-dry-run", "infer.gin", "below/lower.gin", "test_kinds.py", "below/test_lower.py")
     result.assert_outcomes(passed=6, skipped=6)
     assert _places(result.stdout.lines) == {
         "infer": ("their-bucket", "us-central1"),
@@ -113,7 +113,7 @@ def test_shipped_tests_run_together_where_the_first_of_them_was_told(
     """Each waits for the other."""
     pytester.makeconftest(fixture('VertexTarget("theirs", "us-central1", "their-bucket", "their/t5x:2")'))
     pytester.makepyfile(test_meet=MEET)
-    run("--vertex=emulated").assert_outcomes(passed=2)
+    run("--t5x-vertex=emulated").assert_outcomes(passed=2)
     assert fake_gcs.buckets() == ["their-bucket"]
     assert vertex.jobs() == []  # of the project that is used where nobody says
 
@@ -134,7 +134,7 @@ def test_a_fixture_that_gives_no_target_is_the_items_error(
 ) -> None:
     pytester.makeconftest(source)
     shutil.copy(CONFIGS / "infer_answer.gin", pytester.path / "infer.gin")
-    result = run("infer.gin", "-k", "lint", "--tpu-dry-run")
+    result = run("infer.gin", "-k", "lint", "--t5x-tpu-dry-run")
     result.assert_outcomes(errors=1, deselected=3)
     result.stdout.fnmatch_lines([message])
 
@@ -147,7 +147,7 @@ def test_a_target_that_cannot_be_told_ahead_is_its_own_tests_error(run: Run, pyt
     (below / "test_below.py").write_text(shipped.format(name="below"))
     pytester.makeconftest(fixture('VertexTarget("theirs", "us-central1", "their-bucket", "their/t5x:2")'))
     pytester.makepyfile(test_above=shipped.format(name="above"))
-    result = run("--tpu-dry-run")
+    result = run("--t5x-tpu-dry-run")
     result.assert_outcomes(skipped=1, errors=1)
     result.stdout.fnmatch_lines(["E   *Failed: nobody knows"])
 

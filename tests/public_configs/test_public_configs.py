@@ -80,7 +80,7 @@ def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) ->
 def spec_of(where: Path, *flags: str) -> RunSpec:
     """The run that ``t5x-harness run`` makes of T5X's flags in a folder."""
     parser = argparse.ArgumentParser()
-    add_run_arguments(parser)
+    add_run_arguments(parser, "run")
     (spec,) = specs_of(parser.parse_args(rewrite_gin(["--t5x-runtime=embedded", *flags])), where)
     return spec
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import hugging_face
 from t5x_harness.standins.hugging_face import MissingRows, install, request_in
-from t5x_harness.standins.policy import Policy
 from t5x_harness.standins.rows import declared
 
 ROWS = [{"text": f"row {number}", "n": number} for number in range(10)]
@@ -44,7 +44,7 @@ class TestWithTheLibrary:
         monkeypatch.setattr(library, "load_dataset", library.load_dataset)
         monkeypatch.setattr(library.load, "load_dataset", library.load.load_dataset)
         found = samples("allenai/c4:en") + samples("two", splits={"train": ROWS, "test": ROWS[:3]})
-        install(found, Policy.MISSING, lambda name, what: noted.append((name, what)))
+        install(found, StandInPolicy.MISSING, lambda name, what: noted.append((name, what)))
         return library
 
     def test_a_stream_can_do_what_streams_can(self, datasets, noted):
@@ -105,7 +105,7 @@ class TestWithoutRows:
                 return "from files"
             raise ConnectionError(f"Couldn't reach {path}")
 
-        def call(policy: Policy, *arguments: Any) -> Any:
+        def call(policy: StandInPolicy, *arguments: Any) -> Any:
             module = ModuleType("datasets")
             module.load_dataset = real
             module.load = SimpleNamespace(load_dataset=real)
@@ -121,7 +121,7 @@ class TestWithoutRows:
 
     def test_they_are_asked_for_by_dataset_and_line(self, load):
         with pytest.raises(MissingRows) as caught:
-            load(Policy.MISSING, "allenai/c4", "en")
+            load(StandInPolicy.MISSING, "allenai/c4", "en")
         text = str(caught.value)
         assert text.startswith(f"{__file__}:")
         assert text.endswith(
@@ -135,18 +135,18 @@ class TestWithoutRows:
         assert found.fix.endswith("the fixture fake_hf_dataset")
 
     def test_what_the_hub_left_here_before_is_read(self, load):
-        assert load(Policy.MISSING, "kept") == "from the cache"
+        assert load(StandInPolicy.MISSING, "kept") == "from the cache"
 
     def test_files_need_none(self, load):
-        assert load(Policy.ALL, "json") == "from files"
+        assert load(StandInPolicy.ALL, "json") == "from files"
 
     def test_all_asks_for_them_even_if_the_dataset_is_here(self, load):
         with pytest.raises(MissingRows, match=r"load_dataset\('kept'\)"):
-            load(Policy.ALL, "kept")
+            load(StandInPolicy.ALL, "kept")
 
     def test_off_leaves_the_librarys_error(self, load):
         with pytest.raises(ConnectionError, match="Couldn't reach allenai/c4"):
-            load(Policy.OFF, "allenai/c4")
+            load(StandInPolicy.OFF, "allenai/c4")
 
 
 def test_other_texts_hold_no_request():

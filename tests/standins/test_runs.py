@@ -100,5 +100,5 @@ def test_a_file_out_of_reach_asks_for_rows(run):
     assert str(finding.location) == "run.gin:10"
     assert finding.fix == (
         'give a few in [tool.t5x_harness.samples] of pyproject.toml, translate = "rows.jsonl", or in a test with the '
-        "fixture sample_rows; or give the bucket, --gcs-root"
+        "fixture sample_rows; or give the bucket, --gcs-root (pytest: --t5x-gcs-root)"
     )

@@ -11,7 +11,7 @@ seqio = pytest.importorskip("seqio")
 
 from builders import EveryFeature  # noqa: E402
 
-from t5x_harness.standins.policy import Policy  # noqa: E402
+from t5x_harness.spec import StandInPolicy  # noqa: E402
 from t5x_harness.standins.sources import make_up_tfds  # noqa: E402
 from t5x_harness.standins.tfds import examples_needed, prepare, splits_of  # noqa: E402
 from t5x_harness.standins.tfds_examples import CannotMakeUp  # noqa: E402
@@ -92,7 +92,7 @@ def source(name: str, **options) -> object:
     return seqio.TfdsDataSource(name, **options)
 
 
-def made_up(data, folder: Path, policy: Policy = Policy.MISSING) -> list[str]:
+def made_up(data, folder: Path, policy: StandInPolicy = StandInPolicy.MISSING) -> list[str]:
     return [made.name for made in make_up_tfds(data, folder, policy, batch=8)]
 
 
@@ -152,18 +152,18 @@ def test_an_old_version_may_lie_prepared_in_a_bucket(tmp_path: Path):
 
 def test_prepared_data_is_read_itself(tmp_path: Path):
     prepare("every_feature:1.0.0", tmp_path / "home")
-    for policy in Policy:
+    for policy in StandInPolicy:
         assert made_up(source("every_feature:1.0.0"), tmp_path / "standin", policy) == []
 
 
 def test_nothing_is_made_up_if_nothing_shall_be(tmp_path: Path):
-    assert made_up(source("every_feature:1.0.0"), tmp_path, Policy.OFF) == []
+    assert made_up(source("every_feature:1.0.0"), tmp_path, StandInPolicy.OFF) == []
 
 
 def test_a_feature_that_cannot_be_made_up_is_named(tmp_path: Path):
     with pytest.raises(CannotMakeUp, match="the classes of '/label' are known only once the dataset is prepared"):
         prepare("classes_in_the_data:1.0.0", tmp_path)
-    (made,) = make_up_tfds(source("classes_in_the_data:1.0.0"), tmp_path, Policy.MISSING, batch=8)
+    (made,) = make_up_tfds(source("classes_in_the_data:1.0.0"), tmp_path, StandInPolicy.MISSING, batch=8)
     assert made.problem == "the classes of '/label' are known only once the dataset is prepared"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 seqio = pytest.importorskip("seqio")
 
-from t5x_harness.standins.policy import Policy  # noqa: E402
+from t5x_harness.spec import StandInPolicy  # noqa: E402
 from t5x_harness.standins.vocabulary_files import VocabularyFiles  # noqa: E402
 
 PATH = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
@@ -28,7 +28,7 @@ def install(monkeypatch, tmp_path: Path, noted) -> Callable[..., None]:
     """Makes files up in this process until the test ends."""
     monkeypatch.setattr(seqio.vocabularies, "_load_model", seqio.vocabularies._load_model)
 
-    def call(policy: Policy = Policy.MISSING, rows: int | None = 32_128) -> None:
+    def call(policy: StandInPolicy = StandInPolicy.MISSING, rows: int | None = 32_128) -> None:
         VocabularyFiles(tmp_path, policy, rows, lambda path, what: noted.append((path, what))).install()
 
     return call
@@ -69,14 +69,14 @@ def test_the_embedding_decides_where_the_path_says_nothing(install):
 
 
 def test_a_local_file_that_is_missing_stays_missing(install, tmp_path: Path, noted):
-    install(Policy.ALL)
+    install(StandInPolicy.ALL)
     with pytest.raises(Exception, match="No such file"):
         _ = seqio.SentencePieceVocabulary(str(tmp_path / "none.model")).vocab_size
     assert noted == []
 
 
 def test_off_leaves_everything(install, noted):
-    install(Policy.OFF)
+    install(StandInPolicy.OFF)
     with pytest.raises(Exception, match="gs://my-bucket/off"):
         _ = seqio.SentencePieceVocabulary("gs://my-bucket/off.32000.model").vocab_size
     assert noted == []

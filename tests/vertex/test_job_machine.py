@@ -87,7 +87,8 @@ def test_chip_hours_are_chips_until_the_deadline() -> None:
     with pytest.raises(ChipHoursError) as caught:
         hours.require(16)
     assert str(caught.value) == (
-        "v3-32: 16 chips x at most 4 h = 64 chip-hours: more than the 16 that --tpu-max-chip-hours allows. "
+        "v3-32: 16 chips x at most 4 h = 64 chip-hours: more than the 16 that "
+        "--tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours) allows. "
         "Give --tpu-max-chip-hours=64, a timeout of at most 1 h, or a smaller slice"
     )
 

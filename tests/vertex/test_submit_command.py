@@ -115,7 +115,10 @@ def test_what_vertex_refuses_is_not_sent(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_what_could_use_up_too_much_is_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
     assert _dry("--accelerator=v3-32") == 1
-    assert "more than the 16 that --tpu-max-chip-hours allows" in capsys.readouterr().err
+    assert (
+        "more than the 16 that --tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours) allows"
+        in capsys.readouterr().err
+    )
     assert _dry("--accelerator=v3-32", "--tpu-max-chip-hours=64") == 0
 
 
@@ -208,7 +211,7 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
             "reservation 'mine': give any, none, or projects/PROJECT/zones/ZONE/reservations/NAME",
         ),
         (["--network=vpc"], "network 'vpc': give projects/NUMBER/global/networks/NAME"),
-        (["--boot-disk-size-gb=big"], "argument --boot-disk-size-gb: give a whole number above zero, not 'big'"),
+        (["--boot-disk-size-gb=big"], "argument --boot-disk-size-gb: must be a whole number from 1 up, not 'big'"),
         (["--format=sarif"], "argument --format: invalid choice: 'sarif'"),
         (["--full-size"], "unrecognized arguments: --full-size"),
         (["--no-wait"], "the private Google of --vertex=emulated ends with this command, and its jobs with it"),

@@ -31,7 +31,7 @@ FOUND = "List of found errors:\t1.Field: job_spec.a; Message: Wrong a.\t2.Field:
         (exceptions.RetryError("late", cause=OSError("gone")), "it: Vertex AI does not answer: gone", True),
         (
             auth.DefaultCredentialsError("none"),
-            "Run gcloud auth application-default login, or use --vertex=emulated",
+            "Run gcloud auth application-default login, or use --vertex=emulated (pytest: --t5x-vertex=emulated)",
             False,
         ),
         (auth.TransportError("down"), "it: no credentials can be had now: down", True),

@@ -6,17 +6,15 @@ import argparse
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
-from t5x_harness.promotion.duration import seconds_of
 from t5x_harness.runtime.choice import RuntimeChoiceError
-from t5x_harness.settings.numbers import positive_number
+from t5x_harness.settings.numbers import count, duration
+from t5x_harness.settings.options import JOBS, add_to_command, option
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
-from t5x_harness.variables import VERTEX_PREFIX
-from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import FOUR_HOURS, JobError, T5XJob
@@ -29,18 +27,7 @@ from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarg
 
 __all__ = ["add_arguments", "goes_to_private_google", "jobs_of", "target_of"]
 
-_SERVICES = ("real", "emulated")
-_SERVICE_VARIABLE = VERTEX_PREFIX.removesuffix("_")
-_TARGET_HELP: Mapping[str, str] = {
-    "project": "project that pays",
-    "location": "region, such as us-central1",
-    "bucket": "bucket, in that region, for staged files and results",
-    "image": "URI of a container image whose entry point is T5X's main.py",
-    "service_account": "account that the job acts as; TPU jobs have none of their own",
-    "experiment": "Vertex AI experiment that the run is tracked in: parameters, metrics, lineage",
-    "tensorboard": "Vertex AI TensorBoard that event files are uploaded to while waiting",
-    "image_python_path": "what the image's own PYTHONPATH holds, which staged modules would replace",
-}
+_SERVICES, _SERVICE_VARIABLE = option("vertex").choices or (), option("vertex").variable
 _EPILOG = """\
 examples:
   t5x-harness submit finetune.gin --run_mode=train --accelerator=v3-8 --dry-run
@@ -67,46 +54,24 @@ exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: coul
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``submit`` to a parser."""
     parser.epilog = _EPILOG
-    add_run_arguments(parser, job=True)
-    job = parser.add_argument_group("the job")
-    job.add_argument(
-        "--accelerator",
-        metavar="NAME",
-        help="the slice to run and to check on, as v3-32; or TPU_V3:32 in cores; or a machine by gcloud's keys, as "
-        "machine-type=ct5lp-hightpu-4t,tpu-topology=4x4 (default: the run's --slice)",
-    )
+    add_run_arguments(parser, "submit")
+    add_to_command(parser, JOBS, "submit")
+    groups = {group.title: group for group in parser._action_groups}
+    job, where, what = groups["the job"], groups["where it goes"], groups["what to do"]
     job.add_argument(
         "--timeout",
-        type=_duration,
+        type=duration,
         default=FOUR_HOURS,
         metavar="TIME",
         help="when Vertex AI ends it, as 90m, 6h or 2d (default: 4h)",
-    )
-    job.add_argument(
-        "--tpu-max-chip-hours",
-        type=_number,
-        default=DEFAULT_MAX_CHIP_HOURS,
-        metavar="N",
-        help=f"refuse a job that could use up more, chips x timeout (default: {DEFAULT_MAX_CHIP_HOURS:g})",
     )
     job.add_argument("--name", help="name of the run (default: that of the gin file)")
     job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
     job.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the job")
     _add_job_options(parser.add_argument_group("how Vertex AI runs it"))
-    where = parser.add_argument_group("where it goes")
-    for name in FIELDS:
-        where.add_argument(f"--{name.replace('_', '-')}", help=_TARGET_HELP[name], dest=name)
-    where.add_argument(
-        "--vertex",
-        choices=_SERVICES,
-        help=f"Google's Vertex AI, or an emulated one on this machine (default: {_SERVICE_VARIABLE}; else emulated in "
-        "a shell of t5x-harness serve; else real)",
-    )
     where.add_argument(
         "--google-root", metavar="DIR", help="with --vertex=emulated: folder that keeps the buckets (default: none)"
     )
-    what = parser.add_argument_group("what to do")
-    what.add_argument("--dry-run", action="store_true", help="check it and show what would be sent; send nothing")
     what.add_argument("--no-check", action="store_true", help="send it without lint and plan")
     what.add_argument("--duplicate", action="store_true", help="send it although the same job runs")
     what.add_argument(
@@ -124,7 +89,7 @@ def _add_job_options(group: argparse._ArgumentGroup) -> None:
         "FLEX_START waits for some",
     )
     group.add_argument(
-        "--max-wait-duration", type=_duration, metavar="TIME", help="how long FLEX_START waits, as 6h (default: a day)"
+        "--max-wait-duration", type=duration, metavar="TIME", help="how long FLEX_START waits, as 6h (default: a day)"
     )
     group.add_argument(
         "--reservation",
@@ -133,7 +98,7 @@ def _add_job_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--network", metavar="NAME", help="projects/NUMBER/global/networks/NAME that it is peered with")
     group.add_argument("--boot-disk-type", metavar="TYPE", help="disk of its machine, as pd-ssd")
-    group.add_argument("--boot-disk-size-gb", type=_whole, metavar="N", help="size of that (default: 100)")
+    group.add_argument("--boot-disk-size-gb", type=count, metavar="N", help="size of that (default: 100)")
     group.add_argument(
         "--restart-job-on-worker-restart", action="store_true", help="restart all of it where one worker is lost"
     )
@@ -233,9 +198,9 @@ def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
 
 
 def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:
-    if args.accelerator and args.slice:
+    if args.tpu and args.slice:
         raise UsageError("--accelerator and --slice at once: --accelerator says what to run and to check on")
-    machine = Machine.parse(args.accelerator or spec.slice)
+    machine = Machine.parse(args.tpu or spec.slice)
     if machine.slice is not None:
         spec = dataclasses.replace(spec, slice=machine.slice.name)
     job = T5XJob(
@@ -265,23 +230,3 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{option} {text}: give NAME=VALUE")
     return name, value
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"give a whole number above zero, not {text!r}")
-    return int(text)
-
-
-def _duration(text: str) -> int:
-    try:
-        return max(1, int(seconds_of(text)))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _number(text: str) -> float:
-    number = positive_number(text)
-    if number is None:
-        raise argparse.ArgumentTypeError(f"give a number of chip-hours above zero, not {text!r}")
-    return number

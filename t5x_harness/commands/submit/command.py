@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from t5x_harness.commands.submit.arguments import add_arguments, goes_to_private_google, jobs_of, target_of
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
-from t5x_harness.spec import Mode, RunResult, RunSpec, Stage
-from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.spec import STAGE_SECONDS, Mode, RunResult, RunSpec, Stage
+from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
 from t5x_harness.vertex.describing import refusals, verdict_of
 from t5x_harness.vertex.emulated import private_google
 from t5x_harness.vertex.errors import VertexError
@@ -73,7 +73,7 @@ class _Submission:
         if refused:
             raise VertexError("\n".join(refused))
         for job in self._jobs:
-            job.chip_hours.require(self._args.tpu_max_chip_hours)
+            job.chip_hours.require(self._args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS)
         for job, verdict in zip(self._jobs, verdicts, strict=True):
             self._output.job(job, verdict)
         if not self._passes_checks():
@@ -112,7 +112,7 @@ def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
     from t5x_harness.runs.several import RunOptions, run_specs
 
     with own_folder("t5x-harness-submit-") as folder:
-        return list(run_specs(specs, RunOptions(folder.path, timeout=600.0)))
+        return list(run_specs(specs, RunOptions(folder.path, timeout=STAGE_SECONDS)))
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester, import
     (pytester.path / "models").symlink_to(CONFIGS / "models")
     text = (CONFIGS / "finetune_answer.gin").read_text()
     pytester.path.joinpath("train.gin").write_text(f"{text}\nMODEL_DIR = '/gcs/my-bucket/run'\n")
-    arguments = ("-p", "no:cacheprovider", "--t5x-runtime=embedded", "--gcs=fuse", "train.gin::train")
+    arguments = ("-p", "no:cacheprovider", "--t5x-runtime=embedded", "--t5x-gcs=fuse", "train.gin::train")
     result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(failed=1)
     shown = " ".join(result.stdout.str().split())
