@@ -23,6 +23,7 @@ __all__ = ["Launched", "launch", "missing_packages", "require_extra"]
 _NEEDED = {
     "httptools": "httptools",
     "cryptography": "cryptography",
+    "trustme": "trustme",
     "grpc": "grpcio",
     "google.cloud.storage": "google-cloud-storage",
 }

@@ -22,9 +22,9 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
     """
     for empty in (folder.gcloud, folder.gsutil, folder.no_certificates):
         empty.mkdir()
-    certificates = make_certificates()
-    folder.authority.write_bytes(certificates.authority)
-    _write_secret(folder.server, certificates.server)
+    authority, server = make_certificates()
+    folder.authority.write_bytes(authority)
+    _write_secret(folder.server, server)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder.server)
     context.set_alpn_protocols(["http/1.1", "h2"])
