@@ -2,68 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 __all__ = ["SessionFolder"]
 
 
-@dataclasses.dataclass(frozen=True)
 class SessionFolder:
     """The paths in it.
 
+    Args:
+      path: the folder.
+
     Attributes:
       path: the folder.
+      authority: the session CA's certificate.
+      server: the server's key and certificate.
+      credentials: a service account's JSON.
+      token: the session's own access token, for ``gcloud``: a secret, as it lets jobs be started.
+      boto: the configuration of ``gsutil``.
+      gcloud: the configuration folder of ``gcloud``.
+      gsutil: the state of ``gsutil``.
+      no_certificates: an empty folder, in the place of the machine's folder of trusted certificates.
+      jobs: what jobs of Vertex AI need on disk.
+      buckets: the root of the storage, where none is named.
     """
 
-    path: Path
-
-    @property
-    def authority(self) -> Path:
-        """The session CA's certificate."""
-        return self.path / "ca.pem"
-
-    @property
-    def server(self) -> Path:
-        """The server's key and certificate."""
-        return self.path / "server.pem"
-
-    @property
-    def credentials(self) -> Path:
-        """A service account's JSON."""
-        return self.path / "credentials.json"
-
-    @property
-    def token(self) -> Path:
-        """The session's own access token, for ``gcloud``: a secret, as it lets jobs be started."""
-        return self.path / "token"
-
-    @property
-    def boto(self) -> Path:
-        """The configuration of ``gsutil``."""
-        return self.path / "boto.cfg"
-
-    @property
-    def gcloud(self) -> Path:
-        """The configuration folder of ``gcloud``."""
-        return self.path / "gcloud"
-
-    @property
-    def gsutil(self) -> Path:
-        """The state of ``gsutil``."""
-        return self.path / "gsutil"
-
-    @property
-    def no_certificates(self) -> Path:
-        """An empty folder, in the place of the machine's folder of trusted certificates."""
-        return self.path / "no-certificates"
-
-    @property
-    def jobs(self) -> Path:
-        """What jobs of Vertex AI need on disk."""
-        return self.path / "jobs"
-
-    @property
-    def buckets(self) -> Path:
-        """The root of the storage, where none is named."""
-        return self.path / "root"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.authority = path / "ca.pem"
+        self.server = path / "server.pem"
+        self.credentials = path / "credentials.json"
+        self.token = path / "token"
+        self.boto = path / "boto.cfg"
+        self.gcloud = path / "gcloud"
+        self.gsutil = path / "gsutil"
+        self.no_certificates = path / "no-certificates"
+        self.jobs = path / "jobs"
+        self.buckets = path / "root"

@@ -29,7 +29,7 @@ class Services:
     """The ground of all parts of Vertex AI. Any thread may call it.
 
     Args:
-      settings: from whoever starts the server.
+      settings: from the one who starts the server.
       state: keeps everything; by default what ``settings.options.state`` names.
 
     Attributes:

@@ -39,7 +39,7 @@ class Api:
     """Vertex AI's services over one state. Any thread may call it.
 
     Args:
-      settings: from whoever starts the server.
+      settings: from the one who starts the server.
       state: keeps everything; by default what ``settings.options.state`` names.
       authority: knows who may ask; by default one with a token of its own.
       graces: for processes of jobs that are told to end; by default those of the service.

@@ -13,7 +13,7 @@ import inspect
 import pkgutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
@@ -73,22 +73,13 @@ class Rpc:
         return f"{self.service}.{self.method}"
 
 
-class RpcTable(Mapping[str, Rpc]):
-    """The methods of all services in one version of the API, by path."""
+class RpcTable(dict[str, Rpc]):
+    """The methods of all services in one version of the API, by path; nobody changes it."""
 
     def __init__(self, version: str, rpcs: Mapping[str, Rpc]) -> None:
+        super().__init__(rpcs)
         self.version = version
-        self._rpcs = rpcs
         self._named = {rpc.name: rpc for rpc in rpcs.values()}
-
-    def __getitem__(self, path: str) -> Rpc:
-        return self._rpcs[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rpcs)
-
-    def __len__(self) -> int:
-        return len(self._rpcs)
 
     def named(self, name: str) -> Rpc | None:
         """A method by its name without a version, such as ``JobService.CreateCustomJob``."""
@@ -130,7 +121,7 @@ def _read(version: str) -> RpcTable:
                 (*known.bindings, *(b for b in rpc.bindings if b not in known.bindings)) if known else rpc.bindings
             )
             rpcs[rpc.path] = dataclasses.replace(rpc, bindings=bindings)
-    return RpcTable(version, MappingProxyType(rpcs))
+    return RpcTable(version, rpcs)
 
 
 def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
