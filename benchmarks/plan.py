@@ -25,7 +25,7 @@ from reporting import report
 
 from t5x_harness.findings.examples import FILES
 from t5x_harness.runs.local import LocalBackend
-from t5x_harness.runs.pipeline import worker_for
+from t5x_harness.runs.pool import worker_for
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import Outcome, RunSpec, Stage
 from t5x_harness.workers import Run, Zygote

@@ -132,7 +132,7 @@ def table(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
 
 
 def main() -> None:
-    from t5x_harness.runs.pipeline import worker_for
+    from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import find_runtime
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
