@@ -24,8 +24,12 @@ class UsageError(ValueError):
     """The arguments make no sense; the message says which and how to mend it."""
 
 
-def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Adds the arguments of a command that takes configs, other than its own, to its parser."""
+def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str, argparse._ArgumentGroup]:
+    """Adds the arguments of a command that takes configs, other than its own, to its parser.
+
+    Returns:
+      The groups of arguments, by heading.
+    """
     job = command == "submit"
     what = parser.add_argument_group("what to run")
     what.add_argument(
@@ -43,10 +47,12 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         help="one of several gin files of one run, parsed in the given order as T5X does; may be repeated",
     )
     rows = RUNS if not job else [_JOB_ROWS.get(row.field, row) for row in RUNS]
-    add_to_command(parser, rows, command)
+    groups = {"what to run": what}
+    add_to_command(parser, rows, command, groups)
     if job:
         parser.set_defaults(full_size=True, full_mesh=True)
-    _add_output_arguments(parser, FORMATS[:2] if job else FORMATS)
+    _add_output_arguments(groups["output"], FORMATS[:2] if job else FORMATS)
+    return groups
 
 
 _JOB_ROWS = {
@@ -59,8 +65,7 @@ _JOB_ROWS = {
 }
 
 
-def _add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
-    output = next(group for group in parser._action_groups if group.title == "output")
+def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str]) -> None:
     output.add_argument(
         "--format",
         choices=formats,

@@ -482,15 +482,17 @@ def option(field: str) -> Option:
     return next(row for row in (*RUNS, *JOBS) if row.field == field)
 
 
-def add_to_command(parser: argparse.ArgumentParser, rows: Iterable[Option], command: str) -> None:
+def add_to_command(
+    parser: argparse.ArgumentParser, rows: Iterable[Option], command: str, groups: dict[str, argparse._ArgumentGroup]
+) -> None:
     """Adds the arguments of a command to its parser, under their headings.
 
     Args:
       parser: of the command.
       rows: of the table.
       command: its name; rows of other commands are left out.
+      groups: those that there are, by heading; new ones are added to it.
     """
-    groups = {group.title: group for group in parser._action_groups}
     for row in rows:
         if row.shell and command in row.commands:
             if row.group not in groups:

@@ -54,9 +54,8 @@ exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: coul
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``submit`` to a parser."""
     parser.epilog = _EPILOG
-    add_run_arguments(parser, "submit")
-    add_to_command(parser, JOBS, "submit")
-    groups = {group.title: group for group in parser._action_groups}
+    groups = add_run_arguments(parser, "submit")
+    add_to_command(parser, JOBS, "submit", groups)
     job, where, what = groups["the job"], groups["where it goes"], groups["what to do"]
     job.add_argument(
         "--timeout",
