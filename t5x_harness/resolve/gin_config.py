@@ -97,10 +97,11 @@ class GinConfig:
                 yield BindingKey(scope, selector, parameter), value
 
     def value(self, key: BindingKey) -> Any:
-        """The value bound under exactly this name, a constant as its value, other references unresolved; or None."""
+        """Returns the value bound under exactly this name; of references, only those to constants are resolved."""
         value = gin_internals._CONFIG.get((key.scope, key.selector), {}).get(key.parameter)
         if isinstance(value, gin_internals.ConfigurableReference) and value.selector == _CONSTANT and value.evaluate:
-            return value.scoped_configurable_fn()
+            constant = value.scoped_configurable_fn()
+            return value if constant is gin.REQUIRED else constant
         return value
 
     def is_bound(self, key: BindingKey) -> bool:

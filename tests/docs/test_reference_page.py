@@ -73,7 +73,8 @@ def test_dir_has_them_and_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_importing_the_package_imports_next_to_nothing() -> None:
     program = (
-        "import __future__, sys, typing; before = set(sys.modules); import t5x_harness; print(sorted(set(sys.modules) - before));"
+        "import __future__, sys, typing; before = set(sys.modules); import t5x_harness;"
+        "print(sorted(set(sys.modules) - before));"
         "t5x_harness.RunSpec, t5x_harness.T5XRun, t5x_harness.FakeGcs, t5x_harness.VertexTarget, t5x_harness.CONFIGS;"
         "print({'jax', 'numpy', 'tensorflow', 'seqio', 't5x', 'google.cloud.aiplatform', 'grpc'} & set(sys.modules))"
     )

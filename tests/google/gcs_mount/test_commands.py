@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import t5x_harness
 from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, Way, command_prefix, launched, probe, probing
 
 Inside = Callable[..., Any]
@@ -177,7 +178,7 @@ def test_where_nothing_is_mounted_words_and_variables_are_rewritten(
 def test_a_probe_that_is_refused_gives_the_kernels_reason(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = (
         "import sys, threading, time; threading.Thread(target=time.sleep, args=(1,), daemon=True).start();"
-        f"sys.path.append({str(Path(probing.t5x_harness.__file__).parent.parent)!r});"
+        f"sys.path.append({str(Path(t5x_harness.__file__).parent.parent)!r});"
         "from t5x_harness.google.gcs_mount.launch import main; main(sys.argv[1:])"
     )
     monkeypatch.setattr(probing, "_BOOT", refusing)
