@@ -22,6 +22,7 @@ from t5x_harness.system import processes
 from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
 from t5x_harness.workers.door import Client, Door
+from t5x_harness.workers.preallocated_frames import call_with_preallocated_frames
 
 __all__ = ["main"]
 
@@ -43,7 +44,8 @@ def main(control: int, lifeline: int, parent: int, door: int | None = None) -> N
     try:
         listener = None if door is None else socket.socket(fileno=door)
         zygote = _Zygote(Client(socket.socket(fileno=control), parent), listener)
-        status = zygote.main(lifeline, parent)
+        # All that is forked stands on these frames, too.
+        status = call_with_preallocated_frames(zygote.main, lifeline, parent)
     except BaseException:
         traceback.print_exc()
     finally:
