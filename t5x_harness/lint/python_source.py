@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import functools
 import re
@@ -95,9 +96,9 @@ class Source:
 
     @functools.cached_property
     def imported_modules(self) -> tuple[str, ...]:
-        """The modules that any import in it may load, those inside functions too."""
+        """The modules that any import in it may load, those inside functions too; not those for type checkers."""
         found: dict[str, None] = {}
-        for node in ast.walk(self._tree):
+        for node in _executed(self._tree):
             if isinstance(node, ast.Import):
                 found.update(dict.fromkeys(alias.name for alias in node.names))
             elif isinstance(node, ast.ImportFrom):
@@ -220,6 +221,18 @@ def _changes_init(node: ast.ClassDef) -> bool:
         if isinstance(decorator, ast.Call)
         for keyword in decorator.keywords
     )
+
+
+def _executed(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yields all nodes but those below ``if TYPE_CHECKING``."""
+    waiting: collections.deque[ast.AST] = collections.deque([tree])
+    while waiting:
+        node = waiting.popleft()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting.extend(node.orelse)
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:

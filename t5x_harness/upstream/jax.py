@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 import threading
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from t5x_harness.slices.pod import Pod
 from t5x_harness.system.after_import import after_import
 from t5x_harness.variables import POD_VARIABLE
+
+if TYPE_CHECKING:
+    from t5x_harness.slices.pod import Pod
 
 __all__ = ["join_pod_when_needed", "write_cache_entries_atomically"]
 
@@ -38,6 +39,8 @@ def _write_atomically(lru_cache: ModuleType) -> None:
     put = getattr(cache_class, "put", None)
     if put is None or suffix is None or hasattr(put, "__wrapped__"):  # a JAX that keeps programs otherwise
         return
+
+    import secrets  # which programs under exec need not load before they use JAX
 
     @functools.wraps(put)
     def put_whole(self: Any, key: str, value: bytes) -> None:

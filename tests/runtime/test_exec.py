@@ -128,6 +128,8 @@ def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:
         "t5x_harness.runtime.import_hooks",
         "t5x_harness.system",
         "t5x_harness.system.after_import",
+        "t5x_harness.upstream",
+        "t5x_harness.upstream.jax",
         "t5x_harness.variables",
     }
 
