@@ -78,7 +78,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
         "t5x_harness.RunSpec, t5x_harness.T5XRun, t5x_harness.FakeGcs, t5x_harness.VertexTarget, t5x_harness.CONFIGS;"
         "print({'jax', 'numpy', 'tensorflow', 'seqio', 't5x', 'google.cloud.aiplatform', 'grpc'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['t5x_harness']", "set()"]
 
 
