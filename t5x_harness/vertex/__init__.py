@@ -78,13 +78,14 @@ _NAMES = {
     "launching": "DuplicateError LaunchedJob RunEnd",
     "machine": "Machine MachineError",
     "metrics": "MetricsError RunMetrics read_metrics",
+    "outcome": "JobOutcome",
     "overrides": "OverrideError",
     "run_mode": "RunMode RunModeError",
     "storage": "Folder StorageError",
     "submitted": "SubmittedJob",
     "target": "VertexTarget VertexTargetError find_target",
     "tensorboard": "create_tensorboard upload_events",
-    "waiting": "JobOutcome WaitError",
+    "waiting": "WaitError",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
