@@ -21,7 +21,6 @@ from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.spec import Severity
 
 __all__ = ["evaluate_checkpoint", "evaluate_config", "teacher_forced"]
 
@@ -127,7 +126,7 @@ def teacher_forced(
             report.measure("loss", value, of=tag.removesuffix("/loss"), step=list(steps)[-1])
             report.exercised += batches * role.dataset.batch_size
             if not math.isfinite(value):
-                report.find("RUN04", Severity.ERROR, f"{tag} is {value}", fix="look for NaN in the restored parameters")
+                report.find("RUN04", f"{tag} is {value}", fix="look for NaN in the restored parameters")
 
 
 class _Watch:

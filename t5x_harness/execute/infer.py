@@ -17,7 +17,6 @@ from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.datasets import DataRole, task_features
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.spec import Severity
 
 __all__ = ["infer_checkpoint", "infer_config"]
 
@@ -92,12 +91,7 @@ def _look(
         name = f"{task.name}-{mode}.{extension}-{shard[0]:05}-of-{shard[1]:05}"
         file = output / name
         if not (output / f"{name}.COMPLETED").exists() or not file.exists():
-            report.find(
-                "INF03",
-                Severity.ERROR,
-                f"inference left no {name} with its .COMPLETED marker",
-                fix="see the run's log",
-            )
+            report.find("INF03", f"inference left no {name} with its .COMPLETED marker", fix="see the run's log")
             continue
         lines = json_lines(output, name)
         report.exercised += len(lines)

@@ -21,7 +21,6 @@ from t5x_harness.execute.sandbox import OutputFolder
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.spec import Severity
 
 __all__ = ["Trained", "train"]
 
@@ -81,7 +80,6 @@ def train(
     if last.step != step:
         report.find(
             "RUN03",
-            Severity.ERROR,
             f"the last checkpoint is of step {last.step}, and training ended at step {step}",
             fix="let the checkpoint period or checkpoint_steps end at the last step",
         )
@@ -167,7 +165,6 @@ def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: 
     if different:
         report.find(
             "RUN05",
-            Severity.ERROR,
             f"{different[0]}{f' and {len(different) - 1} more arrays' if different[1:] else ''} of checkpoint_{step} "
             "restored differs from the state that training returned",
             fix="look at the config's own checkpointer or state transformations",

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-__all__ = ["BASES", "FILES", "FOLDER", "TASK", "Base", "evaluated", "files", "inferred", "trained"]
+from t5x_harness.findings.rule import Example
+
+__all__ = [
+    "BASES",
+    "FILES",
+    "FOLDER",
+    "TASK",
+    "Base",
+    "evaluated",
+    "evaluating",
+    "files",
+    "inferred",
+    "inferring",
+    "trained",
+    "training",
+]
 
 TASK = """\
 import seqio
@@ -90,6 +106,21 @@ def files(before: str = "", after: str = "", /) -> dict[str, str]:
 def trained(*lines: str) -> str:
     """A train config that ends with these lines."""
     return _TRAIN + "".join(f"{line}\n" for line in lines)
+
+
+def training(*lines: str, **parts: Any) -> Example:
+    """Returns an example of a train config that ends with these lines; its files are the task's module by default."""
+    return Example(trained(*lines), **{"files": FILES, **parts})
+
+
+def evaluating(*lines: str, **parts: Any) -> Example:
+    """Returns an example of an eval config, likewise."""
+    return Example(evaluated(*lines), **{"files": FILES, **parts})
+
+
+def inferring(*lines: str, **parts: Any) -> Example:
+    """Returns an example of an infer config, likewise."""
+    return Example(inferred(*lines), **{"files": FILES, **parts})
 
 
 def evaluated(*lines: str) -> str:

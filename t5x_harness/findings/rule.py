@@ -17,7 +17,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from t5x_harness.spec import Mode, Severity, Stage
+from t5x_harness.spec import Edit, Finding, Location, Mode, Severity, Stage
 
 __all__ = ["ROOMS", "Example", "Mistake", "all_codes", "all_mistakes"]
 
@@ -91,6 +91,36 @@ class Mistake(abc.ABC):
                 f"rule {cls.__qualname__} has code {cls.code}, and so has {other.__module__}.{other.__qualname__}"
             )
         Mistake._registered[cls.stage, cls.code] = cls
+
+    def place(self, at: Any) -> tuple[Location | None, str | None]:
+        """Returns where a finding at this statement or binding points to, and the binding's name."""
+        return at, None
+
+    def finding(
+        self,
+        message: str,
+        at: Any,
+        fix: str,
+        *,
+        severity: Severity | None = None,
+        location: Location | None = None,
+        binding: str | None = None,
+        edits: tuple[Edit, ...] = (),
+    ) -> Finding:
+        """Builds a finding of this mistake.
+
+        Args:
+          message: what is wrong, with the values that disagree.
+          at: what is at fault, as :meth:`place` takes it: it gives the finding its place and name; None for neither.
+          fix: the smallest fix.
+          severity: where it is not the mistake's own.
+          location: a place that is better than that of ``at``, such as a line of the user's module.
+          binding: a better name, likewise.
+          edits: the same fix for a program to make.
+        """
+        place, name = self.place(at)
+        severity = severity or self.severity
+        return Finding(self.code, severity, self.stage, message, location or place, fix, binding or name, edits)
 
     @classmethod
     def registered(cls, stage: Stage) -> tuple[type[Mistake], ...]:

@@ -14,7 +14,7 @@ from t5x_harness.findings.rule import Example
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Edit, Finding, Location, Severity, Stage
+from t5x_harness.spec import Finding, Location, Stage
 
 __all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "shown_folder", "where"]
 
@@ -71,28 +71,9 @@ class Rule(rule.Mistake):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields what is wrong with a config."""
 
-    def finding(
-        self,
-        message: str,
-        at: Binding | MacroBinding | Location | None,
-        fix: str,
-        *,
-        severity: Severity | None = None,
-        binding: str | None = None,
-        edits: tuple[Edit, ...] = (),
-    ) -> Finding:
-        """Builds a finding of this rule at a statement or a place."""
-        statement = at if isinstance(at, (Binding, MacroBinding)) else None
-        return Finding(
-            code=self.code,
-            severity=severity or self.severity,
-            stage=Stage.LINT,
-            message=message,
-            location=statement.location if statement is not None else at if isinstance(at, Location) else None,
-            fix=fix,
-            binding=binding or (str(statement) if statement is not None else None),
-            edits=edits,
-        )
+    def place(self, at: Binding | MacroBinding | Location | None) -> tuple[Location | None, str | None]:
+        """Returns where a statement stands, and its name; or the place itself."""
+        return (at.location, str(at)) if isinstance(at, (Binding, MacroBinding)) else (at, None)
 
 
 def all_rules() -> tuple[type[Rule], ...]:

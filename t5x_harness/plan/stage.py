@@ -23,7 +23,7 @@ from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Mode, Severity, Stage
+from t5x_harness.spec import Mode, Stage
 
 __all__ = ["plan", "shapes_for"]
 
@@ -67,7 +67,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     describe(planned, report)
     for rule in all_mistakes(Stage.PLAN):
         if issubclass(rule, PlanRule):
-            report.add(rule().check(planned))
+            report.add(rule(run.config).check(planned))
     report.not_checked.append("activations and temporaries: their memory is known only to the TPU compiler")
     rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
@@ -91,7 +91,6 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         why, _, fix = re.split(r"\n\s*In call to", str(refused))[0].partition("; ")
         report.find(
             "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03",
-            Severity.ERROR,
             why,
             location=config.location(config.owner(key)) if key else None,
             fix=fix or "choose a number of partitions or a submesh that fits the slice",
@@ -100,12 +99,11 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         return None
     bound = BindingKey("", config.entry, "partitioner")
     if not config.is_bound(bound):
-        report.find("GIN03", Severity.ERROR, "no partitioner is bound", fix=f"bind {bound.short}")
+        report.find("GIN03", "no partitioner is bound", fix=f"bind {bound.short}")
     else:
         value = config.value(bound)
         report.find(
             "GIN20",
-            Severity.ERROR,
             f"the partitioner is {value!r}, which is not a partitioner but what makes one",
             location=config.location(bound),
             fix=f"write {value!r}()",
@@ -137,7 +135,6 @@ def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes
             key = next((key for key, value in run.config.items() if value == refusal.value), None)
         report.find(
             refusal.code,
-            Severity.ERROR,
             refusal.message,
             location=run.config.location(key),
             fix=refusal.fix,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import rule
 from t5x_harness.findings.rule import Example
-from t5x_harness.spec import Finding, Location, Severity, Stage
+from t5x_harness.spec import Finding, Location, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.gin_config import BindingKey, GinConfig
@@ -20,35 +20,12 @@ __all__ = ["ConfigRule", "Example", "ResolveRule"]
 class ConfigRule(rule.Mistake):
     """A rule whose findings point to bindings of a parsed config."""
 
-    def finding(
-        self,
-        config: GinConfig,
-        message: str,
-        key: BindingKey | None,
-        fix: str,
-        *,
-        severity: Severity | None = None,
-        location: Location | None = None,
-    ) -> Finding:
-        """Builds a finding of this rule.
+    def __init__(self, config: GinConfig) -> None:
+        self._config = config
 
-        Args:
-          config: the parsed config.
-          message: what is wrong, with the values that disagree.
-          key: the binding at fault, which gives the finding its place and name; None where there is none.
-          fix: the smallest mend.
-          severity: where it is not the rule's own.
-          location: a place that is better than the binding's, such as a line of the user's module.
-        """
-        return Finding(
-            self.code,
-            severity or self.severity,
-            self.stage,
-            message,
-            location or config.location(key),
-            fix,
-            key.short if key else None,
-        )
+    def place(self, at: BindingKey | None) -> tuple[Location | None, str | None]:
+        """Returns the line and the name of a binding."""
+        return self._config.location(at), at.short if at else None
 
 
 class ResolveRule(ConfigRule):

@@ -19,7 +19,7 @@ from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import READ_SECONDS, Severity, Stage
+from t5x_harness.spec import READ_SECONDS, Stage
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.task_data import out_of_reach, splits_of
 
@@ -69,7 +69,7 @@ def resolve(
         standins.take_places(role.dataset, run.tasks.get(role.parameter, ()))
         key = role.key(config, "mixture_or_task_name")
         for asked in standins.take_requests():
-            report.find("RUN09", Severity.ERROR, asked.message, location=config.location(key), fix=asked.fix)
+            report.find("RUN09", asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
         look_at_data(run, report, read_seconds)
@@ -126,7 +126,7 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
     for rule in all_mistakes(Stage.RESOLVE):
         if issubclass(rule, ResolveRule) and (not codes or rule.code in codes):
-            report.add(rule().check(run))
+            report.add(rule(run.config).check(run))
 
 
 def _complete(config: GinConfig, report: StageReport) -> bool:
@@ -134,7 +134,6 @@ def _complete(config: GinConfig, report: StageReport) -> bool:
     for key in config.missing():
         report.find(
             "GIN03",
-            Severity.ERROR,
             f"{key.short} is required and has no value",
             location=config.location(key),
             fix=f"bind {key.short} in the file or with the run",
@@ -144,7 +143,6 @@ def _complete(config: GinConfig, report: StageReport) -> bool:
     for name in unbound:
         report.find(
             "GIN03",
-            Severity.ERROR,
             f"{config.entry.removeprefix('__main__.')} needs {name}, and nothing binds it",
             fix="include a run config such as t5x/configs/runs/pretrain.gin, or bind it",
         )

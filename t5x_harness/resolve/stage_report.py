@@ -49,15 +49,14 @@ class StageReport:
     def find(
         self,
         code: str,
-        severity: Severity,
         message: str,
         *,
         location: Location | None = None,
         fix: str | None = None,
         binding: str | None = None,
     ) -> None:
-        """Adds a finding of this stage; the same one twice counts once."""
-        self.add([Finding(code, severity, self.stage, message, location, fix, binding)])
+        """Adds an error of this stage; the same one twice counts once."""
+        self.add([Finding(code, Severity.ERROR, self.stage, message, location, fix, binding)])
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Adds findings, those aside that the user ignores; the same one twice counts once."""
@@ -79,7 +78,6 @@ class StageReport:
         if not self.failed and self.exercised == 0:
             self.find(
                 "RUN02",
-                Severity.ERROR,
                 f"{self.stage} did no work, so nothing is proved",
                 fix="give the stage steps or examples to work on",
             )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity, Stage
 
@@ -33,15 +34,12 @@ class AxisWithoutRule(PlanRule):
         "large ones every device of the model axis holds and updates the same numbers. A warning where that is more "
         "than a tenth of the train state."
     )
-    bad = Example(
-        examples.trained(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}]"),
-        files=examples.FILES,
+    bad = training(
+        *_LARGE,
+        f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}]",
         at="partitioning.PjitPartitioner.logical_axis_rules",
     )
-    good = Example(
-        examples.trained(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}, ('mlp', 'model')]"),
-        files=examples.FILES,
-    )
+    good = training(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}, ('mlp', 'model')]")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each such axis that costs memory."""
@@ -61,7 +59,6 @@ class AxisWithoutRule(PlanRule):
             if spared:
                 more = f" and {len(leaves) - 1} more arrays" if leaves[1:] else ""
                 yield self.finding(
-                    plan.config,
                     f"no rule maps the logical axis {name} of {leaves[0].name}{more}: they are whole on each of the "
                     f"{parts} devices of the model axis, {held / 2**20:.4g} MiB where {(held - spared) / 2**20:.4g} "
                     "would do",
@@ -81,19 +78,14 @@ class NoFactorRule(Mistake):
         "Adafactor keeps rows and columns of second moments, and its logical_factor_rules say which axis is which. For "
         "an axis that they lack T5X raises a bare `KeyError` with the axis' name, while it makes the train state."
     )
-    bad = Example(
-        examples.trained(
-            "from t5x import adafactor", "adafactor.Adafactor.logical_factor_rules = {'embed': 'row', 'mlp': 'column'}"
-        ),
-        files=examples.FILES,
+    bad = training(
+        "from t5x import adafactor",
+        "adafactor.Adafactor.logical_factor_rules = {'embed': 'row', 'mlp': 'column'}",
         at="adafactor.Adafactor.logical_factor_rules",
     )
-    good = Example(
-        examples.trained(
-            "from t5x import adafactor",
-            "adafactor.Adafactor.logical_factor_rules = @adafactor.standard_logical_factor_rules()",
-        ),
-        files=examples.FILES,
+    good = training(
+        "from t5x import adafactor",
+        "adafactor.Adafactor.logical_factor_rules = @adafactor.standard_logical_factor_rules()",
     )
 
 
@@ -127,14 +119,8 @@ class AxisNames(Mistake):
         "T5X shards parameters by the names of their axes, which the model gives in its collection params_axes or the "
         "config overrides. It raises while it makes the train state, after it built the datasets."
     )
-    bad = Example(
-        examples.trained(*_MODEL),
-        files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")},
-    )
-    good = Example(
-        examples.trained(*_MODEL),
-        files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")},
-    )
+    bad = training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")})
+    good = training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")})
 
 
 class UnknownType(Mistake):
@@ -144,7 +130,5 @@ class UnknownType(Mistake):
     code = "MOD02"
     title = "model's type that JAX does not know"
     why = "The model raises `data type … not understood` when T5X makes the train state, after it built the datasets."
-    bad = Example(
-        examples.trained("network.T5Config.dtype = 'bfloat15'"), files=examples.FILES, at="network.T5Config.dtype"
-    )
-    good = Example(examples.trained("network.T5Config.dtype = 'bfloat16'"), files=examples.FILES)
+    bad = training("network.T5Config.dtype = 'bfloat15'", at="network.T5Config.dtype")
+    good = training("network.T5Config.dtype = 'bfloat16'")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class BatchOnMesh(PlanRule):
         "T5X refuses it once the TPU is allocated. On a CPU without the harness it passes, because T5X's CPU mesh has "
         "one data position, whatever num_partitions says."
     )
-    bad = Example(examples.trained("BATCH_SIZE = 12"), files=examples.FILES, at="BATCH_SIZE = 12")
-    good = Example(examples.trained("BATCH_SIZE = 16"), files=examples.FILES)
+    bad = training("BATCH_SIZE = 12", at="BATCH_SIZE = 12")
+    good = training("BATCH_SIZE = 16")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each binding of such a batch size; datasets that share it share its mistake."""
@@ -38,7 +38,6 @@ class BatchOnMesh(PlanRule):
         for (key, batch), names in bad.items():
             near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
             yield self.finding(
-                plan.config,
                 f"the batch size of {' and '.join(names)} is {batch}, and the mesh's data axis has {data} positions: "
                 f"{batch} / {data} leaves {batch % data}",
                 key,
@@ -52,8 +51,8 @@ class BatchType(PlanRule):
     code = "GIN08"
     title = "batch size that is not a whole number"
     why = "T5X computes with it after it built the datasets, and dies with `not all arguments converted`."
-    bad = Example(examples.trained("BATCH_SIZE = '16'"), files=examples.FILES, at="BATCH_SIZE = '16'")
-    good = Example(examples.trained("BATCH_SIZE = 16"), files=examples.FILES)
+    bad = training("BATCH_SIZE = '16'", at="BATCH_SIZE = '16'")
+    good = training("BATCH_SIZE = 16")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each dataset with one."""
@@ -61,7 +60,6 @@ class BatchType(PlanRule):
             batch = role.dataset.batch_size
             if not isinstance(batch, int):
                 yield self.finding(
-                    plan.config,
                     f"the batch size of {role.name} is {batch!r}, a {type(batch).__name__}",
                     role.key(plan.config, "batch_size"),
                     "give a whole number without quotes",
@@ -77,21 +75,19 @@ class Microbatches(PlanRule):
         "T5X raises while it traces the train step, after it built the datasets and restored the checkpoint. "
         "Microbatches that the data axis does not divide train, but some devices compute more than others: a warning."
     )
-    bad = Example(
-        examples.trained("from t5x import trainer", "trainer.Trainer.num_microbatches = 3", "BATCH_SIZE = 16"),
-        files=examples.FILES,
+    bad = training(
+        "from t5x import trainer",
+        "trainer.Trainer.num_microbatches = 3",
+        "BATCH_SIZE = 16",
         at="trainer.Trainer.num_microbatches = 3",
     )
-    good = Example(
-        examples.trained("from t5x import trainer", "trainer.Trainer.num_microbatches = 2", "BATCH_SIZE = 16"),
-        files=examples.FILES,
-    )
+    good = training("from t5x import trainer", "trainer.Trainer.num_microbatches = 2", "BATCH_SIZE = 16")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
         from t5x_harness.plan.batches import batch_size, microbatches_key, num_microbatches
 
-        config, parts, positions = plan.config, num_microbatches(plan), plan.layout.positions
+        parts, positions = num_microbatches(plan), plan.layout.positions
         batch = next((batch_size(r) for r in plan.run.roles if r.parameter == "train_dataset_cfg"), None)
         if batch is None or parts == 1:
             return
@@ -99,7 +95,6 @@ class Microbatches(PlanRule):
         name = key.short if key else "num_microbatches"
         if batch % parts:
             yield self.finding(
-                config,
                 f"the batch size {batch} is not divisible by {parts} microbatches",
                 key,
                 f"set {name} to a divisor of {batch}",
@@ -107,7 +102,6 @@ class Microbatches(PlanRule):
         elif (batch // parts) % positions and not batch % positions:
             fitting = batch // positions
             yield self.finding(
-                config,
                 f"{parts} microbatches of the batch size {batch} have {batch // parts} examples each, and the mesh's "
                 f"data axis has {positions} positions: T5X shares them unevenly",
                 key,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import inferring
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class DecodeArguments(PlanRule):
         "T5X refuses topk together with topp, and topk is 1 unless it is bound; it refuses max_decode_steps beyond the "
         "length of the targets. It does so while it traces the first prediction: in training, at the first evaluation."
     )
-    bad = Example(examples.inferred(*_SAMPLING), files=examples.FILES, at="decoding.temperature_sample.topp")
-    good = Example(examples.inferred(*_SAMPLING, "decoding.temperature_sample.topk = 0"), files=examples.FILES)
+    bad = inferring(*_SAMPLING, at="decoding.temperature_sample.topp")
+    good = inferring(*_SAMPLING, "decoding.temperature_sample.topk = 0")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for the first dataset whose predictions the decode function refuses."""
@@ -58,7 +58,6 @@ class DecodeArguments(PlanRule):
             for name, key in keys.items()
         )
         return self.finding(
-            plan.config,
             f"{values}: T5X samples with one of them at most",
             keys["topp"] or keys["topk"],
             "bind decoding.temperature_sample.topk = 0 to sample by topp, or leave topp out",
@@ -68,7 +67,6 @@ class DecodeArguments(PlanRule):
         key = _key(plan, "max_decode_steps")
         value = plan.config.value(key) if key else None
         return self.finding(
-            plan.config,
             f"max_decode_steps is {value!r}, and predictions for {dataset} have {length} positions",
             key,
             f"set max_decode_steps to {length} or less, or lengthen the targets in task_feature_lengths",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class FewFiles(PlanRule):
         "reads and decodes everything and throws most of it away, and a restart sees the same few files again. A "
         "source that is read without a task refuses: `Dataset has too few files to shard`."
     )
-    bad = Example(examples.trained(), files=examples.FILES, slice="v3-32")
-    good = Example(examples.trained(), files=examples.FILES, slice="v3-8")
+    bad = training(slice="v3-32")
+    good = training(slice="v3-8")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each task of the train data that is so."""
@@ -38,7 +38,6 @@ class FewFiles(PlanRule):
                 if files is not None and files < shards:
                     number = f"{files} file{'' if files == 1 else 's'}"
                     yield self.finding(
-                        plan.config,
                         f"{task.name} {role.dataset.split} has {number}, and the hosts of {plan.slice.name} read "
                         f"{shards} parts: each reads all of it and keeps one example in {shards}",
                         role.key(plan.config, "mixture_or_task_name"),

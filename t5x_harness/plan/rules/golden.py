@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.spec import Stage
 
 
@@ -18,14 +19,5 @@ class ChangedPlan(Mistake):
         "the plan of each run beside the configs, the change shows in review: which bindings, and their effect. "
         "The comparison is only made where there is a golden plan."
     )
-    bad = Example(
-        examples.trained("TRAIN_STEPS = 20_000"),
-        files=examples.FILES,
-        golden=examples.trained("TRAIN_STEPS = 10_000"),
-        at="TRAIN_STEPS = 20_000",
-    )
-    good = Example(
-        examples.trained("TRAIN_STEPS = 10_000"),
-        files=examples.FILES,
-        golden=examples.trained("TRAIN_STEPS = 10_000"),
-    )
+    bad = training("TRAIN_STEPS = 20_000", golden=examples.trained("TRAIN_STEPS = 10_000"), at="TRAIN_STEPS = 20_000")
+    good = training("TRAIN_STEPS = 10_000", golden=examples.trained("TRAIN_STEPS = 10_000"))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity, Stage
 
@@ -22,12 +22,10 @@ class NoMesh(Mistake):
     code = "MSH03"
     title = "number of partitions or submesh that the slice has no mesh for"
     why = "T5X asserts on the TPU that each dimension of the submesh is a factor of the slice's; a CPU ignores both."
-    bad = Example(
-        examples.trained("partitioning.PjitPartitioner.num_partitions = 3"),
-        files=examples.FILES,
-        at="partitioning.PjitPartitioner.num_partitions = 3",
+    bad = training(
+        "partitioning.PjitPartitioner.num_partitions = 3", at="partitioning.PjitPartitioner.num_partitions = 3"
     )
-    good = Example(examples.trained("partitioning.PjitPartitioner.num_partitions = 4"), files=examples.FILES)
+    good = training("partitioning.PjitPartitioner.num_partitions = 4")
 
 
 class HostsCut(Mistake):
@@ -40,16 +38,13 @@ class HostsCut(Mistake):
         "T5X tiles a pod by hosts, and asserts in each dimension that the submesh is a factor or a multiple of one "
         "host's devices. It does so on pods only, once they are allocated."
     )
-    bad = Example(
-        examples.trained("partitioning.PjitPartitioner.model_parallel_submesh = (3, 2, 1, 1)"),
-        files=examples.FILES,
+    bad = training(
+        "partitioning.PjitPartitioner.model_parallel_submesh = (3, 2, 1, 1)",
         slice="v4:6x2x2",
         at="partitioning.PjitPartitioner.model_parallel_submesh",
     )
-    good = Example(
-        examples.trained("partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1)", "BATCH_SIZE = 120"),
-        files=examples.FILES,
-        slice="v4:6x2x2",
+    good = training(
+        "partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1)", "BATCH_SIZE = 120", slice="v4:6x2x2"
     )
 
 
@@ -60,17 +55,12 @@ class UnreadPartitions(PlanRule):
     severity = Severity.WARNING
     title = "num_partitions that a submesh of another size overrides"
     why = "T5X reads num_partitions only where model_parallel_submesh is None; with both it logs an error and goes on."
-    bad = Example(
-        examples.trained(
-            "partitioning.PjitPartitioner.num_partitions = 4",
-            "partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)",
-        ),
-        files=examples.FILES,
+    bad = training(
+        "partitioning.PjitPartitioner.num_partitions = 4",
+        "partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)",
         at="partitioning.PjitPartitioner.num_partitions",
     )
-    good = Example(
-        examples.trained("partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)"), files=examples.FILES
-    )
+    good = training("partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so; 1, the default of T5X's run configs, is taken for left alone."""
@@ -82,7 +72,6 @@ class UnreadPartitions(PlanRule):
         number, submesh = config.value(keys[0]), config.value(keys[1])
         if isinstance(number, int) and number > 1 and submesh and math.prod(submesh) != number:
             yield self.finding(
-                config,
                 f"{keys[0].short} is {number} and not read: model_parallel_submesh is {tuple(submesh)} "
                 f"({config.origin(keys[1])}), so the model is split over {math.prod(submesh)} devices",
                 keys[0],
@@ -99,14 +88,11 @@ class Uncalled(PlanRule):
         "T5X takes the class for a partitioner, and what makes a schedule for one: it dies with an attribute error "
         "after it built the datasets, or while it traces the train step."
     )
-    bad = Example(
-        examples.trained("train_script.train.partitioner = @partitioning.PjitPartitioner"),
-        files=examples.FILES,
+    bad = training(
+        "train_script.train.partitioner = @partitioning.PjitPartitioner",
         at="train_script.train.partitioner = @partitioning.PjitPartitioner",
     )
-    good = Example(
-        examples.trained("train_script.train.partitioner = @partitioning.PjitPartitioner()"), files=examples.FILES
-    )
+    good = training("train_script.train.partitioner = @partitioning.PjitPartitioner()")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for such a schedule; without a partitioner no run comes this far."""
@@ -115,8 +101,5 @@ class Uncalled(PlanRule):
             key = rate.schedule.key
             value = plan.config.value(key)
             yield self.finding(
-                plan.config,
-                f"{key.short} is {value!r}, which is not a schedule but what makes one",
-                key,
-                f"write {value!r}()",
+                f"{key.short} is {value!r}, which is not a schedule but what makes one", key, f"write {value!r}()"
             )

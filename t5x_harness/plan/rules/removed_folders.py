@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class RemovedFolder(PlanRule):
         "infers. The TensorBoard folders of an earlier job go, its predictions, checkpoints in T5X's older layout; and "
         "where one of those is restored, its arrays. Seen in buckets that `gcs_root` gives."
     )
-    bad = Example(examples.trained("MODEL_DIR = 'gs://my-bucket/first'"), files=_LEFT, at="MODEL_DIR")
-    good = Example(examples.trained("MODEL_DIR = 'gs://my-bucket/second'"), files=_LEFT)
+    bad = training("MODEL_DIR = 'gs://my-bucket/first'", files=_LEFT, at="MODEL_DIR")
+    good = training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -48,7 +49,6 @@ class RemovedFolder(PlanRule):
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         when = "before it saves" if plan.config.mode is Mode.TRAIN else "while it restores"
         yield self.finding(
-            plan.config,
             f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
             f"folders at gs:// as unfinished checkpoints, {when}",
             key,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Mode
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class FallbackIncomplete(PlanRule):
         "T5X fills in what the checkpoint lacks only if a transformation says what that is, and in evaluation and "
         "inference only if it is given a seed. It finds out when the model is built and the data is open."
     )
-    bad = Example(examples.trained(*_RESTORE, _FALLBACK), files=examples.FILES, at=_FALLBACK)
-    good = Example(examples.trained(*_RESTORE, _FALLBACK, _MAP), files=examples.FILES)
+    bad = training(*_RESTORE, _FALLBACK, at=_FALLBACK)
+    good = training(*_RESTORE, _FALLBACK, _MAP)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for either."""
@@ -51,14 +52,12 @@ class FallbackIncomplete(PlanRule):
         key = _key(plan, "fallback_to_scratch")
         if not restore.state_transformation_fns:
             yield self.finding(
-                config,
                 "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither",
                 key,
                 "map what shall be new to None in assignment_map, or drop fallback_to_scratch",
             )
         elif config.mode is not Mode.TRAIN and config.value(config.owner_of("fallback_init_rng")) is None:
             yield self.finding(
-                config,
                 "fallback_to_scratch needs a seed, and fallback_init_rng is None",
                 key,
                 f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0",
@@ -71,12 +70,13 @@ class TransformedTensorFlow(PlanRule):
     code = "CKP18"
     title = "TensorFlow checkpoint with an assignment_map or transformations"
     why = "T5X says `Cannot initialize from a TensorFlow checkpoint using state_transformation_fns`, late in the job."
-    bad = Example(
-        examples.trained(*_TENSORFLOW, _MAP),
+    bad = training(
+        *_TENSORFLOW,
+        _MAP,
         files={**examples.FILES, "model.ckpt-1000.index": ""},
         at="utils.RestoreCheckpointConfig.assignment_map",
     )
-    good = Example(examples.trained(*_TENSORFLOW), files=bad.files)
+    good = training(*_TENSORFLOW, files=bad.files)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -87,7 +87,6 @@ class TransformedTensorFlow(PlanRule):
             return
         if start.restore.state_transformation_fns and epath.Path(f"{start.checkpoint}.index").exists():
             yield self.finding(
-                plan.config,
                 f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
                 _key(plan, "assignment_map"),
                 "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
@@ -103,15 +102,10 @@ class RestoreMode(PlanRule):
         "Training starts from one checkpoint, and saves with the checkpoint manager that it restores with. T5X raises "
         "otherwise, once data and model are built."
     )
-    bad = Example(
-        examples.trained("utils.RestoreCheckpointConfig.path = ['gs://b/a', 'gs://b/c']"),
-        files=examples.FILES,
-        at="utils.RestoreCheckpointConfig.path",
+    bad = training(
+        "utils.RestoreCheckpointConfig.path = ['gs://b/a', 'gs://b/c']", at="utils.RestoreCheckpointConfig.path"
     )
-    good = Example(
-        examples.trained("utils.RestoreCheckpointConfig.path = 'gs://b/a'"),
-        files=examples.FILES,
-    )
+    good = training("utils.RestoreCheckpointConfig.path = 'gs://b/a'")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each."""
@@ -123,14 +117,12 @@ class RestoreMode(PlanRule):
             return
         if restore.mode == "all":
             yield self.finding(
-                plan.config,
                 "training does not take restore mode 'all'",
                 _key(plan, "mode"),
                 "write 'latest', or 'specific' and one checkpoint",
             )
         if not isinstance(restore.path, str) and restore.path:
             yield self.finding(
-                plan.config,
                 f"training restores one checkpoint, and the path is a list of {len(restore.path)}",
                 _key(plan, "path"),
                 "write one path without brackets",
@@ -144,7 +136,6 @@ class RestoreMode(PlanRule):
         theirs, ours = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
         if theirs is not ours and plan.config.value(plan.config.owner_of("use_orbax")) is not False:
             yield self.finding(
-                plan.config,
                 f"checkpoints are restored with {_name(theirs)} and saved with {_name(ours)}: T5X wants the same "
                 "checkpoint_manager_cls for both",
                 _key(plan, "checkpoint_manager_cls"),

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
 from t5x_harness.plan import checkpoint_hints
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -32,13 +33,8 @@ class MissingCheckpoint(PlanRule):
     code = "CKP04"
     title = "checkpoint that does not exist"
     why = "T5X asserts with the path as its whole message, half a minute into the job."
-    bad = Example(
-        examples.trained(*_restore("model/checkpoint_1001")),
-        files=examples.FILES,
-        checkpoints=_WRITTEN,
-        at="utils.RestoreCheckpointConfig.path",
-    )
-    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
+    bad = training(*_restore("model/checkpoint_1001"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
+    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so; a warning where the path may exist on the machine that runs the job."""
@@ -55,13 +51,8 @@ class NoCheckpoint(PlanRule):
         "for. In mode 'latest', it finds no checkpoint in a checkpoint: it trains from scratch, or evaluates nothing, "
         "and succeeds."
     )
-    bad = Example(
-        examples.trained(*_restore("model")),
-        files=examples.FILES,
-        checkpoints=_WRITTEN,
-        at="utils.RestoreCheckpointConfig.path",
-    )
-    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
+    bad = training(*_restore("model"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
+    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -74,13 +65,13 @@ class OtherLayout(PlanRule):
     code = "CKP08"
     title = "checkpoint of orbax where T5X's older layout is read"
     why = "T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name."
-    bad = Example(
-        examples.trained("train_script.train.use_orbax = False", *_restore("model/checkpoint_1000")),
-        files=examples.FILES,
+    bad = training(
+        "train_script.train.use_orbax = False",
+        *_restore("model/checkpoint_1000"),
         checkpoints=_WRITTEN,
         at="utils.RestoreCheckpointConfig.path",
     )
-    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
+    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -90,7 +81,7 @@ class OtherLayout(PlanRule):
 def _problem(rule: MissingCheckpoint | NoCheckpoint | OtherLayout, plan: Planned) -> Iterator[Finding]:
     problem = plan.start.problem
     if problem is not None and problem.code == rule.code:
-        yield rule.finding(plan.config, problem.message, plan.start.key, problem.fix, severity=problem.severity)
+        yield rule.finding(problem.message, plan.start.key, problem.fix, severity=problem.severity)
 
 
 class OtherShapes(PlanRule):
@@ -99,17 +90,12 @@ class OtherShapes(PlanRule):
     code = "CKP06"
     title = "checkpoint of a model of another size"
     why = "Flax raises a shape error for one parameter after the checkpoint was read."
-    bad = Example(
-        examples.trained(*_restore("model/checkpoint_1000")),
-        files=examples.FILES,
+    bad = training(
+        *_restore("model/checkpoint_1000"),
         checkpoints={"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")},
         at="utils.RestoreCheckpointConfig.path",
     )
-    good = Example(
-        examples.trained("network.T5Config.emb_dim = 16", *_restore("model/checkpoint_1000")),
-        files=examples.FILES,
-        checkpoints=bad.checkpoints,
-    )
+    good = training("network.T5Config.emb_dim = 16", *_restore("model/checkpoint_1000"), checkpoints=bad.checkpoints)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for the first array whose shape differs."""
@@ -118,7 +104,6 @@ class OtherShapes(PlanRule):
             return
         path, stored, ours = fit.different[0]
         yield self.finding(
-            plan.config,
             f"{path} is {stored} in the checkpoint {plan.start.checkpoint} and {ours} in the model"
             f"{_more(len(fit.different) - 1, 'differ')}{_because(checkpoint_hints.of_shapes(fit))}",
             plan.start.key,
@@ -145,17 +130,13 @@ class OtherVocabulary(PlanRule):
         "The embedding has a row for each token, often rounded up to a multiple of 128: 32000 pieces and 100 extra ids "
         "make 32128 rows. T5X finds the difference after the checkpoint was read."
     )
-    bad = Example(
-        examples.trained("network.T5Config.vocab_size = 512", *_restore("model/checkpoint_1000")),
-        files=examples.FILES,
+    bad = training(
+        "network.T5Config.vocab_size = 512",
+        *_restore("model/checkpoint_1000"),
         checkpoints=_WRITTEN,
         at="network.T5Config.vocab_size = 512",
     )
-    good = Example(
-        examples.trained("network.T5Config.vocab_size = 384", *_restore("model/checkpoint_1000")),
-        files=examples.FILES,
-        checkpoints=_WRITTEN,
-    )
+    good = training("network.T5Config.vocab_size = 384", *_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if the number of tokens is all that differs."""
@@ -166,7 +147,6 @@ class OtherVocabulary(PlanRule):
         bound = plan.config.find("vocab_size") or plan.config.find("num_embeddings")
         key = plan.config.owner(bound) if bound else plan.start.key
         yield self.finding(
-            plan.config,
             f"the checkpoint {plan.start.checkpoint} has {sizes[0]} tokens, and the model {sizes[1]}",
             key,
             f"set {bound.short if bound else 'the vocabulary size'} to {sizes[0]}, or use a checkpoint of {sizes[1]} "
@@ -183,13 +163,13 @@ class OtherTree(PlanRule):
         "Where the checkpoint lacks something, T5X stops with a pytree structure error after it read the tree. Where "
         "it has more, as of a model with more layers, T5X leaves the rest out without a word."
     )
-    bad = Example(
-        examples.trained("network.T5Config.num_decoder_layers = 3", *_restore("model/checkpoint_1000")),
-        files=examples.FILES,
+    bad = training(
+        "network.T5Config.num_decoder_layers = 3",
+        *_restore("model/checkpoint_1000"),
         checkpoints=_WRITTEN,
         at="utils.RestoreCheckpointConfig.path",
     )
-    good = Example(examples.trained(*_restore("model/checkpoint_1000")), files=examples.FILES, checkpoints=_WRITTEN)
+    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for what the checkpoint lacks, or else a warning for what it has too much."""
@@ -199,14 +179,12 @@ class OtherTree(PlanRule):
         if fit.bad_map:
             key = plan.config.find("assignment_map", "RestoreCheckpointConfig")
             yield self.finding(
-                plan.config,
                 f"the assignment_map does not fit the checkpoint {plan.start.checkpoint}: {fit.bad_map}",
                 plan.config.owner(key) if key else plan.start.key,
                 "correct the pattern, or the name in the checkpoint that it leads to",
             )
         elif fit.missing:
             yield self.finding(
-                plan.config,
                 f"the checkpoint {plan.start.checkpoint} has no {fit.missing[0]}"
                 f"{_more(len(fit.missing) - 1, 'are missing')}{_because(checkpoint_hints.of_missing(fit))}",
                 plan.start.key,
@@ -214,7 +192,6 @@ class OtherTree(PlanRule):
             )
         elif fit.left_out and not fit.different:
             yield self.finding(
-                plan.config,
                 f"T5X leaves out what the model does not have of the checkpoint {plan.start.checkpoint}: "
                 f"{', '.join(fit.left_out[:2])}{_more(len(fit.left_out) - 2, 'are left out')}",
                 plan.start.key,

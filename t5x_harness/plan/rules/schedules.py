@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -45,13 +45,8 @@ class ScheduleIsOver(PlanRule):
         "trains at full rate from its first step, or learns nothing. T5X says neither. A rate that is NaN at a step "
         "to train, as of a warm-up over 0 steps, is an error."
     )
-    bad = Example(
-        examples.trained(*_WARMING_UP), files=examples.FILES, at="utils.create_learning_rate_scheduler.factors"
-    )
-    good = Example(
-        examples.trained(*_WARMING_UP, "utils.create_learning_rate_scheduler.step_offset = 1_000_000"),
-        files=examples.FILES,
-    )
+    bad = training(*_WARMING_UP, at="utils.create_learning_rate_scheduler.factors")
+    good = training(*_WARMING_UP, "utils.create_learning_rate_scheduler.step_offset = 1_000_000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -62,7 +57,6 @@ class ScheduleIsOver(PlanRule):
         if rate.course.not_finite is not None:
             step, value = rate.course.not_finite
             yield self.finding(
-                plan.config,
                 f"the learning rate is {value} at step {step}: the update of that step leaves no parameter finite",
                 _zero_key(plan) or key,
                 "set warmup_steps to at least 1, or take linear_warmup out of factors"
@@ -73,7 +67,6 @@ class ScheduleIsOver(PlanRule):
             return
         if rate.course.highest[1] <= _NOTHING:
             yield self.finding(
-                plan.config,
                 f"the learning rate is {rate.course.highest[1]:.2g} at most from the first step to the last: nothing "
                 "is learnt",
                 key,
@@ -83,7 +76,7 @@ class ScheduleIsOver(PlanRule):
         problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
         if problem and steps.first:
             message, severity = problem
-            yield self.finding(plan.config, message, key, _mend(plan, steps.first), severity=severity)
+            yield self.finding(message, key, _mend(plan, steps.first), severity=severity)
 
 
 def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
@@ -138,15 +131,11 @@ class UnknownFactor(PlanRule):
     code = "GIN26"
     title = "unknown factor in the learning rate schedule"
     why = "T5X raises `Unknown factor` while it traces the train step, after it restored the checkpoint."
-    bad = Example(
-        examples.trained("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_dacay'"),
-        files=examples.FILES,
+    bad = training(
+        "utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_dacay'",
         at="utils.create_learning_rate_scheduler.factors",
     )
-    good = Example(
-        examples.trained("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_decay'"),
-        files=examples.FILES,
-    )
+    good = training("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_decay'")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -154,7 +143,6 @@ class UnknownFactor(PlanRule):
         if factor is not None:
             key = plan.config.find("factors", "create_learning_rate_scheduler")
             yield self.finding(
-                plan.config,
                 f"the learning rate schedule has a factor {factor!r}, which T5X does not know",
                 plan.config.owner(key) if key else None,
                 f"use one of {_FACTORS}",
@@ -187,15 +175,12 @@ class UselessRate(PlanRule):
         "the parameter's size. At 1.0 the model forgets what it knew at once, below 0.00001 it learns nothing, and the "
         "job runs to its end either way. `rsqrt_decay` wants a base of about 1.0, `constant` one of about 0.001."
     )
-    bad = Example(
-        examples.trained(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 1.0"),
-        files=examples.FILES,
+    bad = training(
+        _CONSTANT,
+        "utils.create_learning_rate_scheduler.base_learning_rate = 1.0",
         at="utils.create_learning_rate_scheduler.base_learning_rate",
     )
-    good = Example(
-        examples.trained(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001"),
-        files=examples.FILES,
-    )
+    good = training(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so, of a rate that is known and an optimizer that is."""
@@ -222,7 +207,7 @@ class UselessRate(PlanRule):
         named = str(plan.config.value(plan.config.owner(factors))) if factors else ""
         if top < _SMALL and "rsqrt" in named:
             fix += f", which {named!r} divides by the square root of the step; or leave that factor out"
-        yield self.finding(plan.config, problem, plan.config.owner(key) if key else schedule.key, fix)
+        yield self.finding(problem, plan.config.owner(key) if key else schedule.key, fix)
 
 
 def _is_relative(plan: Planned) -> bool:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -36,15 +36,12 @@ class IndivisibleAxis(PlanRule):
     code = "MSH06"
     title = "model dimension that its mesh axis does not divide"
     why = "JAX raises after the restore, and names an array axis and a size, but no parameter and no binding."
-    bad = Example(
-        examples.trained("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1022"),
-        files=examples.FILES,
+    bad = training(
+        "partitioning.PjitPartitioner.num_partitions = 4",
+        "network.T5Config.mlp_dim = 1022",
         at="network.T5Config.mlp_dim = 1022",
     )
-    good = Example(
-        examples.trained("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1024"),
-        files=examples.FILES,
-    )
+    good = training("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1024")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each logical axis and size."""
@@ -63,7 +60,6 @@ class IndivisibleAxis(PlanRule):
             said |= {key} if key else set()
             values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
             yield self.finding(
-                plan.config,
                 f"axis {name} of {paths[0]}{f' and {len(paths) - 1} more arrays' if len(paths) > 1 else ''} has size "
                 f"{size}, which {parts} devices of the mesh axis {axes} cannot share evenly"
                 f"{f': {values}' if values else ''}",
@@ -101,15 +97,12 @@ class VocabularyRows(PlanRule):
         "multiple of 128 for that. A size that the axis does not divide fails in JAX after the restore; one that is "
         "not a multiple of a TPU's 128 lanes only wastes part of each tile: a note."
     )
-    bad = Example(
-        examples.trained("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 385"),
-        files=examples.FILES,
+    bad = training(
+        "partitioning.PjitPartitioner.num_partitions = 2",
+        "network.T5Config.vocab_size = 385",
         at="network.T5Config.vocab_size = 385",
     )
-    good = Example(
-        examples.trained("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 512"),
-        files=examples.FILES,
-    )
+    good = training("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 512")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each size."""
@@ -127,10 +120,10 @@ class VocabularyRows(PlanRule):
             where = f"the vocabulary has {size} rows in {path}"
             if size % devices:
                 uneven = f"{where}, which {devices} devices of the mesh cannot share evenly"
-                yield self.finding(plan.config, uneven, key, fix)
+                yield self.finding(uneven, key, fix)
             elif size % _LANES:
                 padded = f"{where}, no multiple of {_LANES}: part of each tile of the TPU is wasted"
-                yield self.finding(plan.config, padded, key, fix, severity=Severity.NOTE)
+                yield self.finding(padded, key, fix, severity=Severity.NOTE)
 
 
 class StateMemory(PlanRule):
@@ -139,11 +132,8 @@ class StateMemory(PlanRule):
     code = "MSH09"
     title = "train state that does not fit a device"
     why = "The compiler says RESOURCE_EXHAUSTED after ten to thirty minutes of set-up."
-    bad = Example(
-        examples.trained("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072"),
-        files=examples.FILES,
-    )
-    good = Example(examples.trained(), files=examples.FILES)
+    bad = training("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072")
+    good = training()
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if parameters and optimizer state alone need more than a program may use."""
@@ -155,7 +145,6 @@ class StateMemory(PlanRule):
             keys = [plan.config.owner(key) for key in found if key]
             key = next((key for key in keys if plan.config.value(key) is not None), None)
             yield self.finding(
-                plan.config,
                 f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
                 f"device lets a program use {usable / 2**30:.1f} GiB",
                 key,

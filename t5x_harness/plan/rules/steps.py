@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.plan.rule import Example, PlanRule
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
 from t5x_harness.resolve.gin_config import BindingKey
 from t5x_harness.spec import Finding, Mode, Severity
 
@@ -26,15 +26,12 @@ class Periods(PlanRule):
     code = "MSH12"
     title = "periods that are no multiples of the smallest one"
     why = "T5X trains in rounds of the smallest period and refuses others, but only after it restored the checkpoint."
-    bad = Example(
-        examples.trained("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1200"),
-        files=examples.FILES,
+    bad = training(
+        "utils.SaveCheckpointConfig.period = 5000",
+        "train_script.train.eval_period = 1200",
         at="utils.SaveCheckpointConfig.period = 5000",
     )
-    good = Example(
-        examples.trained("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1000"),
-        files=examples.FILES,
-    )
+    good = training("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each period that is no multiple."""
@@ -54,7 +51,6 @@ class Periods(PlanRule):
             if period % least:
                 other = next(n for n, value in periods.items() if value == least)
                 yield self.finding(
-                    config,
                     f"{name} is {period} and {other} is {least}: the smallest period must divide the others, and T5X "
                     "checks it only after restoring",
                     owners[name],
@@ -68,8 +64,8 @@ class StepsType(PlanRule):
     code = "GIN09"
     title = "train steps that are not a whole number"
     why = "T5X compares and counts with them after it restored the checkpoint, or in the last epoch of the run."
-    bad = Example(examples.trained("TRAIN_STEPS = 1e4"), files=examples.FILES, at="TRAIN_STEPS = 1e4")
-    good = Example(examples.trained("TRAIN_STEPS = 10_000"), files=examples.FILES)
+    bad = training("TRAIN_STEPS = 1e4", at="TRAIN_STEPS = 1e4")
+    good = training("TRAIN_STEPS = 10_000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -77,7 +73,6 @@ class StepsType(PlanRule):
         if steps is not None and not steps.is_whole:
             value = steps.value
             yield self.finding(
-                plan.config,
                 f"the train steps are {value!r}, a {type(value).__name__}; T5X fails on it only after restoring",
                 steps.key,
                 "give a whole number, without quotes, point or exponent",
@@ -90,17 +85,14 @@ class StepsBelowCheckpoint(PlanRule):
     code = "CKP01"
     title = "fewer total steps than the checkpoint's step"
     why = "Train steps count from the first step of pretraining; T5X notices after the whole checkpoint is restored."
-    bad = Example(
-        examples.trained("TRAIN_STEPS = 20_000", *_FROM_CHECKPOINT), files=examples.FILES, at="TRAIN_STEPS = 20_000"
-    )
-    good = Example(examples.trained("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT), files=examples.FILES)
+    bad = training("TRAIN_STEPS = 20_000", *_FROM_CHECKPOINT, at="TRAIN_STEPS = 20_000")
+    good = training("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
         steps = plan.steps
         if steps is not None and steps.total is not None and steps.first is not None and steps.total < steps.first:
             yield self.finding(
-                plan.config,
                 f"{steps.key.short} is {steps.total}, and the checkpoint {plan.start.path} is already at step "
                 f"{steps.first}",
                 steps.key,
@@ -114,12 +106,8 @@ class NoStepsLeft(PlanRule):
     code = "CKP02"
     title = "no step left to train"
     why = "The job succeeds within minutes, having trained nothing; T5X only logs a warning."
-    bad = Example(
-        examples.trained("TRAIN_STEPS = 1_000_000", *_FROM_CHECKPOINT),
-        files=examples.FILES,
-        at="TRAIN_STEPS = 1_000_000",
-    )
-    good = Example(examples.trained("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT), files=examples.FILES)
+    bad = training("TRAIN_STEPS = 1_000_000", *_FROM_CHECKPOINT, at="TRAIN_STEPS = 1_000_000")
+    good = training("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so."""
@@ -127,7 +115,6 @@ class NoStepsLeft(PlanRule):
         if steps is not None and steps.first is not None and steps.total == steps.first:
             at = f", the step of the checkpoint {plan.start.path}" if plan.start.path else ""
             yield self.finding(
-                plan.config,
                 f"{steps.key.short} is {steps.total}{at}: T5X trains no step and succeeds",
                 steps.key,
                 f"set {steps.key.short} to {f'{steps.first} plus ' if steps.first else ''}the steps to train",
@@ -143,12 +130,8 @@ class NothingKept(PlanRule):
         "With a `SaveCheckpointConfig.period` of 0 or None T5X trains to the end, and what it has learned is gone with "
         "the job. Here evaluation and inference, which begin with the checkpoint, cannot be tried either."
     )
-    bad = Example(
-        examples.trained("utils.SaveCheckpointConfig.period = 0"),
-        files=examples.FILES,
-        at="utils.SaveCheckpointConfig.period = 0",
-    )
-    good = Example(examples.trained("utils.SaveCheckpointConfig.period = 1000"), files=examples.FILES)
+    bad = training("utils.SaveCheckpointConfig.period = 0", at="utils.SaveCheckpointConfig.period = 0")
+    good = training("utils.SaveCheckpointConfig.period = 1000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields an error for a period that saves nothing, a note where nothing is bound to save with."""
@@ -163,7 +146,6 @@ class NothingKept(PlanRule):
         key = plan.config.owner(key) if key else None
         has = "has no SaveCheckpointConfig" if save is None else f"saves with a period of {save.period!r}"
         yield self.finding(
-            plan.config,
             f"the run trains {plan.steps.to_train} steps and {has}: it keeps nothing of them",
             key if save is not None else plan.config.owner_of("checkpoint_cfg"),
             f"set {key.short if key else 'utils.SaveCheckpointConfig.period'} to a number of steps above 0",

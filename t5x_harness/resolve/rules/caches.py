@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -47,12 +48,8 @@ class MissingCache(ResolveRule):
         "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
         "in any of the task cache directories`."
     )
-    bad = Example(
-        examples.trained("USE_CACHED_TASKS = True"),
-        files=examples.files(*_PLACEHOLDER),
-        at="USE_CACHED_TASKS = True",
-    )
-    good = Example(examples.trained("USE_CACHED_TASKS = False"), files=examples.files(*_PLACEHOLDER))
+    bad = training("USE_CACHED_TASKS = True", files=examples.files(*_PLACEHOLDER), at="USE_CACHED_TASKS = True")
+    good = training("USE_CACHED_TASKS = False", files=examples.files(*_PLACEHOLDER))
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each task that can be cached, and is not where it is looked for."""
@@ -68,7 +65,6 @@ class MissingCache(ResolveRule):
             if task.supports_caching and cache_of(task) is None:
                 key = role.key(run.config, "use_cached")
                 yield self.finding(
-                    run.config,
                     f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
                     key,
                     f"set {_name(key)} = False, or cache the task (seqio_cache_tasks) and name "
@@ -86,8 +82,8 @@ class IgnoredCache(ResolveRule):
         "Without a `CacheDatasetPlaceholder` in the task SeqIO drops `use_cached` with a line in the log: every host "
         "preprocesses while the TPU waits."
     )
-    bad = Example(examples.trained("USE_CACHED_TASKS = True"), files=examples.FILES, at="USE_CACHED_TASKS = True")
-    good = Example(examples.trained("USE_CACHED_TASKS = False"), files=examples.FILES)
+    bad = training("USE_CACHED_TASKS = True", at="USE_CACHED_TASKS = True")
+    good = training("USE_CACHED_TASKS = False")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each task without a place for its cache."""
@@ -95,7 +91,6 @@ class IgnoredCache(ResolveRule):
             if not task.supports_caching:
                 key = role.key(run.config, "use_cached")
                 yield self.finding(
-                    run.config,
                     f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
                     "preprocessors: SeqIO preprocesses its source on the fly all the same",
                     key,
@@ -109,8 +104,8 @@ class NeededCache(ResolveRule):
     code = "SEQ03"
     title = "task that needs its cache, read without it"
     why = "SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`."
-    bad = Example(examples.trained(), files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS")
-    good = Example(examples.trained(), files=examples.files(*_PLACEHOLDER))
+    bad = training(files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS")
+    good = training(files=examples.files(*_PLACEHOLDER))
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
@@ -118,7 +113,6 @@ class NeededCache(ResolveRule):
             if task.requires_caching:
                 key = role.key(run.config, "use_cached")
                 yield self.finding(
-                    run.config,
                     f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
                     "and use_cached is False",
                     key,

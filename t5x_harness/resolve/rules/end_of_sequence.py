@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -21,10 +22,8 @@ class NoEndOfSequence(ResolveRule):
     severity = Severity.WARNING
     title = "targets without the end-of-sequence id"
     why = "Training looks well, and decoding goes on to the maximum length: the model never saw an end."
-    bad = Example(
-        examples.trained(), files=examples.files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME"
-    )
-    good = Example(examples.trained(), files=examples.FILES)
+    bad = training(files=examples.files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME")
+    good = training()
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each train task of which no sampled target ends with it."""
@@ -40,7 +39,6 @@ class NoEndOfSequence(ResolveRule):
             targets = [t for t in sample.values("targets") if np.ndim(t) == 1 and len(t) < longest]
             if eos is not None and targets and not any(len(t) and t[-1] == eos for t in targets):
                 yield self.finding(
-                    run.config,
                     f"no sampled target of {sample.task.name} ends with the end-of-sequence id {eos}, so decoding "
                     "never learns to stop",
                     role.key(run.config, "mixture_or_task_name"),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import evaluating
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _MANY_ROUNDS = 10
 """How often the same examples must come again, in the same order, until nobody can mean it."""
 
 _READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
-_CONFIG = examples.evaluated("utils.DatasetConfig.split = 'validation'")
+_SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 
 class Endless(ResolveRule):
@@ -30,8 +31,8 @@ class Endless(ResolveRule):
         "SeqIO's evaluator reads a whole split before it starts, and keeps it in memory: of a generator that begins "
         "anew, which training likes, it never sees the end. The job hangs until the host has no memory left."
     )
-    bad = Example(_CONFIG, files=examples.files(_READ, f"{_READ}.repeat()"), at="utils.DatasetConfig.split")
-    good = Example(_CONFIG, files=examples.FILES)
+    bad = evaluating(_SPLIT, files=examples.files(_READ, f"{_READ}.repeat()"), at="utils.DatasetConfig.split")
+    good = evaluating(_SPLIT)
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each split that has no end, or seems to have none, and is read to its end."""
@@ -44,7 +45,6 @@ class Endless(ResolveRule):
             if problem:
                 said.add(where)
                 yield self.finding(
-                    run.config,
                     f"split {sample.split!r} of task {sample.task.name} {problem}, and {_reader(run, role)} reads all "
                     "of it",
                     role.key(run.config, "split"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.spec import Stage
 
 _REGISTERED = "seqio.TaskRegistry.add("
@@ -16,10 +17,8 @@ class MissingFeature(Mistake):
     code = "SEQ06"
     title = "output feature that the preprocessors do not make"
     why = "Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example."
-    bad = Example(
-        examples.trained(), files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED
-    )
-    good = Example(examples.trained(), files=examples.FILES)
+    bad = training(files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED)
+    good = training()
 
 
 class FeatureType(Mistake):
@@ -32,12 +31,10 @@ class FeatureType(Mistake):
         "A task without a tokenizer hands on text, where T5X needs int32 ids; a Feature may declare another type than "
         "its preprocessors make. SeqIO raises when the job reads it."
     )
-    bad = Example(
-        examples.trained(),
-        files=examples.files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"),
-        at=_REGISTERED,
+    bad = training(
+        files=examples.files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"), at=_REGISTERED
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()
 
 
 _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
@@ -50,9 +47,8 @@ class FeatureRank(Mistake):
     code = "SEQ40"
     title = "feature of another rank than the task declares"
     why = "T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example."
-    bad = Example(
-        examples.trained(),
+    bad = training(
         files=examples.files("seqio.preprocessors.append_eos]", f"seqio.preprocessors.append_eos, {_NESTED}]"),
         at=_REGISTERED,
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()

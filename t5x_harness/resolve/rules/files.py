@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Location
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class _SourceRule(ResolveRule):
     def of_task(self, run: Resolved, task: seqio.Task, message: str, fix: str) -> Finding:
         """A finding at the line that registered the task."""
         place: Location | None = run.registrations.place(task.name)
-        return self.finding(run.config, message, None, fix, location=place)
+        return self.finding(message, None, fix, location=place)
 
 
 class NoSuchTfdsVersion(_SourceRule):
@@ -83,8 +84,8 @@ class NoSuchTfdsVersion(_SourceRule):
         "TFDS drops old versions of its datasets: T5X's own pretraining example names c4/en/2.2.0, which `is too old "
         "for this version of TFDS so cannot be generated`."
     )
-    bad = Example(examples.trained(), files=_tfds("0.9.0", f"{examples.FOLDER}/prepared"), at="seqio.TaskRegistry.add(")
-    good = Example(examples.trained(), files=_tfds("1.0.0", f"{examples.FOLDER}/prepared"))
+    bad = training(files=_tfds("0.9.0", f"{examples.FOLDER}/prepared"), at="seqio.TaskRegistry.add(")
+    good = training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared"))
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
@@ -108,10 +109,8 @@ class NotPrepared(_SourceRule):
         "T5X lets TFDS download and prepare what it does not find, on the hosts of a TPU that waits: for hours, or "
         "until it fails."
     )
-    bad = Example(
-        examples.trained(), files=_tfds("1.0.0", f"{examples.FOLDER}/elsewhere"), at="seqio.TaskRegistry.add("
-    )
-    good = Example(examples.trained(), files=_tfds("1.0.0", f"{examples.FOLDER}/prepared"))
+    bad = training(files=_tfds("1.0.0", f"{examples.FOLDER}/elsewhere"), at="seqio.TaskRegistry.add(")
+    good = training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared"))
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
@@ -133,13 +132,11 @@ class NoFiles(_SourceRule):
     code = "SEQ34"
     title = "file pattern that matches no file"
     why = "SeqIO stops the job with `No file is found for the file pattern` once the TPU is there."
-    bad = Example(
-        examples.trained(),
+    bad = training(
         files=examples.files(_SOURCE, f"seqio.TextLineDataSource({{'train': '{examples.FOLDER}/trian-*.txt'}})"),
         at="seqio.TaskRegistry.add(",
     )
-    good = Example(
-        examples.trained(),
+    good = training(
         files={
             "train.txt": "one two\t1 2\nthree\t3\n",
             **examples.files(
@@ -148,7 +145,7 @@ class NoFiles(_SourceRule):
                 "        lambda lines: lines.map(lambda x: dict(zip(('inputs', 'targets'), "
                 "tf.unstack(tf.strings.split(x, '\\t'), 2)))), ",
             ),
-        },
+        }
     )
 
     def check(self, run: Resolved) -> Iterator[Finding]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import inferring
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
@@ -24,15 +24,13 @@ class EmptyShard(ResolveRule):
         "A shard without an example is restored and compiled for, and then dies with `No chunk results found! One "
         "possible explanation is that your input did not contain any examples`."
     )
-    bad = Example(
-        examples.inferred(_SPLIT, "infer_script.infer.num_shards = 4", "infer_script.infer.shard_id = 3"),
-        files=examples.FILES,
+    bad = inferring(
+        _SPLIT,
+        "infer_script.infer.num_shards = 4",
+        "infer_script.infer.shard_id = 3",
         at="infer_script.infer.num_shards",
     )
-    good = Example(
-        examples.inferred(_SPLIT, "infer_script.infer.num_shards = 2", "infer_script.infer.shard_id = 1"),
-        files=examples.FILES,
-    )
+    good = inferring(_SPLIT, "infer_script.infer.num_shards = 2", "infer_script.infer.shard_id = 1")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields an error where the config's own shard is empty; a warning where others are."""
@@ -46,7 +44,6 @@ class EmptyShard(ResolveRule):
                 by_files = len(sample.task.source.list_shards(sample.split)) >= shards
                 own = isinstance(shard, int) and shard >= sample.count and not by_files
                 yield self.finding(
-                    config,
                     f"task {sample.task.name} has {sample.count} examples in split {sample.split!r}, and {shards} "
                     f"shards are inferred: {f'shard {shard}, this one, is' if own else 'some are'} empty",
                     key,
@@ -64,14 +61,12 @@ class NoVocabulary(ResolveRule):
         "T5X decodes predictions with the vocabulary of the feature `targets`, unless infer.output_vocab_feature_name "
         "names another. Without it, the first batches are predicted, and then writing them raises a `KeyError`."
     )
-    bad = Example(
-        examples.inferred(_SPLIT, "infer_script.infer.output_vocab_feature_name = 'answers'"),
-        files=examples.FILES,
+    bad = inferring(
+        _SPLIT,
+        "infer_script.infer.output_vocab_feature_name = 'answers'",
         at="infer_script.infer.output_vocab_feature_name",
     )
-    good = Example(
-        examples.inferred(_SPLIT, "infer_script.infer.output_vocab_feature_name = 'targets'"), files=examples.FILES
-    )
+    good = inferring(_SPLIT, "infer_script.infer.output_vocab_feature_name = 'targets'")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
@@ -84,7 +79,6 @@ class NoVocabulary(ResolveRule):
             for task in run.tasks[role.parameter]:
                 if name not in task.output_features:
                     yield self.finding(
-                        config,
                         f"predictions are decoded with the vocabulary of feature {name!r}, and task {task.name} has "
                         f"only {', '.join(task.output_features)}",
                         key if config.is_bound(key) else role.key(config, "mixture_or_task_name"),

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding
 
 if TYPE_CHECKING:
@@ -49,12 +50,11 @@ class OldInterface(ResolveRule):
         "T5X and SeqIO of different days, or a task class of one's own for an older SeqIO, end in `get_dataset() got "
         "an unexpected keyword argument 'trim_output_features'`."
     )
-    bad = Example(
-        examples.trained(),
+    bad = training(
         files=examples.files("seqio.TaskRegistry.add(\n    'counting',\n", f"{_CLASS}    task_cls=OldTask,\n"),
         at="seqio.TaskRegistry.add(",
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each task or mixture that T5X cannot call."""
@@ -66,7 +66,6 @@ class OldInterface(ResolveRule):
             refused = _refused(provider.get_dataset)
             if refused:
                 yield self.finding(
-                    run.config,
                     f"{type(provider).__name__}.get_dataset of {provider.name} does not take {refused}, which T5X "
                     "gives it",
                     None,

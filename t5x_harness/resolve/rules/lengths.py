@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import evaluating, training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ class FeatureLengths(ResolveRule):
     code = "SEQ15"
     title = "feature without a length, or a length without a feature"
     why = "T5X builds the model, restores and only then refuses the lengths, on the TPU."
-    bad = Example(
-        examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32}"), files=examples.FILES, at="TASK_FEATURE_LENGTHS"
-    )
-    good = Example(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 32}"), files=examples.FILES)
+    bad = training("TASK_FEATURE_LENGTHS = {'inputs': 32}", at="TASK_FEATURE_LENGTHS")
+    good = training("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 32}")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each dataset whose lengths do not fit the model's feature converter."""
@@ -40,7 +39,6 @@ class FeatureLengths(ResolveRule):
             needed = task_features(converter, lengths or ())
             if lengths is None and not run.has_evaluator(role):
                 yield self.finding(
-                    run.config,
                     f"task_feature_lengths of the {role.name} data is None: only evaluation by predictions takes the "
                     "lengths of the longest example",
                     role.key(run.config, "task_feature_lengths"),
@@ -50,7 +48,6 @@ class FeatureLengths(ResolveRule):
                 continue
             if odd := {name: length for name, length in lengths.items() if not _is_length(length)}:
                 yield self.finding(
-                    run.config,
                     f"task_feature_lengths is {dict(lengths)}, and {_typed(odd)}: only whole numbers are lengths",
                     role.key(run.config, "task_feature_lengths"),
                     "give a whole number, without quotes, point or exponent",
@@ -62,7 +59,6 @@ class FeatureLengths(ResolveRule):
                 if names:
                     listed = ", ".join(sorted(names))
                     yield self.finding(
-                        run.config,
                         f"task_feature_lengths is {dict(lengths)} and {what} {listed}; the model "
                         f"({type(run.model).__name__}) takes {', '.join(sorted(needed))}",
                         role.key(run.config, "task_feature_lengths"),
@@ -88,12 +84,12 @@ class Truncation(ResolveRule):
     severity = Severity.WARNING
     title = "feature lengths that truncate most examples"
     why = "What is beyond the length is cut without a word; lengths copied from another task hide most of this one."
-    bad = Example(
-        examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 2}"),
+    bad = training(
+        "TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 2}",
         files=examples.files("'targets': ['1 2', '3']", "'targets': ['1 2', '3 4']"),
         at="TASK_FEATURE_LENGTHS",
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each feature of which most sampled examples lose a part."""
@@ -104,7 +100,6 @@ class Truncation(ResolveRule):
                 share = sample.truncated(feature, length) if sample.whole else 0.0
                 if share > _MOSTLY:
                     yield self.finding(
-                        run.config,
                         f"{share:.0%} of the sampled examples of {sample.task.name} {sample.split} lose part of "
                         f"{feature}: the length is {length} and they have up to {sample.longest(feature)} tokens",
                         role.key(run.config, "task_feature_lengths"),
@@ -133,10 +128,8 @@ class LengthsNeeded(ResolveRule):
         "T5X's run configs leave the lengths of evaluated data open (`task_feature_lengths = None`), and SeqIO's "
         "evaluator then refuses a preprocessor such as `span_corruption` that takes `sequence_length`."
     )
-    bad = Example(
-        examples.evaluated(_EVALUATED, "TASK_FEATURE_LENGTHS = None"), files=_FILES, at="TASK_FEATURE_LENGTHS = None"
-    )
-    good = Example(examples.evaluated(_EVALUATED), files=_FILES)
+    bad = evaluating(_EVALUATED, "TASK_FEATURE_LENGTHS = None", files=_FILES, at="TASK_FEATURE_LENGTHS = None")
+    good = evaluating(_EVALUATED, files=_FILES)
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each evaluated task with such a preprocessor."""
@@ -145,7 +138,6 @@ class LengthsNeeded(ResolveRule):
         for role, task in _evaluated_without_lengths(run):
             if needy := needing_lengths(task):
                 yield self.finding(
-                    run.config,
                     f"task_feature_lengths is None, and preprocessor {needy} of task {task.name} needs the lengths",
                     role.key(run.config, "task_feature_lengths"),
                     "give the lengths of training"

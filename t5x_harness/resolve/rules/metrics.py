@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.examples import evaluating, training
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.spec import Stage
 
 _EXACT = "return {'exact': float(targets == predictions)}"
@@ -11,8 +12,8 @@ _METRICS = "    metric_fns=[exact],\n"
 _WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
 
 
-_EVALUATED = examples.evaluated("utils.DatasetConfig.split = 'validation'")
-_TRAINED = examples.trained(
+_SPLIT = "utils.DatasetConfig.split = 'validation'"
+_INFER_EVAL = (
     "train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()",
     "infer_eval/utils.DatasetConfig:",
     "  mixture_or_task_name = %MIXTURE_OR_TASK_NAME",
@@ -34,8 +35,8 @@ class MetricRaises(Mistake):
         "SeqIO calls metric functions when all predictions are made: the evaluation ends with `Failed to evaluate "
         "task`, its decoding spent. They are called here with predictions generated for the sampled examples."
     )
-    bad = Example(_EVALUATED, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
-    good = Example(_EVALUATED, files=examples.FILES)
+    bad = evaluating(_SPLIT, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
+    good = evaluating(_SPLIT)
 
 
 class LateMetricRaises(Mistake):
@@ -48,8 +49,8 @@ class LateMetricRaises(Mistake):
         "With `concurrent_metrics`, T5X's default, metric functions run in a thread while training goes on; what they "
         "raise ends the job at the next evaluation, one eval period later."
     )
-    bad = Example(_TRAINED, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
-    good = Example(_TRAINED, files=examples.FILES)
+    bad = training(*_INFER_EVAL, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
+    good = training(*_INFER_EVAL)
 
 
 class DuplicateMetricKey(Mistake):
@@ -59,12 +60,10 @@ class DuplicateMetricKey(Mistake):
     code = "SEQ22"
     title = "two metric functions with the same key"
     why = "SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation."
-    bad = Example(
-        _EVALUATED,
-        files=examples.files("metric_fns=[exact]", "metric_fns=[exact, exact]"),
-        at="seqio.TaskRegistry.add(",
+    bad = evaluating(
+        _SPLIT, files=examples.files("metric_fns=[exact]", "metric_fns=[exact, exact]"), at="seqio.TaskRegistry.add("
     )
-    good = Example(_EVALUATED, files=examples.FILES)
+    good = evaluating(_SPLIT)
 
 
 class MetricArguments(Mistake):
@@ -77,12 +76,12 @@ class MetricArguments(Mistake):
         "SeqIO tells by the names and the order of a metric function's positional arguments what to call it with; it "
         "looks at them when the evaluator is built, after the job has started."
     )
-    bad = Example(
-        _EVALUATED,
+    bad = evaluating(
+        _SPLIT,
         files=examples.files("def exact(targets, predictions)", "def exact(predictions, targets)"),
         at="def exact(predictions, targets)",
     )
-    good = Example(_EVALUATED, files=examples.FILES)
+    good = evaluating(_SPLIT)
 
 
 class UnwritableMetric(Mistake):
@@ -95,12 +94,12 @@ class UnwritableMetric(Mistake):
         "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
         "only, so that a text or an array ends the evaluation, its decoding spent."
     )
-    bad = Example(
-        _EVALUATED,
+    bad = evaluating(
+        _SPLIT,
         files=examples.files(_EXACT, "return {'exact': 'all' if targets == predictions else 'some'}"),
         at="def exact",
     )
-    good = Example(_EVALUATED, files=examples.FILES)
+    good = evaluating(_SPLIT)
 
 
 class PostprocessRaises(Mistake):
@@ -114,14 +113,13 @@ class PostprocessRaises(Mistake):
         "name, when all predictions are made. An untrained model predicts any text, an empty one, too; one text that "
         "makes it raise ends the evaluation."
     )
-    bad = Example(
-        _EVALUATED,
+    bad = evaluating(
+        _SPLIT,
         files=examples.files(
             _METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: [int(number) for number in text.split()],\n"
         ),
         at="    postprocess_fn=",
     )
-    good = Example(
-        _EVALUATED,
-        files=examples.files(_METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: text.split(),\n"),
+    good = evaluating(
+        _SPLIT, files=examples.files(_METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: text.split(),\n")
     )

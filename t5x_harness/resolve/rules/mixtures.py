@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _MIXTURE = """\
 
 seqio.MixtureRegistry.add('mixed', ['counting'], default_rate=seqio.mixing_rate_num_examples)
 """
-_CONFIG = examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'")
+_MIXED = "MIXTURE_OR_TASK_NAME = 'mixed'"
 
 
 class MixingRates(ResolveRule):
@@ -31,8 +32,8 @@ class MixingRates(ResolveRule):
         "`seqio.mixing_rate_num_examples` needs a cached task, or a source with `num_input_examples`: without, it "
         "raises `unsupported operand type(s) for *=` when the job starts. A task with the rate 0 is never seen."
     )
-    bad = Example(_CONFIG, files={"counting.py": examples.TASK + _MIXTURE}, at="seqio.MixtureRegistry.add(")
-    good = Example(_CONFIG, files={"counting.py": examples.TASK.replace(_SOURCE, _COUNTED) + _MIXTURE})
+    bad = training(_MIXED, files={"counting.py": examples.TASK + _MIXTURE}, at="seqio.MixtureRegistry.add(")
+    good = training(_MIXED, files={"counting.py": examples.TASK.replace(_SOURCE, _COUNTED) + _MIXTURE})
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each task without a positive rate, of the mixtures whose data is mixed."""
@@ -43,7 +44,6 @@ class MixingRates(ResolveRule):
             for task, rate in rates_of(mixture, split).items():
                 if isinstance(rate, Exception):
                     yield self.finding(
-                        run.config,
                         f"the rate of task {task} in mixture {mixture.name} cannot be computed: {_told(rate)}",
                         None,
                         "give the task's source num_input_examples, cache it, or give a number as the rate",
@@ -51,7 +51,6 @@ class MixingRates(ResolveRule):
                     )
                 elif rate == 0:
                     yield self.finding(
-                        run.config,
                         f"task {task} has the rate 0 in mixture {mixture.name}: no example of it is ever read",
                         None,
                         f"give a rate above 0, or take {task} out of the mixture",
@@ -60,7 +59,6 @@ class MixingRates(ResolveRule):
                     )
                 elif rate < 0 or not math.isfinite(rate):
                     yield self.finding(
-                        run.config,
                         f"task {task} has the rate {rate:g} in mixture {mixture.name}, which must be a positive number",
                         None,
                         "give a rate above 0",

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class ModuleOfAnotherKind(ResolveRule):
         "`DecoderOnlyModel` calls its module with the decoder's tokens only, `EncoderDecoderModel` with the encoder's "
         "before them. A module of the other kind dies of a missing argument when T5X makes the train state, on the TPU."
     )
-    bad = Example(examples.trained(_BAD), files=examples.FILES, at="  module = @network.Transformer()")
-    good = Example(examples.trained(_GOOD), files=examples.FILES)
+    bad = training(_BAD, at="  module = @network.Transformer()")
+    good = training(_GOOD)
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding if the module's arguments are those of the other kind."""
@@ -56,7 +56,6 @@ class ModuleOfAnotherKind(ResolveRule):
         if kind is not None and kind != model:
             has = "takes" if kind == _ENCODER_DECODER else "does not take"
             yield self.finding(
-                run.config,
                 f"the model is a {type(run.model).__name__}, and its module {type(module).__name__} "
                 f"{has} encoder_input_tokens: it is made for {kind}",
                 run.config.find("module", type(run.model).__name__),

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import inferring, training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ _SAME = ("mixture_or_task_name", "task_feature_lengths", "split", "batch_size", 
 
 _OF = ("DatasetConfig", "RestoreCheckpointConfig", "infer")
 
-_TRAINED = examples.trained(f"MODEL_DIR = '{examples.FOLDER}/model'")
-_INFERRED = examples.inferred(f"INFER_OUTPUT_DIR = '{examples.FOLDER}/out'", "utils.DatasetConfig.split = 'validation'")
+_MODEL_DIR = f"MODEL_DIR = '{examples.FOLDER}/model'"
+_OUTPUT = (f"INFER_OUTPUT_DIR = '{examples.FOLDER}/out'", "utils.DatasetConfig.split = 'validation'")
+_INFERRED = examples.inferred(*_OUTPUT)
 
 
 def _folder(run: Resolved) -> OutputFolder | None:
@@ -46,8 +48,8 @@ class EarlierCheckpoint(ResolveRule):
         "T5X goes on from the latest checkpoint in MODEL_DIR and does not look at INITIAL_CHECKPOINT_PATH then: it "
         "stops with a shape error if that is another model, and trains on from the wrong weights if it is the same."
     )
-    bad = Example(_TRAINED, files={**examples.FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR")
-    good = Example(_TRAINED, files=examples.FILES)
+    bad = training(_MODEL_DIR, files={**examples.FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR")
+    good = training(_MODEL_DIR)
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding if there is one in a local folder."""
@@ -57,7 +59,6 @@ class EarlierCheckpoint(ResolveRule):
         steps = sorted(int(match.group(1)) for name in folder.names() if (match := _CHECKPOINT.fullmatch(name)))
         if steps:
             yield self.finding(
-                run.config,
                 f"{folder.path} holds {_checkpoints(steps)}: T5X goes on from there and reads no other checkpoint "
                 "(here the run gets a folder of its own)",
                 folder.key,
@@ -79,10 +80,10 @@ class HalfWrittenCheckpoint(ResolveRule):
         "Such a folder is left by a job that died while it saved, or belongs to one that is running. Two jobs in one "
         "MODEL_DIR delete each other's unfinished checkpoints and die of it, at random."
     )
-    bad = Example(
-        _TRAINED, files={**examples.FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"
+    bad = training(
+        _MODEL_DIR, files={**examples.FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"
     )
-    good = Example(_TRAINED, files=examples.FILES)
+    good = training(_MODEL_DIR)
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding if there is one in a local folder."""
@@ -91,7 +92,6 @@ class HalfWrittenCheckpoint(ResolveRule):
             return
         if half := [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)]:
             yield self.finding(
-                run.config,
                 f"{folder.path} holds {half[-1]}, a checkpoint that is half written: another job is saving there, or "
                 "died of it",
                 folder.key,
@@ -109,19 +109,18 @@ class FinishedInference(ResolveRule):
         "Where it finds the `.COMPLETED` file of a task, T5X skips the task without a word, whatever checkpoint is to "
         "be inferred with now: the job ends well, and the predictions are the old ones."
     )
-    bad = Example(
-        _INFERRED,
+    bad = inferring(
+        *_OUTPUT,
         files={**examples.FILES, "out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""},
         at="INFER_OUTPUT_DIR",
     )
-    good = Example(_INFERRED, files=examples.FILES)
+    good = inferring(*_OUTPUT)
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding if tasks are done in a local folder."""
         for folder, tasks in _left(run, "done"):
             files = ", ".join(tasks.values())
             yield self.finding(
-                run.config,
                 f"{folder.path} holds {files}: T5X skips {', '.join(tasks)} and leaves the predictions of an earlier "
                 "job",
                 folder.key,
@@ -139,8 +138,8 @@ class ResumedInference(ResolveRule):
         "T5X goes on where the interrupted job's data stood and merges what both wrote. If the split, the batch or the "
         "checkpoint is another one by now, examples are missing or doubled, or have the predictions of two models."
     )
-    bad = Example(
-        _INFERRED,
+    bad = inferring(
+        *_OUTPUT,
         files={
             **examples.FILES,
             "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
@@ -148,8 +147,8 @@ class ResumedInference(ResolveRule):
         },
         at="INFER_OUTPUT_DIR",
     )
-    good = Example(
-        _INFERRED,
+    good = inferring(
+        *_OUTPUT,
         files={
             **examples.FILES,
             "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
@@ -164,7 +163,6 @@ class ResumedInference(ResolveRule):
             if different:
                 changes = "; ".join(f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items())
                 yield self.finding(
-                    run.config,
                     f"{folder.path} holds an interrupted inference of {', '.join(tasks)}, which T5X goes on with, "
                     f"though {changes}",
                     folder.key,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode
 
 if TYPE_CHECKING:
@@ -43,12 +44,9 @@ class Packing(ResolveRule):
         "T5X's run configs say `pack = True`. A converter of one's own without `PACKING_FEATURE_DTYPES`, or with "
         "pass-through features, is refused when the job reads its data."
     )
-    bad = Example(examples.trained(*_MODEL), files=_FILES, at="  pack = True")
-    good = Example(
-        examples.trained(
-            *_MODEL, "train/utils.DatasetConfig.pack = False", "train_eval/utils.DatasetConfig.pack = False"
-        ),
-        files=_FILES,
+    bad = training(*_MODEL, files=_FILES, at="  pack = True")
+    good = training(
+        *_MODEL, "train/utils.DatasetConfig.pack = False", "train_eval/utils.DatasetConfig.pack = False", files=_FILES
     )
 
     def check(self, run: Resolved) -> Iterator[Finding]:
@@ -63,7 +61,6 @@ class Packing(ResolveRule):
                 converter(pack=True, use_custom_packing_ops=role.dataset.use_custom_packing_ops)
             except Exception as error:  # SeqIO's refusal, or that of the user's converter
                 yield self.finding(
-                    run.config,
                     f"{role.name} data is packed, and {converter.__name__} cannot pack: {error}",
                     role.key(run.config, "pack"),
                     f"set {role.scope}/utils.DatasetConfig.pack = False, or let the converter pack",

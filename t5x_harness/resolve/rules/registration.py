@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Stage
 
@@ -35,7 +36,7 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
 
 
 _BOTH = "{'inputs': OTHER, 'targets': OTHER}"
-_GOOD_MIXTURE = Example(examples.trained(_MIXED), files=_mixture("seqio.ByteVocabulary()", _BOTH))
+_GOOD_MIXTURE = training(_MIXED, files=_mixture("seqio.ByteVocabulary()", _BOTH))
 
 
 class RegisteredTwice(Mistake):
@@ -48,12 +49,12 @@ class RegisteredTwice(Mistake):
         "SeqIO refuses a second task or mixture of the same name: of two that were meant to differ, of a copied "
         "module, or of one that is imported under two names, such as `tasks` and `my_project.tasks`, and so runs twice."
     )
-    bad = Example(
-        examples.trained("import project.counting"),
+    bad = training(
+        "import project.counting",
         files={"project/__init__.py": "", "project/counting.py": examples.TASK, **examples.FILES},
         at="seqio.TaskRegistry.add(",
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()
 
 
 class DifferentFeatures(Mistake):
@@ -63,10 +64,8 @@ class DifferentFeatures(Mistake):
     code = "SEQ07"
     title = "mixture of tasks with different features"
     why = "SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs."
-    bad = Example(
-        examples.trained(_MIXED),
-        files=_mixture("seqio.ByteVocabulary()", "{'targets': OTHER}"),
-        at="seqio.MixtureRegistry.add('mixed'",
+    bad = training(
+        _MIXED, files=_mixture("seqio.ByteVocabulary()", "{'targets': OTHER}"), at="seqio.MixtureRegistry.add('mixed'"
     )
     good = _GOOD_MIXTURE
 
@@ -77,9 +76,7 @@ class DifferentKinds(ResolveRule):
     code = "SEQ08"
     title = "mixture of tasks with different vocabularies"
     why = "SeqIO looks at the vocabularies of a mixture only when it is read, and prints two objects that look alike."
-    bad = Example(
-        examples.trained(_MIXED), files=_mixture("seqio.ByteVocabulary(extra_ids=100)", _BOTH), at="seqio.MixtureRe"
-    )
+    bad = training(_MIXED, files=_mixture("seqio.ByteVocabulary(extra_ids=100)", _BOTH), at="seqio.MixtureRe")
     good = _GOOD_MIXTURE
 
     def check(self, run: Resolved) -> Iterator[Finding]:
@@ -101,7 +98,6 @@ class DifferentKinds(ResolveRule):
                         for f, t in ((feature, first), (other, task))
                     )
                     yield self.finding(
-                        run.config,
                         f"the tasks of mixture {role.source} do not agree on feature {name}: {ours}, and {theirs}",
                         None,
                         "give both tasks the same vocabulary, best the same object",
@@ -118,14 +114,14 @@ class TaskObject(ResolveRule):
         "T5X's check of the vocabularies takes the object for one of AirIO and dies of `'Task' object has no attribute "
         "'get_preprocessors'`."
     )
-    bad = Example(
-        examples.trained("MIXTURE_OR_TASK_NAME = @counting.the_task()"),
+    bad = training(
+        "MIXTURE_OR_TASK_NAME = @counting.the_task()",
         files={
             "counting.py": f"{examples.TASK}\n\ndef the_task():\n    return seqio.get_mixture_or_task('counting')\n"
         },
         at="MIXTURE_OR_TASK_NAME = @counting",
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each binding of such an object that T5X or SeqIO stops at."""
@@ -144,7 +140,6 @@ class TaskObject(ResolveRule):
                 continue
             said.add(key)
             yield self.finding(
-                run.config,
                 f"mixture_or_task_name is the SeqIO {type(given).__name__.lower()} {given.name} itself, {problem}",
                 key,
                 f"give its name, {given.name!r}",
@@ -161,12 +156,12 @@ class ConfigurablesInModule(Mistake):
         "T5X imports the module when the config is locked, and Gin lets nothing register then. T5X's own configs that "
         'name "t5.data.mixtures" stop for this.'
     )
-    bad = Example(
-        examples.trained("MIXTURE_OR_TASK_MODULE = 'extra'"),
+    bad = training(
+        "MIXTURE_OR_TASK_MODULE = 'extra'",
         files={"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES},
         at="MIXTURE_OR_TASK_MODULE = 'extra'",
     )
-    good = Example(
-        examples.trained("import extra"),
+    good = training(
+        "import extra",
         files={"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES},
     )

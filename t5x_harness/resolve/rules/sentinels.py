@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
 from t5x_harness.resolve.rule import Example, ResolveRule
 from t5x_harness.spec import Finding, Severity
 
@@ -45,8 +45,9 @@ class OverwrittenPieces(ResolveRule):
         "Span corruption takes its sentinels from the top of the vocabulary. With `extra_ids=0`, or with more spans "
         "than extra ids, those are words: the model learns two meanings for each, and nothing says so."
     )
-    bad = Example(
-        examples.trained("VOCABULARY = @counting.pieces()", "network.T5Config.vocab_size = 640"),
+    bad = training(
+        "VOCABULARY = @counting.pieces()",
+        "network.T5Config.vocab_size = 640",
         files={"counting.py": f"{_MODULE}\n\ndef pieces():\n    return FEATURE.vocabulary\n"},
         at="MIXTURE_OR_TASK_NAME",
     )
@@ -72,7 +73,6 @@ class OverwrittenPieces(ResolveRule):
                 if run.is_vocabulary_made_up(feature.vocabulary):
                     also = "is also a piece of text, unless the last pieces of its file are sentinels"
                 yield self.finding(
-                    run.config,
                     f"the examples of task {sample.task.name} are corrupted spans with {used} sentinels, and its "
                     f"vocabulary has {f'{extra} extra ids' if extra else 'no extra ids'}: the sentinel with the id "
                     f"{piece.id} {also}",

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -22,12 +23,8 @@ class UnknownTask(ResolveRule):
     code = "SEQ04"
     title = "task or mixture that nothing registered"
     why = "SeqIO raises on the TPU and lists every task it knows; the module was not imported, or the name is misspelt."
-    bad = Example(
-        examples.trained("MIXTURE_OR_TASK_NAME = 'countign'"),
-        files=examples.FILES,
-        at="MIXTURE_OR_TASK_NAME = 'countign'",
-    )
-    good = Example(examples.trained("MIXTURE_OR_TASK_NAME = 'counting'"), files=examples.FILES)
+    bad = training("MIXTURE_OR_TASK_NAME = 'countign'", at="MIXTURE_OR_TASK_NAME = 'countign'")
+    good = training("MIXTURE_OR_TASK_NAME = 'counting'")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each dataset with such a name; those that share the name share the finding."""
@@ -41,7 +38,6 @@ class UnknownTask(ResolveRule):
             said.add(role.source)
             close = difflib.get_close_matches(role.source, names, n=3, cutoff=0.6)
             yield self.finding(
-                run.config,
                 f"no task or mixture is called {role.source!r}; {len(names)} are registered"
                 + (f", the closest {', '.join(map(repr, close))}" if close else ""),
                 role.key(run.config, "mixture_or_task_name"),
@@ -65,16 +61,13 @@ class NoExamples(ResolveRule):
         "A wrong file pattern or a filter that drops everything trains on nothing, or on the few examples that are "
         "left, over and over: T5X repeats them until the batch is full."
     )
-    bad = Example(
-        examples.trained(),
-        files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"),
-        at="seqio.TaskRegistry.add(",
+    bad = training(
+        files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"), at="seqio.TaskRegistry.add("
     )
-    good = Example(
-        examples.trained(),
+    good = training(
         files={
             "counting.py": examples.TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED),
-        },
+        }
     )
 
     def check(self, run: Resolved) -> Iterator[Finding]:
@@ -88,7 +81,7 @@ class NoExamples(ResolveRule):
                 key = role.key(run.config, "split")
                 # A split that the user did not choose is the source's fault.
                 place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
-                yield self.finding(run.config, problem, key, mend, severity=severity, location=place)
+                yield self.finding(problem, key, mend, severity=severity, location=place)
 
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:

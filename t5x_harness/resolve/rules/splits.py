@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import evaluating, inferring, training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
@@ -68,12 +69,10 @@ class SkippedSplit(ResolveRule):
         "mixture goes on without the task. An error where no task has the split, so that nothing is evaluated by its "
         "predictions, or where the split is one that your own config names."
     )
-    bad = Example(
-        examples.trained(),
-        files=examples.files("splits=('train', 'validation')", "splits=('train',)"),
-        at="  split = 'validation'",
+    bad = training(
+        files=examples.files("splits=('train', 'validation')", "splits=('train',)"), at="  split = 'validation'"
     )
-    good = Example(examples.trained(), files=examples.FILES)
+    good = training()
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
@@ -85,7 +84,6 @@ class SkippedSplit(ResolveRule):
             skips = "skips it" if left else "evaluates nothing"
             meant = run.has_evaluator(role) or run.config.is_of_user(key)
             yield self.finding(
-                run.config,
                 f"{_what(role, task)}: T5X {skips} without a word",
                 key,
                 _mend(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
@@ -107,12 +105,8 @@ class NothingToEvaluate(ResolveRule):
         "T5X says `has no metrics for evaluation, or this mixture/task doesn't have provided split`, which leaves open "
         "which of the two it is, after the model was built and the checkpoint found."
     )
-    bad = Example(
-        examples.evaluated("utils.DatasetConfig.split = 'tset'"),
-        files=examples.FILES,
-        at="utils.DatasetConfig.split",
-    )
-    good = Example(examples.evaluated("utils.DatasetConfig.split = 'validation'"), files=examples.FILES)
+    bad = evaluating("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split")
+    good = evaluating("utils.DatasetConfig.split = 'validation'")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each missing split and each dataset without metrics."""
@@ -120,11 +114,10 @@ class NothingToEvaluate(ResolveRule):
             for role, task in _without_split(run):
                 if not _is_skipped(run, role):
                     key = role.key(run.config, "split")
-                    yield self.finding(run.config, _what(role, task), key, _mend(role, task))
+                    yield self.finding(_what(role, task), key, _mend(role, task))
         for role in run.roles:
             if run.has_evaluator(role) and not any(run.is_evaluated(role, task) for task in run.tasks[role.parameter]):
                 yield self.finding(
-                    run.config,
                     f"{role.source} has no metric_fns, so nothing of it is evaluated by its predictions",
                     role.key(run.config, "mixture_or_task_name"),
                     "register the task with metric_fns",
@@ -138,10 +131,8 @@ class InferredSplit(ResolveRule):
     code = "INF11"
     title = "split to infer that the task does not have"
     why = "Infer hands the split to the data source as it is, which dies with a bare `KeyError`."
-    bad = Example(
-        examples.inferred("utils.DatasetConfig.split = 'tset'"), files=examples.FILES, at="utils.DatasetConfig.split"
-    )
-    good = Example(examples.inferred("utils.DatasetConfig.split = 'validation'"), files=examples.FILES)
+    bad = inferring("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split")
+    good = inferring("utils.DatasetConfig.split = 'validation'")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
@@ -149,4 +140,4 @@ class InferredSplit(ResolveRule):
             for role, task in _without_split(run):
                 if not _is_skipped(run, role):
                     key = role.key(run.config, "split")
-                    yield self.finding(run.config, _what(role, task), key, _mend(role, task))
+                    yield self.finding(_what(role, task), key, _mend(role, task))

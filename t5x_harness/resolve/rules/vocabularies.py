@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.examples import training
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ class DifferentVocabularies(ResolveRule):
     why = (
         "T5X stops with `Model and Task vocabularies do not match` and two object addresses, which tell nothing apart."
     )
-    bad = Example(
-        examples.trained("VOCABULARY = @seqio.ByteVocabulary()", "seqio.ByteVocabulary.extra_ids = 7"),
+    bad = training(
+        "VOCABULARY = @seqio.ByteVocabulary()",
+        "seqio.ByteVocabulary.extra_ids = 7",
         files=examples.files("seqio.ByteVocabulary()", "seqio.PassThroughVocabulary(size=256)"),
         at="VOCABULARY",
     )
-    good = Example(examples.trained("VOCABULARY = @seqio.ByteVocabulary()"), files=examples.FILES)
+    good = training("VOCABULARY = @seqio.ByteVocabulary()")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each feature of a task whose vocabulary differs."""
@@ -48,7 +50,6 @@ class DifferentVocabularies(ResolveRule):
             role, task_name, name, vocabulary, model_s = users[0]
             more = len(dict.fromkeys(user[1:3] for user in users)) - 1
             yield self.finding(
-                run.config,
                 f"feature {name} of task {task_name}{f' and {more} more use' if more else ' uses'} {of_task}, the "
                 f"model {of_model}{_but(run, vocabulary, model_s)}",
                 macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
@@ -119,12 +120,8 @@ class IdsBeyondEmbedding(ResolveRule):
     code = "SEQ12"
     title = "token ids beyond the embedding"
     why = "JAX clamps a gather that is out of range: the model trains to the end on rows of other tokens, or on NaN."
-    bad = Example(
-        examples.trained("network.T5Config.vocab_size = 100"),
-        files=examples.FILES,
-        at="network.T5Config.vocab_size = 100",
-    )
-    good = Example(examples.trained("network.T5Config.vocab_size = 384"), files=examples.FILES)
+    bad = training("network.T5Config.vocab_size = 100", at="network.T5Config.vocab_size = 100")
+    good = training("network.T5Config.vocab_size = 384")
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields an error for the largest sampled id without a row; else a warning for the largest vocabulary."""
@@ -141,7 +138,6 @@ class IdsBeyondEmbedding(ResolveRule):
         if beyond:
             where = max(beyond, key=beyond.__getitem__)
             yield self.finding(
-                run.config,
                 f"{where} has the id {beyond[where]}, and the embedding has {rows} rows; JAX reads another row without "
                 f"an error{_more(beyond)}",
                 key,
@@ -157,7 +153,6 @@ class IdsBeyondEmbedding(ResolveRule):
                 has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
             below = "JAX reads other rows without an error" if made_up else "the sampled examples happen to stay below"
             yield self.finding(
-                run.config,
                 f"the vocabulary of {where} {has} and the embedding {rows} rows; {below}{_more(larger)}",
                 key,
                 f"set {name} to at least {larger[where]}"
