@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from t5x_harness.system.decode import JsonValue
+
 __all__ = [
     "DEFAULT_SLICE",
     "READ_SECONDS",
@@ -20,6 +22,7 @@ __all__ = [
     "Assignment",
     "BoundValue",
     "Change",
+    "Changed",
     "Checkpoint",
     "Edit",
     "FactTable",
@@ -29,6 +32,7 @@ __all__ = [
     "Measure",
     "Mode",
     "Outcome",
+    "Reason",
     "RunResult",
     "RunSpec",
     "RuntimeChoice",
@@ -122,7 +126,7 @@ class Outcome(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Location:
+class Location(JsonValue):
     """A line of a file, with the include statements that led to it (outermost first)."""
 
     file: str
@@ -132,15 +136,9 @@ class Location:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds a location from ``dataclasses.asdict``."""
-        chain = tuple(Location.from_json(v) for v in value.get("included_from", ()))
-        return cls(value["file"], value["line"], chain)
-
 
 @dataclasses.dataclass(frozen=True)
-class Edit:
+class Edit(JsonValue):
     """Whole lines of a file, and what to put in their place.
 
     Attributes:
@@ -158,7 +156,7 @@ class Edit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(JsonValue):
     """One thing to tell the user: what is wrong, where, and the smallest change that mends it.
 
     Attributes:
@@ -181,37 +179,17 @@ class Finding:
     binding: str | None = None
     edits: tuple[Edit, ...] = ()
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds a finding from ``dataclasses.asdict``."""
-        where = value.get("location")
-        return cls(
-            code=value["code"],
-            severity=Severity(value["severity"]),
-            stage=Stage(value["stage"]),
-            message=value["message"],
-            location=Location.from_json(where) if where else None,
-            fix=value.get("fix"),
-            binding=value.get("binding"),
-            edits=tuple(Edit(**edit) for edit in value.get("edits", ())),
-        )
-
 
 @dataclasses.dataclass(frozen=True)
-class Assignment:
+class Assignment(JsonValue):
     """One gin statement that gives a value: the value as gin text, and where the statement stands."""
 
     value: str
     location: Location
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds an assignment from ``dataclasses.asdict``."""
-        return cls(value["value"], Location.from_json(value["location"]))
-
 
 @dataclasses.dataclass(frozen=True)
-class BoundValue:
+class BoundValue(JsonValue):
     """What a parameter or a macro is bound to once all of a config was read, and how it came to that.
 
     Attributes:
@@ -227,43 +205,54 @@ class BoundValue:
     assignment: Assignment
     overridden: tuple[Assignment, ...] = ()
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds a bound value from ``dataclasses.asdict``."""
-        return cls(
-            name=value["name"],
-            configurable=value["configurable"],
-            assignment=Assignment.from_json(value["assignment"]),
-            overridden=tuple(Assignment.from_json(v) for v in value["overridden"]),
-        )
+
+class Reason(enum.StrEnum):
+    """What a change is for.
+
+    ``SANDBOX``: a path that was moved into the run's folder.
+    ``GIVEN``: a folder that the config leaves to the command line of the job.
+    ``STEPS``: the steps that a promoted test asks for.
+    ``REPEATABLE``: a seed where T5X would take the clock.
+    """
+
+    SHRINK = "shrink"
+    STANDIN = "standin"
+    SANDBOX = "sandbox"
+    GIVEN = "given"
+    STEPS = "steps"
+    REPEATABLE = "repeatable"
+
+
+class Changed(enum.StrEnum):
+    """What was changed: a binding of the config, or what no binding says."""
+
+    BINDING = "binding"
+    MESH = "mesh"
+    DATA = "data"
+    VOCABULARY = "vocabulary"
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Change(JsonValue):
     """A value that the harness changed to run a config here: by shrinking it or by a stand-in.
 
     Attributes:
-      binding: the full gin name, such as ``network.T5Config.emb_dim``.
+      binding: the full gin name, such as ``network.T5Config.emb_dim``; of what is not a binding, its name in words.
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
-      why: what the change is for: ``shrink``, ``standin``, ``sandbox`` (paths moved into the run's folder), ``given``
-        (a folder that the config leaves to the command line of the job), ``steps`` (those that a promoted test asks
-        for) or ``repeatable`` (a seed where T5X would take the clock).
+      why: what the change is for.
+      what: what was changed.
     """
 
     binding: str
     before: str
     after: str
-    why: str
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds a change from ``dataclasses.asdict``."""
-        return cls(**value)
+    why: Reason
+    what: Changed = Changed.BINDING
 
 
 @dataclasses.dataclass(frozen=True)
-class Measure:
+class Measure(JsonValue):
     """A number that a stage established; the stage's facts say the same for people.
 
     Attributes:
@@ -280,14 +269,9 @@ class Measure:
     of: str = ""
     step: int | None = None
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds a measure from ``dataclasses.asdict``."""
-        return cls(**value)
-
 
 @dataclasses.dataclass(frozen=True)
-class FactTable:
+class FactTable(JsonValue):
     """A fact that is a table, for programs; its text is among the stage's facts under the same name.
 
     Attributes:
@@ -300,14 +284,9 @@ class FactTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[int | float | str, ...], ...]
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds a table from ``dataclasses.asdict``."""
-        return cls(value["name"], tuple(value["columns"]), tuple(map(tuple, value["rows"])))
-
 
 @dataclasses.dataclass(frozen=True)
-class RunSpec:
+class RunSpec(JsonValue):
     """What to run: gin files in order, bindings after them, and where.
 
     Attributes:
@@ -370,23 +349,9 @@ class RunSpec:
         """A short name for tables and folders: the stem of the last file."""
         return Path(self.gin_files[-1]).stem if self.gin_files else "run"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values that ``json.dumps`` takes."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-        if value.get("mode") is not None:
-            known["mode"] = Mode(value["mode"])
-        if value.get("until") is not None:
-            known["until"] = Stage(value["until"])
-        return cls(**known)
-
 
 @dataclasses.dataclass(frozen=True)
-class StageResult:
+class StageResult(JsonValue):
     """What one stage found and did.
 
     Attributes:
@@ -419,36 +384,14 @@ class StageResult:
         """The findings that fail the stage."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values that ``json.dumps`` takes."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def interrupted(cls, stage: Stage) -> Self:
         """A stage that was at work when its run was interrupted."""
         return cls(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: interrupted",))
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        return cls(
-            stage=Stage(value["stage"]),
-            outcome=Outcome(value["outcome"]),
-            findings=tuple(Finding.from_json(f) for f in value.get("findings", ())),
-            facts=tuple((k, v) for k, v in value.get("facts", ())),
-            not_checked=tuple(value.get("not_checked", ())),
-            changes=tuple(Change.from_json(c) for c in value.get("changes", ())),
-            exercised=value.get("exercised", 0),
-            seconds=value.get("seconds", 0.0),
-            log_tail=value.get("log_tail", ""),
-            silenced=tuple(Finding.from_json(f) for f in value.get("silenced", ())),
-            measures=tuple(Measure.from_json(m) for m in value.get("measures", ())),
-            tables=tuple(FactTable.from_json(t) for t in value.get("tables", ())),
-        )
-
 
 @dataclasses.dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(JsonValue):
     """A checkpoint folder that a run wrote."""
 
     step: int
@@ -457,7 +400,7 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunResult:
+class RunResult(JsonValue):
     """The outcome of a run, the same from every backend.
 
     Attributes:
@@ -505,30 +448,6 @@ class RunResult:
     def changes(self) -> tuple[Change, ...]:
         """Everything the harness changed in the config, over all stages."""
         return tuple(c for s in self.stages for c in s.changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values that ``json.dumps`` takes."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        metrics = {
-            tag: {int(step): number for step, number in steps.items()}
-            for tag, steps in value.get("metrics", {}).items()
-        }
-        plain = ("steps", "operative_config", "log", "model_dir", "runtime", "seconds")
-        known = {key: value[key] for key in plain if key in value}
-        return cls(
-            spec=RunSpec.from_json(value["spec"]),
-            stages=tuple(StageResult.from_json(stage) for stage in value["stages"]),
-            metrics=metrics,
-            checkpoints=tuple(Checkpoint(**checkpoint) for checkpoint in value.get("checkpoints", ())),
-            predictions=tuple(value.get("predictions", ())),
-            standins=tuple(value.get("standins", ())),
-            bindings=tuple(BoundValue.from_json(bound) for bound in value.get("bindings", ())),
-            **known,
-        )
 
     def stage(self, stage: Stage | str) -> StageResult:
         """The result of one stage.

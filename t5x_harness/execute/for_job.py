@@ -6,7 +6,7 @@ from t5x_harness.execute.sandbox import OutputFolder, output_key
 from t5x_harness.execute.shrink import as_gin
 from t5x_harness.plan.checkpoint_source import find_initial
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.spec import Change, Mode
+from t5x_harness.spec import Change, Mode, Reason
 
 __all__ = ["first_step", "limit_steps", "output_binding"]
 
@@ -66,4 +66,4 @@ def _bound(config: GinConfig, key: BindingKey, value: int) -> list[Change]:
     if before == value:
         return []
     config.bind(key, value)
-    return [Change(key.short, as_gin(before), as_gin(value), "steps")]
+    return [Change(key.short, as_gin(before), as_gin(value), Reason.STEPS)]

@@ -23,7 +23,7 @@ from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.mesh import mesh_text
-from t5x_harness.spec import Change, Mode, RunSpec, StandInPolicy
+from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
 from t5x_harness.system.buckets import is_remote, store
 
@@ -154,7 +154,8 @@ def prepare(
         _start_from(start, first, config, shapes, partitioner, workspace, policy, report, in_bucket=in_bucket)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
-        report.changes.append(Change("examples of each task that eval and infer read", "all", str(examples), "shrink"))
+        read = "examples of each task that eval and infer read"
+        report.changes.append(Change(read, "all", str(examples), Reason.SHRINK, Changed.DATA))
     total = config.value(config.owner_of("total_steps")) if training else 0
     relative = config.value(config.owner_of("relative_steps")) if training else 0
     to_train = relative or (total - first if isinstance(total, int) else 0)
@@ -167,7 +168,8 @@ def _take_few_devices(plan: Planned, report: StageReport) -> None:
     if data < plan.mesh["data"]:
         install_mesh(plan.slice, data)
         executed = {**plan.mesh, "data": data}
-        report.changes.append(Change("mesh", mesh_text(plan.mesh), mesh_text(executed), "shrink"))
+        change = Change("mesh", mesh_text(plan.mesh), mesh_text(executed), Reason.SHRINK, Changed.MESH)
+        report.changes.append(change)
 
 
 def _first_step(config: GinConfig, start: StartPoint) -> int:
@@ -215,7 +217,7 @@ def _start_from(
         config.bind(start.key, value)
         made_up = as_gin(value)
     if Path(before).name != UNSET_CHECKPOINT:
-        report.changes.append(Change(start.key.short, as_gin(before), made_up, "standin"))
+        report.changes.append(Change(start.key.short, as_gin(before), made_up, Reason.STANDIN))
     if Path(before).name == UNSET_CHECKPOINT:
         report.not_checked.append(
             f"the checkpoint: the config leaves its path open, and a made-up one at step {step} stands in for it"

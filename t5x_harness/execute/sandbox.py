@@ -9,7 +9,7 @@ from pathlib import Path
 from t5x_harness.execute.shrink import as_gin
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.spec import Change, Mode, StandInPolicy
+from t5x_harness.spec import Change, Mode, Reason, StandInPolicy
 from t5x_harness.system.buckets import is_remote, store
 
 __all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "output_key", "sandbox"]
@@ -92,12 +92,13 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
         left_open = not config.is_bound(output) or config.is_required(config.value(output))
         before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
         config.bind(output, model_dir)
-        changes.append(Change(output.short, before, as_gin(model_dir), "given" if left_open else "sandbox"))
+        why = Reason.GIVEN if left_open else Reason.SANDBOX
+        changes.append(Change(output.short, before, as_gin(model_dir), why))
     path = config.find("path", "RestoreCheckpointConfig")
     owner = config.owner(path) if path else None
     if policy is not StandInPolicy.OFF and owner and config.is_required(config.value(owner)):
         value = str(workspace / "standin" / UNSET_CHECKPOINT)
-        changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), "standin"))
+        changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), Reason.STANDIN))
         config.bind(owner, value)
     return changes
 

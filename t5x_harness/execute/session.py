@@ -18,7 +18,7 @@ from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import Change, Finding, Mode, RunSpec, Severity, Stage
+from t5x_harness.spec import Change, Finding, Mode, Reason, RunSpec, Severity, Stage
 from t5x_harness.upstream.short_run import configure_for_short_run
 
 __all__ = ["Session", "open_session"]
@@ -219,8 +219,8 @@ class Session:
         self._output = output_folder(config, self._spec.model_dir, self._workspace)
         policy = self._spec.standins
         changes = sandbox(config, self._output.address, self._workspace, policy)
-        report.changes += [change for change in changes if change.why == "given"]
-        self._prepared_changes = [change for change in changes if change.why != "given"]
+        report.changes += [change for change in changes if change.why is Reason.GIVEN]
+        self._prepared_changes = [change for change in changes if change.why is not Reason.GIVEN]
         self._resolved = resolve(config, self._slice, registrations, self._standins, report, self._spec.read_seconds)
 
     def _set_up_seqio(self) -> None:

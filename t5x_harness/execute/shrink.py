@@ -13,7 +13,7 @@ from typing import Any
 
 from t5x_harness.execute import sizes
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.spec import Change, Mode
+from t5x_harness.spec import Change, Mode, Reason
 
 __all__ = ["Shrinker", "as_gin"]
 
@@ -49,7 +49,6 @@ class Shrinker:
       vocabulary: ids that the run's vocabularies can produce; None if unknown.
       steps: train steps that somebody asked for; None for the few that show something.
       changes: what was changed so far.
-      reshapes_model: whether a change alters the shapes of the model's parameters.
     """
 
     config: GinConfig
@@ -58,7 +57,6 @@ class Shrinker:
     vocabulary: int | None = None
     steps: int | None = None
     changes: list[Change] = dataclasses.field(default_factory=list)
-    reshapes_model: bool = False
 
     def shrink(self) -> None:
         """Applies every rule."""
@@ -79,13 +77,13 @@ class Shrinker:
         for data in ("train_dataset_cfg", "train_eval_dataset_cfg"):
             order = self.config.find("seed", "DatasetConfig", self.config.scope_of(data) or "")
             if order and self.config.value(self.config.owner(order)) is None:
-                self.rebind(order, _SEED, "repeatable")
+                self.rebind(order, _SEED, Reason.REPEATABLE)
         seed = BindingKey("", self.config.entry, "random_seed")
         if self.config.value(self.config.owner(seed)) is None:
-            self.rebind(seed, _SEED, "repeatable")
-            self.rebind(BindingKey("", self.config.entry, "use_hardware_rng"), True, "repeatable")
+            self.rebind(seed, _SEED, Reason.REPEATABLE)
+            self.rebind(BindingKey("", self.config.entry, "use_hardware_rng"), True, Reason.REPEATABLE)
 
-    def rebind(self, key: BindingKey, value: Any, why: str = "shrink") -> bool:
+    def rebind(self, key: BindingKey, value: Any, why: Reason = Reason.SHRINK) -> bool:
         """Changes the literal behind a binding and notes it; no change if the value is the same."""
         owner = self.config.owner(key)
         before = self.config.value(owner)
@@ -134,8 +132,8 @@ class Shrinker:
 
     def _reshape(self, key: BindingKey, value: int) -> None:
         before = self.config.value(self.config.owner(key))
-        if value < before and self.rebind(key, value):
-            self.reshapes_model = True
+        if value < before:
+            self.rebind(key, value)
 
     def _lengths(self) -> None:
         for key, _ in list(self.config.items()):
@@ -161,7 +159,7 @@ class Shrinker:
         relative = BindingKey("", entry, "relative_steps")
         before = self.config.value(self.config.owner(total))
         wanted = self.config.value(self.config.owner(relative)) if self.config.is_bound(relative) else None
-        why = "steps" if self.steps else "shrink"
+        why = Reason.STEPS if self.steps else Reason.SHRINK
         if isinstance(wanted, int) and wanted:
             steps = self.steps or min(wanted, sizes.STEPS)
             self.rebind(relative, steps, why)

@@ -17,14 +17,14 @@ from t5x_harness.report.terminal import (
     hidden_notes,
     slow_imports,
 )
-from t5x_harness.spec import Outcome, Severity
+from t5x_harness.spec import Outcome, Reason, Severity
 
 __all__ = ["render_brief"]
 
 _CHANGES = {
-    "shrink": "shrunk to run here",
-    "steps": "steps that the test asks for",
-    "repeatable": "seeded, where T5X would take the clock",
+    Reason.SHRINK: "shrunk to run here",
+    Reason.STEPS: "steps that the test asks for",
+    Reason.REPEATABLE: "seeded, where T5X would take the clock",
 }
 """What to call a change by what it is for; stand-ins and folders have sections of their own."""
 

@@ -8,7 +8,7 @@ from t5x_harness.findings.style import Style
 from t5x_harness.findings.wrapping import wrap, wrap_table
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import counted, duration, table
-from t5x_harness.spec import Change, Finding, Outcome, RunResult, Severity, Stage, StageResult
+from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
 
 __all__ = [
     "GIVEN",
@@ -164,7 +164,9 @@ def _details(
         yield from _listed("losses and metrics", numbers, width)
     if facts:
         yield from _facts(row.result, width, notes)
-    changes = [c for c in row.result.changes if c.why not in ("standin", "given")]  # which have lists of their own
+    changes = [
+        c for c in row.result.changes if c.why not in (Reason.STANDIN, Reason.GIVEN)
+    ]  # which have lists of their own
     if changes:
         yield from _listed("changed for this run", [_change(c) for c in changes], width)
     if given := given_values(row.result, values=notes):
@@ -196,7 +198,7 @@ def achieved(result: RunResult) -> list[str]:
 
 def given_values(result: RunResult, *, values: bool) -> list[str]:
     """What the config leaves to the command line of its job, and the harness gave: names, and the values if wanted."""
-    given = [change for change in result.changes if change.why == "given"]
+    given = [change for change in result.changes if change.why is Reason.GIVEN]
     return [f"{change.binding} = {change.after}" if values else change.binding for change in given]
 
 

@@ -12,9 +12,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from t5x_harness.lint.reading import program_of
-from t5x_harness.runs.stages import Stages, stages_of, with_mode
+from t5x_harness.runs.stages import Stages, stages_of, standins_of, with_mode
 from t5x_harness.spec import (
-    Checkpoint,
     Finding,
     Location,
     Mode,
@@ -25,6 +24,7 @@ from t5x_harness.spec import (
     Stage,
     StageResult,
 )
+from t5x_harness.system.decode import decode_fields
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 from t5x_harness.workers.run import Needed, OnProgress, Run
 
@@ -140,18 +140,9 @@ class LocalBackend:
         return RunResult(
             spec=self._spec,
             stages=results,
-            steps=int(found.get("steps", 0)),
-            metrics={
-                tag: {int(step): float(value) for step, value in steps.items()}
-                for tag, steps in found.get("metrics", {}).items()
-            },
-            checkpoints=tuple(Checkpoint(**c) for c in found.get("checkpoints", ())),
-            predictions=tuple(found.get("predictions", ())),
-            operative_config=str(found.get("operative_config", "")),
             log=str(self.log),
-            model_dir=str(found.get("model_dir", "")),
-            runtime=str(found.get("runtime", "")),
-            standins=tuple(f"{c.binding}: {c.before}" for r in results for c in r.changes if c.why == "standin"),
+            standins=standins_of(results),
+            **decode_fields(RunResult, found),
         )
 
     def close(self) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from t5x_harness.spec import Mode, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import Mode, Outcome, Reason, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
     from t5x_harness.lint.program import GinProgram
 
-__all__ = ["BEFORE_EXECUTION", "Stages", "not_run_because", "stages_of", "with_mode"]
+__all__ = ["BEFORE_EXECUTION", "Stages", "not_run_because", "stages_of", "standins_of", "with_mode"]
 
 BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
 """The stages that execute nothing: those of a promoted run that are done here."""
@@ -48,6 +48,11 @@ def with_mode(spec: RunSpec, read: Callable[[], GinProgram]) -> RunSpec:
 def not_run_because(stage: Stage, failed: Stage) -> StageResult:
     """Returns the result of a stage that another one's failure leaves out."""
     return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {failed} failed",))
+
+
+def standins_of(results: Iterable[StageResult]) -> tuple[str, ...]:
+    """Returns what stand-ins took the place of in these stages, in words."""
+    return tuple(f"{c.binding}: {c.before}" for r in results for c in r.changes if c.why is Reason.STANDIN)
 
 
 class Stages:

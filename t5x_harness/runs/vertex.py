@@ -13,8 +13,8 @@ from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
-from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages
-from t5x_harness.spec import Change, Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, standins_of
+from t5x_harness.spec import Change, Changed, Finding, Outcome, Reason, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
 from t5x_harness.vertex.metrics import MetricsError
@@ -114,7 +114,7 @@ class VertexBackend:
             log=str(self._log),
             model_dir=found.folder,
             runtime=f"T5X of the image {self._order.target.image}",
-            standins=tuple(f"{c.binding}: {c.before}" for s in stages for c in s.changes if c.why == "standin"),
+            standins=standins_of(stages),
         )
 
     def close(self) -> None:
@@ -172,7 +172,9 @@ class VertexBackend:
         result = StageResult.from_json(prepared["prepared"])
         if result.outcome is not Outcome.PASSED:
             raise _Unprepared(result)
-        standins, changes = self._moved_standins(tuple(c for c in result.changes if _is_bound(c)))
+        standins, changes = self._moved_standins(
+            tuple(c for c in result.changes if c.what is Changed.BINDING and c.why is not Reason.SANDBOX)
+        )
         job = self._job([f"{c.binding} = {c.after}" for c in changes], prepared["output"])
         container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
         sent = self._jobs.send(container, {job.stage: job.staged_files, **standins}, job)
@@ -212,7 +214,7 @@ class VertexBackend:
         staged: dict[str, list[StagedFile]] = {}
         moved = []
         for change in changes:
-            if change.why == "standin" and str(folder) in change.after and folder.is_dir():
+            if change.why is Reason.STANDIN and str(folder) in change.after and folder.is_dir():
                 files = [
                     StagedFile(path.relative_to(folder).as_posix(), path.read_bytes())
                     for path in sorted(folder.rglob("*"))
@@ -272,11 +274,6 @@ def _open(results: Mapping[Stage, StageResult], first: Stage, problem: str) -> I
         yield from (doubt for s, r in results.items() if s is not first for doubt in r.not_checked)
     if problem:
         yield problem
-
-
-def _is_bound(change: Change) -> bool:
-    """Whether a change is a binding that a job can be given; one of them is how many examples are read."""
-    return change.why != "sandbox" and " " not in change.binding
 
 
 def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.spec import Change, RunSpec, StandInPolicy
+from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins import hugging_face
 from t5x_harness.standins.hugging_face import Request
 from t5x_harness.standins.rows import Samples
@@ -180,7 +180,7 @@ class StandIns:
         )
 
     def _note_vocabulary(self, path: str, what: str) -> None:
-        self._add("vocabulary", repr(path), what)
+        self._add("vocabulary", repr(path), what, Changed.VOCABULARY)
         guessed = "" if is_published(path) else "how many there are, which is guessed by its name and the model, "
         self._doubt(f"the pieces of {path}: {guessed}how many tokens a text has, and so what is truncated")
 
@@ -192,8 +192,8 @@ class StandIns:
         if what not in self._not_checked:
             self._not_checked.append(what)
 
-    def _add(self, name: str, before: str, after: str) -> None:
-        change = Change(name, before, after, "standin")
+    def _add(self, name: str, before: str, after: str, what: Changed = Changed.DATA) -> None:
+        change = Change(name, before, after, Reason.STANDIN, what)
         if change not in self._noted:
             self._noted.add(change)
             self._changes.append(change)

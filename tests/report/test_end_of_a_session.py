@@ -17,6 +17,7 @@ from t5x_harness.spec import (
     Location,
     Mode,
     Outcome,
+    Reason,
     RunResult,
     RunSpec,
     Severity,
@@ -27,8 +28,8 @@ from t5x_harness.spec import (
 ERROR = Finding("SEQ19", Severity.ERROR, Stage.RESOLVE, "no split 'x'", Location("a.gin", 3), "use 'y'")
 WARNING = Finding("GIN01", Severity.WARNING, Stage.LINT, "nothing reads X", Location("base.gin", 9))
 MEMORY = "activations: their memory"
-SHRUNK = (Change("TRAIN_STEPS", "100", "4", "shrink"), Change("BATCH_SIZE", "64", "8", "shrink"))
-SANDBOX = Change("MODEL_DIR", "%gin.REQUIRED", "'runs/1'", "sandbox")
+SHRUNK = (Change("TRAIN_STEPS", "100", "4", Reason.SHRINK), Change("BATCH_SIZE", "64", "8", Reason.SHRINK))
+SANDBOX = Change("MODEL_DIR", "%gin.REQUIRED", "'runs/1'", Reason.SANDBOX)
 
 
 def trained(name: str, **fields: object) -> RunResult:
@@ -67,7 +68,9 @@ not checked:
 
 
 def test_the_steps_that_a_promoted_test_asks_for_are_listed() -> None:
-    plan = StageResult(Stage.PLAN, Outcome.PASSED, changes=(Change("TRAIN_STEPS", "100", "20", "steps"), SHRUNK[1]))
+    plan = StageResult(
+        Stage.PLAN, Outcome.PASSED, changes=(Change("TRAIN_STEPS", "100", "20", Reason.STEPS), SHRUNK[1])
+    )
     text = render_brief(Report((RunResult(RunSpec(("one.gin",), mode=Mode.TRAIN), (plan,)),)), width=100)
     assert "\nsteps that the test asks for: TRAIN_STEPS = 20 (was 100)\n" in text
     assert "\nshrunk to run here: BATCH_SIZE = 8 (was 64)\n" in text

@@ -44,7 +44,9 @@ def test_the_document() -> None:
         {"name": "mesh", "value": "data 8 x model 1"},
         {"name": "axes", "columns": ["axis", "mesh", "size"], "rows": [["embed", "-", 8], ["mlp", "model", 2]]},
     ]
-    assert plan["changes"] == [{"binding": "network.T5Config.emb_dim", "before": "768", "after": "16", "why": "shrink"}]
+    assert plan["changes"] == [
+        {"binding": "network.T5Config.emb_dim", "before": "768", "after": "16", "why": "shrink", "what": "binding"}
+    ]
     assert [stage["outcome"] for stage in found["runs"][1]["stages"]] == ["failed", "not run", "not run"]
 
 

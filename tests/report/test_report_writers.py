@@ -11,7 +11,19 @@ from t5x_harness.findings.tables import columns
 from t5x_harness.report import Report
 from t5x_harness.report.brief import render_brief
 from t5x_harness.report.terminal import render, render_quietly, stage_failure
-from t5x_harness.spec import Change, Finding, Measure, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    Change,
+    Finding,
+    Measure,
+    Mode,
+    Outcome,
+    Reason,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 
 WHOLE = """\
 run                    mode   slice  lint    resolve  plan  train  eval  infer  time        findings
@@ -110,7 +122,7 @@ TRAINED = dataclasses.replace(
         dataclasses.replace(GOOD.stages[3], measures=LOSSES),
         dataclasses.replace(GOOD.stages[4], measures=METRICS),
         dataclasses.replace(
-            GOOD.stages[5], changes=(Change("INFER_OUTPUT_DIR", "%gin.REQUIRED", "'runs/1'", "given"),)
+            GOOD.stages[5], changes=(Change("INFER_OUTPUT_DIR", "%gin.REQUIRED", "'runs/1'", Reason.GIVEN),)
         ),
     ),
 )

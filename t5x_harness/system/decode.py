@@ -1,0 +1,52 @@
+"""Rebuilds frozen values from what JSON carries of them, by their type hints.
+
+Own code, as it is shorter than what it would take to configure a library: values keep their names, numbers stay what
+they are, and fields that a newer harness added are passed over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Self
+
+
+class JsonValue:
+    """Base of frozen dataclasses that survive a trip through JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values that ``json.dumps`` takes."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuilds the value from :meth:`to_json`, or from what JSON made of that."""
+        return cls(**decode_fields(cls, value))
+
+
+def decode_fields(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of a dataclass's fields that a mapping has."""
+    return {name: _decode(hint, value[name]) for name, hint in _hints(kind).items() if name in value}
+
+
+def _decode(hint: Any, value: Any) -> Any:
+    parts = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    match typing.get_origin(hint) or hint:
+        case types.UnionType:
+            return value if value is None or len(parts) > 1 else _decode(parts[0], value)
+        case builtin if builtin is tuple:
+            return tuple(_decode(parts[0], item) for item in value) if parts[1] is ... else tuple(value)
+        case abstract if abstract is Mapping:
+            return {_decode(parts[0], key): _decode(parts[1], item) for key, item in value.items()}
+        case type() as kind if dataclasses.is_dataclass(kind):
+            return kind(**decode_fields(kind, value))
+        case type() as kind if issubclass(kind, (enum.Enum, int)):  # the keys of JSON's objects are text
+            return kind(value)
+    return value
+
+
+_hints = functools.cache(typing.get_type_hints)
