@@ -16,10 +16,8 @@ from t5x import eval as eval_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import scalars_in
-from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.execute.prepare import Prepared
 from t5x_harness.plan.stored_tree import Layout, layout_of
-from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 
 __all__ = ["evaluate_checkpoint", "evaluate_config", "teacher_forced"]
@@ -27,35 +25,31 @@ __all__ = ["evaluate_checkpoint", "evaluate_config", "teacher_forced"]
 LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
 
-def evaluate_config(config: GinConfig, role: DataRole, report: StageReport) -> None:
+def evaluate_config(run: Prepared, report: StageReport) -> None:
     """Runs an eval config through its own gin.
 
     Args:
-      config: the shrunken config, its output folder bound.
-      role: its dataset.
+      run: of the config, its output folder bound.
       report: gets the metrics and the number of examples.
 
     Raises:
       Exception: what T5X raises.
     """
     watch = _Watch()
-    evaluator = config.build("inference_evaluator_cls") or seqio.Evaluator
-    gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset)
+    evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
+    dataset = run.role("dataset_cfg").dataset
+    gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=dataset)
     watch.tell(report)
 
 
-def evaluate_checkpoint(
-    config: GinConfig, model: Any, role: DataRole, partitioner: Any, checkpoint: str, output: Path, report: StageReport
-) -> None:
+def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
     """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
 
     One that was written without orbax is read without it: at gs://, orbax deletes what it does not know.
 
     Args:
-      config: the train config.
-      model: its model.
-      role: the dataset to evaluate on.
-      partitioner: its partitioner.
+      run: of a train config.
+      model: as it was trained.
       checkpoint: the checkpoint's folder, as T5X is given it.
       output: folder for the results.
       report: gets the metrics and the number of examples.
@@ -64,12 +58,12 @@ def evaluate_checkpoint(
       Exception: what T5X raises.
     """
     watch = _Watch()
-    evaluator = config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
+    evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
     eval_module.evaluate(
         model=model,
-        dataset_cfg=role.dataset,
+        dataset_cfg=run.evaluated.dataset,
         restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-        partitioner=partitioner,
+        partitioner=run.partitioner,
         output_dir=str(output),
         inference_evaluator_cls=watch(evaluator),
         use_orbax=layout_of(checkpoint) is not Layout.T5X,
@@ -78,22 +72,13 @@ def evaluate_checkpoint(
     watch.tell(report)
 
 
-def teacher_forced(
-    config: GinConfig,
-    model: Any,
-    role: DataRole,
-    partitioner: Any,
-    shapes: StateShapes,
-    checkpoint: str,
-    output: Path,
-    report: StageReport,
-    batches: int,
-) -> None:
-    """Evaluates the loss of a restored checkpoint on a few batches: all there is for tasks without metrics.
+def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
+    """Evaluates the loss of a restored checkpoint on one batch: all there is for tasks without metrics.
 
     Raises:
       Exception: what T5X raises.
     """
+    role, partitioner, shapes = run.evaluated, run.partitioner, run.shapes
     restored, _ = utils.create_checkpoint_manager_and_restore(
         shapes.initializer,
         partitioner,
@@ -104,9 +89,9 @@ def teacher_forced(
     )
     layout = partitioner.get_data_layout(role.dataset.batch_size)
     datasets = utils.get_training_eval_datasets(
-        role.dataset, layout.shard_id, layout.num_shards, batches, model.FEATURE_CONVERTER_CLS
+        role.dataset, layout.shard_id, layout.num_shards, 1, model.FEATURE_CONVERTER_CLS
     )
-    trainer = config.build("trainer_cls")(
+    trainer = run.config.build("trainer_cls")(
         model=model,
         train_state=restored,
         partitioner=partitioner,
@@ -124,7 +109,7 @@ def teacher_forced(
             value = list(steps.values())[-1]
             report.fact(tag.removeprefix("training_eval/"), f"{value:.4g}")
             report.measure("loss", value, of=tag.removesuffix("/loss"), step=list(steps)[-1])
-            report.exercised += batches * role.dataset.batch_size
+            report.exercised += role.dataset.batch_size
             if not math.isfinite(value):
                 report.find("RUN04", f"{tag} is {value}", fix="look for NaN in the restored parameters")
 

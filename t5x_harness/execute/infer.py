@@ -13,45 +13,34 @@ from t5x import infer as infer_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import json_lines
+from t5x_harness.execute.prepare import Prepared
 from t5x_harness.plan.stored_tree import Layout, layout_of
-from t5x_harness.resolve.datasets import DataRole, task_features
-from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.datasets import task_features
 from t5x_harness.resolve.stage_report import StageReport
 
 __all__ = ["infer_checkpoint", "infer_config"]
 
 
-def infer_config(
-    config: GinConfig, role: DataRole, tasks: Sequence[seqio.Task], output: Path, report: StageReport
-) -> None:
+def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
     """Runs an infer config through its own gin.
 
     Args:
-      config: the shrunken config, its output folder bound.
-      role: its dataset.
-      tasks: the tasks behind it.
+      run: of the config, its output folder bound.
       output: the output folder.
       report: gets the number of predictions.
 
     Raises:
       Exception: what T5X raises.
     """
+    config, role = run.config, run.role("dataset_cfg")
     gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
     mode = config.value(config.owner_of("mode")) or "predict"
     shards = (config.value(config.owner_of("shard_id")) or 0, config.value(config.owner_of("num_shards")) or 1)
     extension = config.value(config.owner_of("file_extension")) or "jsonl"
-    _look(output, tasks, str(mode), shards, str(extension), report)
+    _look(output, run.tasks(role), str(mode), shards, str(extension), report)
 
 
-def infer_checkpoint(
-    model: Any,
-    role: DataRole,
-    tasks: Sequence[seqio.Task],
-    partitioner: Any,
-    checkpoint: str,
-    output: Path,
-    report: StageReport,
-) -> None:
+def infer_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
     """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
 
     A model whose data has no inputs is asked for scores: there is nothing to predict from.  A checkpoint that was
@@ -60,6 +49,7 @@ def infer_checkpoint(
     Raises:
       Exception: what T5X raises.
     """
+    role = run.inferred
     features = task_features(model.FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
     mode = "score" if features and "inputs" not in features else "predict"
     infer_module.infer(
@@ -67,7 +57,7 @@ def infer_checkpoint(
         model=model,
         dataset_cfg=role.dataset,
         restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-        partitioner=partitioner,
+        partitioner=run.partitioner,
         output_dir=str(output),
         checkpoint_period=1,
         use_orbax=layout_of(checkpoint) is not Layout.T5X,
@@ -75,7 +65,7 @@ def infer_checkpoint(
     )
     report.fact("checkpoint", os.path.basename(checkpoint))
     report.not_checked.append("going on with interrupted inference: it starts and ends here")
-    _look(output, tasks, mode, (0, 1), "jsonl", report)
+    _look(output, run.tasks(role), mode, (0, 1), "jsonl", report)
 
 
 def _look(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
@@ -20,6 +20,16 @@ from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, Mode, Reason, RunSpec, Severity, Stage
 from t5x_harness.upstream.short_run import configure_for_short_run
+
+if TYPE_CHECKING:
+    from t5x_harness.execute.prepare import Prepared
+    from t5x_harness.execute.train import Trained
+    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.gin_config import GinConfig
+    from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.resolve.stage_report import StageReport
+    from t5x_harness.standins.run import StandIns
 
 __all__ = ["Session", "open_session"]
 
@@ -75,13 +85,13 @@ class Session:
         self._progress = progress
         self._slice = get_slice(spec.slice)
         self._output: OutputFolder | None = None  # known once the config is parsed
-        self._config: Any = None
-        self._standins: Any = None
-        self._resolved: Any = None
-        self._plan: Any = None
-        self._small: Any = None  # the run as it is executed
+        self._config: GinConfig | None = None
+        self._standins: StandIns | None = None
+        self._resolved: Resolved | None = None
+        self._plan: Planned | None = None
+        self._small: Prepared | None = None  # the run as it is executed
         self._prepared_changes: list[Change] = []
-        self._trained: Any = None
+        self._trained: Trained | None = None
 
     def resolve(self) -> dict[str, Any]:
         """Parses the config, builds what it names and samples its data."""
@@ -117,12 +127,13 @@ class Session:
         """
         from t5x_harness.execute import for_job
 
-        def prepare(report: Any) -> None:
+        def prepare(report: StageReport) -> None:
             if shrink or standins:
                 # The job has the slice itself.
                 sized = dataclasses.replace(self._spec, full_size=not shrink, full_mesh=True)
                 self._prepare(report, sized, in_bucket=False, steps=steps)
             if steps is not None and not shrink:
+                assert self._config is not None
                 report.changes += for_job.limit_steps(self._config, steps)
             report.exercised = 1
 
@@ -166,7 +177,7 @@ class Session:
     def _t5x_parent(self) -> Path:
         return Path(self._runtime.location).parent
 
-    def _stage(self, stage: Stage, work: Callable[[Any], None]) -> dict[str, Any]:
+    def _stage(self, stage: Stage, work: Callable[[StageReport], None]) -> dict[str, Any]:
         """Runs one stage; everything that the user's config and code may raise becomes a finding."""
         from t5x_harness.resolve.errors import explain, log_traceback
 
@@ -187,7 +198,7 @@ class Session:
             report.not_checked += self._standins.take_doubts()
         return report.result().to_json()
 
-    def _report(self, stage: Stage) -> Any:
+    def _report(self, stage: Stage) -> StageReport:
         from t5x_harness.resolve.stage_report import StageReport
 
         return StageReport(stage, self._spec.ignore, self._spec.cwd)
@@ -197,12 +208,12 @@ class Session:
             return finding
         return dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
 
-    def _read_program(self) -> Any:
+    def _read_program(self) -> GinProgram:
         from t5x_harness.lint.reader import read
 
         return read(self._spec, t5x_parent=self._t5x_parent)
 
-    def _resolve(self, report: Any) -> None:
+    def _resolve(self, report: StageReport) -> None:
         from t5x_harness.resolve import gin_config
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
@@ -229,14 +240,15 @@ class Session:
         if self._spec.tfds_data_dir:
             seqio.set_tfds_data_dir_override(self._spec.tfds_data_dir)
 
-    def _plan_full_size(self, report: Any) -> None:
+    def _plan_full_size(self, report: StageReport) -> None:
         from t5x_harness.plan.stage import plan
 
+        assert self._resolved is not None
         self._plan = plan(self._resolved, self._slice, report)
 
     def _prepare(
-        self, report: Any, spec: RunSpec | None = None, *, in_bucket: bool = True, steps: int | None = None
-    ) -> Any:
+        self, report: StageReport, spec: RunSpec | None = None, *, in_bucket: bool = True, steps: int | None = None
+    ) -> Prepared:
         """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be.
 
         Args:
@@ -250,9 +262,10 @@ class Session:
         if self._small is None:
             if self._plan is None:
                 raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
+            assert self._resolved is not None
             report.changes += self._prepared_changes
             empty(self._written)
-            if doubt := not_written_to(self._config, self._written):
+            if doubt := not_written_to(self._resolved.config, self._written):
                 report.not_checked.append(doubt)
             sized = spec or self._spec
             self._small = prepare(
@@ -260,7 +273,7 @@ class Session:
             )
         return self._small
 
-    def _train(self, report: Any) -> None:
+    def _train(self, report: StageReport) -> None:
         from t5x_harness.execute.train import train
         from t5x_harness.resolve.datasets import few_examples
 
@@ -274,47 +287,29 @@ class Session:
                 lambda step: self._progress({"stage": "train", "step": step, "of": small.steps}),
             )
 
-    def _eval(self, report: Any) -> None:
+    def _eval(self, report: StageReport) -> None:
         from t5x_harness.execute import evaluate
         from t5x_harness.resolve.datasets import few_examples
 
         small = self._prepare(report)
         with few_examples(small.all_tasks, small.examples):
             if small.config.mode is Mode.EVAL:
-                evaluate.evaluate_config(small.config, small.role("dataset_cfg"), report)
-                return
-            checkpoint = self._checkpoint()
-            role = small.evaluated
-            output = self._workspace / "eval"
-            if small.has_metrics(role):
-                evaluate.evaluate_checkpoint(
-                    small.config, self._model, role, small.partitioner, checkpoint, output, report
-                )
+                evaluate.evaluate_config(small, report)
             else:
-                evaluate.teacher_forced(
-                    small.config, self._model, role, small.partitioner, small.shapes, checkpoint, output, report, 1
-                )
+                has_metrics = small.has_metrics(small.evaluated)
+                by = evaluate.evaluate_checkpoint if has_metrics else evaluate.teacher_forced
+                by(small, self._model(small), self._checkpoint(), self._workspace / "eval", report)
 
-    def _infer(self, report: Any) -> None:
+    def _infer(self, report: StageReport) -> None:
         from t5x_harness.execute import infer
         from t5x_harness.resolve.datasets import few_examples
 
         small = self._prepare(report)
         with few_examples(small.all_tasks, small.examples):
             if small.config.mode is Mode.INFER:
-                role = small.role("dataset_cfg")
-                infer.infer_config(small.config, role, small.tasks(role), self._written.local, report)
-                return
-            role = small.inferred
-            infer.infer_checkpoint(
-                self._model,
-                role,
-                small.tasks(role),
-                small.partitioner,
-                self._checkpoint(),
-                self._workspace / "infer",
-                report,
-            )
+                infer.infer_config(small, self._written.local, report)
+            else:
+                infer.infer_checkpoint(small, self._model(small), self._checkpoint(), self._workspace / "infer", report)
 
     @property
     def _written(self) -> OutputFolder:
@@ -322,11 +317,10 @@ class Session:
         assert self._output is not None
         return self._output
 
-    @property
-    def _model(self) -> Any:
+    def _model(self, small: Prepared) -> Any:
         """The trained model, so that what was traced of it serves the later stages, too."""
         trained = self._trained.model if self._trained is not None else None
-        return trained if trained is not None else self._small.model
+        return trained if trained is not None else small.model
 
     def _checkpoint(self) -> str:
         if self._trained is None or self._trained.checkpoint is None:
@@ -334,5 +328,4 @@ class Session:
                 "training wrote no checkpoint, so there is none to evaluate or infer with",
                 "let the run save: bind a SaveCheckpointConfig whose period is above 0",
             )
-        path: str = self._trained.checkpoint
-        return path
+        return self._trained.checkpoint
