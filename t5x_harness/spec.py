@@ -85,9 +85,7 @@ class StandInPolicy(enum.StrEnum):
         """Returns whether a stand-in takes the place of the file or folder at ``path``."""
         from t5x_harness.system.buckets import is_remote, is_unreachable
 
-        if self is StandInPolicy.OFF or not is_remote(path):
-            return False
-        return self is StandInPolicy.ALL or is_unreachable(path)
+        return self is not StandInPolicy.OFF and (is_remote if self is StandInPolicy.ALL else is_unreachable)(path)
 
 
 class Mode(enum.StrEnum):

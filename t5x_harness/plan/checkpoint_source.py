@@ -18,7 +18,7 @@ from etils import epath
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
-from t5x_harness.system.buckets import store
+from t5x_harness.system.buckets import is_not_asked, store
 
 __all__ = [
     "UNSET_CHECKPOINT",
@@ -27,7 +27,6 @@ __all__ = [
     "checkpoint_steps",
     "find_initial",
     "find_start",
-    "is_remote",
     "model_dir_of",
     "uses_orbax",
 ]
@@ -36,7 +35,6 @@ UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 """The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
 
 _STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
-_REMOTE = re.compile(r"^[a-z][a-z0-9+.-]*://|^/(?:gcs|cns|bigstore)/")
 _PREFIX = "checkpoint_"
 
 
@@ -143,7 +141,7 @@ def model_dir_of(config: GinConfig) -> tuple[BindingKey | None, str | None]:
 
 def checkpoint_steps(folder: str) -> list[int]:
     """The steps of the checkpoints in a folder, ascending; empty if there is no such folder, or it is out of reach."""
-    if is_remote(folder):
+    if is_not_asked(folder):
         return []
     here = store()
     try:
@@ -151,15 +149,6 @@ def checkpoint_steps(folder: str) -> list[int]:
     except OSError:
         return []
     return sorted(int(m.group(1)) for n in names if (m := re.fullmatch(r"checkpoint_(\d+)", n)))
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path lies in storage that is not asked from here; the one place that decides it.
-
-    The buckets that the user gave to the private Google are asked.
-    """
-    here = store()
-    return _REMOTE.match(path) is not None and not (here is not None and here.is_declared(path))
 
 
 def _restore_config(config: GinConfig) -> Any:
@@ -181,7 +170,7 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoin
     )
     if os.path.basename(path) == UNSET_CHECKPOINT:
         return dataclasses.replace(start, checkpoint=None, why="the job is given it when it starts")
-    if is_remote(path):
+    if is_not_asked(path):
         return start
     if not path:
         text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
@@ -247,7 +236,7 @@ def _no_checkpoint(path: str, orbax: bool) -> Problem | None:
 
 def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
     """The latest checkpoint, or all of them, of the first folder that has any."""
-    if any(is_remote(path) for path in paths):
+    if any(is_not_asked(path) for path in paths):
         # Whatever lies there: no checkpoint has checkpoints in it.
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)

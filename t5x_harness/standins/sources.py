@@ -18,7 +18,6 @@ from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import tfds
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
 from t5x_harness.standins.tfds_examples import CannotMakeUp
-from t5x_harness.system.buckets import is_remote
 from t5x_harness.upstream import seqio as upstream
 
 __all__ = ["MadeUpTfds", "make_up_tfds", "put_rows", "read_uncached"]
@@ -246,7 +245,7 @@ def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPol
     import tensorflow_datasets
 
     if data_dir is not None:
-        return is_remote(data_dir) and policy.replaces(data_dir)
+        return policy.replaces(data_dir)
     try:
         builder = tensorflow_datasets.builder(name, **upstream.builder_kwargs(loader))
     except Exception:  # no such dataset, config or version, or the user's builder raises

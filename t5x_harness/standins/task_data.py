@@ -8,7 +8,7 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from t5x_harness.system.buckets import is_remote, is_unreachable
+from t5x_harness.system.buckets import is_unreachable
 from t5x_harness.upstream.seqio import function_of, split_patterns
 
 __all__ = ["cache_of", "declared_size", "files_of", "is_generated", "out_of_reach", "patterns_of", "splits_of"]
@@ -49,14 +49,10 @@ def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
     """Where a split's data lies, if that is in buckets that this machine does not see."""
     if isinstance(task.source, seqio.TfdsDataSource):
         _, folder = task.source.tfds_dataset.get_split_params(split)
-        return (str(folder),) if folder and _is_remote(str(folder)) else ()
+        return (str(folder),) if folder and is_unreachable(str(folder)) else ()
     if isinstance(task.source, seqio.FileDataSource):
-        return tuple(filter(_is_remote, patterns_of(task, split)))
+        return tuple(filter(is_unreachable, patterns_of(task, split)))
     return ()
-
-
-def _is_remote(path: str) -> bool:
-    return is_remote(path) and is_unreachable(path)
 
 
 def splits_of(task: seqio.Task) -> Sequence[str]:

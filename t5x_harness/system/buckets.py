@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
-__all__ = ["Store", "bucket_and_name", "is_remote", "is_unreachable", "note_undeclared", "store"]
+__all__ = ["Store", "bucket_and_name", "is_not_asked", "is_remote", "is_unreachable", "note_undeclared", "store"]
 
-_MOUNT = f"{os.sep}gcs{os.sep}"
-"""Where Vertex AI mounts buckets."""
+_MOUNTED = re.compile(r"/(?:gcs|cns|bigstore)/[^/]*")
+"""A bucket where Vertex AI mounts it, or another storage of Google's."""
 
 _PREFIXES = ("gs://", "/gcs/")
 _OUTSIDE_A_TREE = ("", ".", "..")
@@ -106,30 +107,37 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path lies in a bucket: by its address, or where Vertex AI mounts it."""
-    return "://" in path or path.startswith(_MOUNT)
+    """Whether a path lies in a bucket: by its address, or where machines of Google's mount it."""
+    return "://" in path or _MOUNTED.match(path) is not None
+
+
+def is_not_asked(path: str) -> bool:
+    """Whether a path lies in a bucket that is not the user's own, which a checkpoint is not looked for in from here."""
+    here = store()
+    return is_remote(path) and not (here is not None and here.is_declared(path))
 
 
 def is_unreachable(path: str) -> bool:
-    """Whether the place that a remote path lies in cannot be seen from here.
+    """Whether a path lies in a bucket that cannot be seen from here.
 
     A bucket that answers that it has no such file is within reach: the path is wrong, and that error is the user's.
-    So is a bucket that the user gave to the private Google; of any other, that has only what this run put into it.
+    So is a bucket that the user gave to the emulated Google Cloud; of any other, that has only what this run put into
+    it.
     """
     here = store()
     local = here.local(path) if here is not None else None
     if here is None or local is None:
-        return _cannot_be_asked(path)
+        return is_remote(path) and _cannot_be_asked(path)
     return not here.is_declared(path) and not local.exists()
 
 
 @functools.lru_cache(maxsize=1024)
 def _cannot_be_asked(path: str) -> bool:
-    """Asks whoever has the path, once for each: a client may try for long."""
+    """Asks the storage that has the path, once for each: a client may try for long."""
     import tensorflow as tf
 
-    if path.startswith(_MOUNT):
-        return not os.path.isdir(os.path.join(_MOUNT, path.removeprefix(_MOUNT).partition(os.sep)[0]))
+    if mounted := _MOUNTED.match(path):
+        return not os.path.isdir(mounted[0])
     try:
         tf.io.gfile.exists(path)
     except (tf.errors.OpError, OSError):
