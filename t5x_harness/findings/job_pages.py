@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from t5x_harness.findings.wrapping import paragraph
 from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
 
 __all__ = ["JobCode", "job_codes", "job_page"]
@@ -79,9 +79,9 @@ def job_page(code: str) -> str:
     if mistake.example == "yaml":
         found = f"Found in the spec of a job for Vertex AI. {_LEVELS[mistake.level == 'error'].capitalize()}."
         lines += [found, ""]
-    lines += [*_wrapped(mistake.why), "", *_examples(mistake)]
+    lines += [*paragraph(mistake.why), "", *_examples(mistake)]
     if mistake.avoided:
-        lines += ["## What avoids it", "", *_wrapped(mistake.avoided), ""]
+        lines += ["## What avoids it", "", *paragraph(mistake.avoided), ""]
     if mistake.rules:
         lines += ["## Where the rules are from", "", *_sources(mistake), ""]
     if mistake.example == "yaml":
@@ -89,7 +89,7 @@ def job_page(code: str) -> str:
             "It cannot be silenced: a refusal is the service's. Only what has a source of Google's is refused; the "
             "rest is a warning, and stops nothing."
         )
-        lines += ["## How to silence it", "", *_wrapped(silence), ""]
+        lines += ["## How to silence it", "", *paragraph(silence), ""]
     return "\n".join(lines)
 
 
@@ -106,7 +106,3 @@ def _sources(mistake: JobCode) -> Iterator[str]:
     for rule in mistake.rules:
         verb = "refused" if rule.refuses else "warned about"
         yield f"- `{rule.name}` ({verb}, {rule.confidence}): {rule.source.title}, <{rule.source.url}>"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 115, break_long_words=False, break_on_hyphens=False)

@@ -8,7 +8,6 @@ writes a page for each code and the index.
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, checks_by_code, ru
 from t5x_harness.findings.example_text import BASE_PAGE, bad_example, base_page, good_example
 from t5x_harness.findings.job_pages import job_codes, job_page
 from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.wrapping import paragraph
 from t5x_harness.spec import Severity
 
 __all__ = ["explained", "index", "main", "page", "pages"]
@@ -49,7 +49,7 @@ def explained(code: str) -> str:
 
 def _check_page(check: type[Check]) -> str:
     command = f"Checked by `t5x-harness {check.command()}`, which prints the fix below what it finds."
-    return "\n".join([f"# {check.code}: {check.title}", "", command, "", *_wrapped(check.why), ""])
+    return "\n".join([f"# {check.code}: {check.title}", "", command, "", *paragraph(check.why), ""])
 
 
 def page(code: str, rules: Sequence[type[Mistake]]) -> str:
@@ -65,11 +65,11 @@ def page(code: str, rules: Sequence[type[Mistake]]) -> str:
 def _page(code: str, rules: Sequence[type[Mistake]], *, whole: bool) -> str:
     first, *later = rules
     lines = [f"# {code}: {first.title}", "", f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}.", ""]
-    lines += [*_wrapped(first.why), "", *bad_example(first.bad, whole=whole)]
+    lines += [*paragraph(first.why), "", *bad_example(first.bad, whole=whole)]
     lines += good_example(first.bad, first.good)
     for rule in later:
         known = f"Found by {rule.stage}, too, once every value is known: {rule.title}. {rule.why}"
-        lines += [f"## At {rule.stage}", "", *_wrapped(known), ""]
+        lines += [f"## At {rule.stage}", "", *paragraph(known), ""]
     lines += _how_to_silence(code) if whole else [_silence_link(code), ""]
     return "\n".join(lines)
 
@@ -92,7 +92,7 @@ def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
     lines = [
         "# Rules",
         "",
-        *_wrapped(
+        *paragraph(
             "What the first three stages look for. `t5x-harness explain CODE` prints a page in the terminal. These "
             "pages are made from the rules by `python -m t5x_harness.findings.pages docs/rules`. What is known to go "
             "wrong and is not found by a rule, with the reason, is in [not-caught.md](not-caught.md)."
@@ -125,7 +125,7 @@ def _not_caught_page() -> str:
     lines = [
         "# Known to go wrong, and not caught before a run",
         "",
-        *_wrapped(
+        *paragraph(
             "The failures of T5X users that a look at config, data and shapes could have found in principle, but that "
             "no rule finds, each with the reason. What needs a run, a pod, the TPU compiler or the cloud is in "
             "[what local does not emulate](../what-local-does-not-emulate.md)."
@@ -138,17 +138,13 @@ def _not_caught_page() -> str:
     return "\n".join(lines)
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 115, break_long_words=False, break_on_hyphens=False)
-
-
 def _how_to_silence(code: str) -> Iterator[str]:
     text = (
         f"For one line of a gin file, with a comment at its end or above it: `# t5x-harness: ignore[{code}]`. For a "
         f"whole file: `# t5x-harness: ignore-file[{code}]`. For a project: `ignore = ['{code}']` in "
         f"`[tool.t5x_harness]` of pyproject.toml. For one call: `--ignore {code}`, with pytest `--t5x-ignore {code}`."
     )
-    yield from ("## How to silence it", "", *_wrapped(text), "")
+    yield from ("## How to silence it", "", *paragraph(text), "")
 
 
 def _silence_link(code: str) -> str:

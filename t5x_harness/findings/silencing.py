@@ -9,7 +9,6 @@ and what was silenced is counted.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from t5x_harness.spec import Finding
+from t5x_harness.system.misspelling import did_you_mean
 
 __all__ = ["KEPT_PREFIXES", "codes_to_silence", "not_codes", "split_silenced"]
 
@@ -84,8 +84,7 @@ def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str
         return None
     if wrong.startswith(KEPT_PREFIXES):
         return f"{wrong} says that a run broke; it cannot be ignored, and is always shown"
-    near = difflib.get_close_matches(wrong.upper(), valid, n=1)
-    return f"no rule has the code {wrong!r}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"no rule has the code {wrong!r}{did_you_mean(wrong.upper(), valid)}"
 
 
 def _is_of(code: str, given: str) -> bool:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 import textwrap
 
-__all__ = ["wrap", "wrap_table"]
+__all__ = ["paragraph", "wrap", "wrap_table"]
 
 _CELL = re.compile(r"( *)(\S+(?: \S+)*)")
 """The spaces in front of a cell, and the cell: words with one space between them."""
+
+
+def paragraph(text: str) -> list[str]:
+    """Wraps the prose of a page."""
+    return textwrap.wrap(text, 115, break_long_words=False, break_on_hyphens=False)
 
 
 def wrap(text: str, width: int, first: str, rest: str) -> list[str]:

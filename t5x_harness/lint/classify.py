@@ -9,9 +9,9 @@ from pathlib import Path
 
 from t5x_harness.lint.program import MAIN, GinProgram
 from t5x_harness.lint.reading import program_of
-from t5x_harness.lint.rule import closest
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import Location, Mode, RunSpec
+from t5x_harness.system.misspelling import closest
 
 __all__ = [
     "LEFT_TO_LAUNCHER",

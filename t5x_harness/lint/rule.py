@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Stage
 
-__all__ = ["Context", "Example", "Rule", "all_rules", "closest", "did_you_mean", "shown_folder", "where"]
+__all__ = ["Context", "Example", "Rule", "all_rules", "shown_folder", "where"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,21 +78,6 @@ class Rule(rule.Mistake):
 def all_rules() -> tuple[type[Rule], ...]:
     """Every rule of this room, ordered by code."""
     return tuple(found for found in rule.all_mistakes(Stage.LINT) if issubclass(found, Rule))
-
-
-def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The one of ``choices`` that ``word`` is most likely a misspelling of; None if none is near."""
-    pool = [c for c in choices if c != word]
-    folded = {c.replace("_", "").lower(): c for c in pool}
-    if (same := folded.get(word.replace("_", "").lower())) is not None:
-        return same
-    return next(iter(difflib.get_close_matches(word, pool, n=1, cutoff=0.75)), None)
-
-
-def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """``; did you mean X?`` or nothing."""
-    near = closest(word, choices)
-    return f"; did you mean {near}?" if near else ""
 
 
 def where(location: Location) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import traceback
 from pathlib import PurePath
+
+from t5x_harness.system.misspelling import closest
 
 __all__ = ["Refusal", "refusal_of"]
 
@@ -40,12 +41,12 @@ _OVERRIDES = "override_params_axes_names"
 def refusal_of(error: BaseException) -> Refusal | None:
     """What an exception of tracing the model's initialisation means; None if it is of another kind."""
     if (unknown := re.search(r"data type '([^']*)' not understood", str(error))) is not None:
-        close = difflib.get_close_matches(unknown[1], _TYPES, n=1)
+        close = closest(unknown[1], _TYPES)
         return Refusal(
             "MOD02",
             f"{unknown[1]!r} is not a type that JAX knows",
             (),
-            f"write {close[0]!r}" if close else f"use one of {', '.join(map(repr, _TYPES))}",
+            f"write {close!r}" if close else f"use one of {', '.join(map(repr, _TYPES))}",
             unknown[1],
         )
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "t5x" in PurePath(frame.filename).parts]

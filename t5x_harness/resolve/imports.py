@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import pkgutil
@@ -10,6 +9,7 @@ from types import ModuleType
 
 from t5x_harness.resolve.frames import UserFrame, causes
 from t5x_harness.spec import Finding, Location, Severity, Stage
+from t5x_harness.system.misspelling import closest
 
 __all__ = ["missing_module"]
 
@@ -40,8 +40,8 @@ def _fix(name: str) -> str:
     if inside and (parent := _package(name.rpartition(".")[0])) is not None:
         last = name.rpartition(".")[2]
         there = [module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", []))]
-        if close := difflib.get_close_matches(last, there, n=1):
-            return f"write {parent.__name__}.{close[0]}"
+        if close := closest(last, there):
+            return f"write {parent.__name__}.{close}"
         return f"{parent.__name__} is there, but has no {last}: check its spelling, and the version of {top}"
     # What a package is called on PyPI need not be what it is imported as.
     return (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from t5x_harness.system.misspelling import closest
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
@@ -58,8 +59,8 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.strategy not in STRATEGIES:
-            near = difflib.get_close_matches(self.strategy.upper().replace("-", "_"), STRATEGIES, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(STRATEGIES)}"
+            near = closest(self.strategy.replace("-", "_").upper(), STRATEGIES)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(STRATEGIES)}"
             raise JobOptionsError(f"strategy {self.strategy!r}: {hint}")
         if self.max_wait_duration is not None and self.strategy != "FLEX_START":
             raise JobOptionsError(

@@ -19,8 +19,8 @@ from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 from t5x_harness.lint.applying import apply_edits, select, unified_diff, write_atomically
 from t5x_harness.lint.fixes import Config, Fixes, fix
 from t5x_harness.lint.fragments import RunIf
-from t5x_harness.lint.misspelling import meant
 from t5x_harness.spec import Edit, Finding, RunSpec, Severity, Stage
+from t5x_harness.system.misspelling import meant
 
 
 def _fix(folder: Folder, *names: str, run_if: RunIf = RunIf.ALWAYS, may_change: Sequence[str] = ()) -> Fixes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Part, restore_part, run_part, save_part
 from t5x_harness.lint.values import Reference, format_value
 from t5x_harness.spec import Finding, Mode
+from t5x_harness.system.misspelling import closest
 
 _MODES = ("specific", "latest", "all")
 _DEFAULT_MANAGER = "t5x.checkpoints.OrbaxCheckpointManagerInterface"

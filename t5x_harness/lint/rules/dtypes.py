@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Finding
+from t5x_harness.system.misspelling import closest
 
 _TYPES = (
     "bfloat16 float16 float32 float64 float128 int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64 "

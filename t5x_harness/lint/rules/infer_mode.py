@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.misspelling import meant
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding
+from t5x_harness.system.misspelling import closest, meant
 
 _MODES = ("predict", "score", "predict_with_aux")
 _HEAD = """\

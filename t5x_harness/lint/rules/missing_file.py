@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.rule import Context, Example, Rule, closest, shown_folder
+from t5x_harness.lint.rule import Context, Example, Rule, shown_folder
 from t5x_harness.spec import Finding
+from t5x_harness.system.misspelling import closest
 
 
 class MissingFile(Rule):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import ProblemKind
-from t5x_harness.lint.rule import Context, Example, Rule, closest, shown_folder, where
+from t5x_harness.lint.rule import Context, Example, Rule, shown_folder, where
 from t5x_harness.lint.sources import SourceFinder
 from t5x_harness.lint.user_imports import missing_imports, named_modules
 from t5x_harness.spec import Finding, Severity
+from t5x_harness.system.misspelling import closest
 
 _STACK = "seqio"  # what every T5X imports
 _KNOWN = {"t5": "t5", "flaxformer": "git+https://github.com/google/flaxformer"}  # the second is not on PyPI

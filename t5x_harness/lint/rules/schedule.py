@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, initial_step, run_part, start_step
 from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.system.misspelling import closest
 
 _FACTORS = (
     "constant",

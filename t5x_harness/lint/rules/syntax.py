@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from t5x_harness.lint.edits import write_value
-from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import BINDINGS
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Edit, Finding
+from t5x_harness.system.misspelling import closest, meant
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
 _HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"

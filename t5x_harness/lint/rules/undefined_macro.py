@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.edits import rename_macro_use
-from t5x_harness.lint.misspelling import meant
-from t5x_harness.lint.rule import Context, Example, Rule, did_you_mean
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Finding
+from t5x_harness.system.misspelling import did_you_mean, meant
 
 
 class UndefinedMacro(Rule):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.lint.edits import rename_bound, rename_selector
-from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, MacroBinding
-from t5x_harness.lint.rule import Context, Example, Rule, closest, did_you_mean
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.symbols import BUILTINS
 from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Finding, Location
+from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
 _HEAD = """\
 from __gin__ import dynamic_registration

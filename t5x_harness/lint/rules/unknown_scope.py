@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.lint.edits import rename_scope
-from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Edit, Finding, Severity
+from t5x_harness.system.misspelling import closest, meant
 
 _USUAL = ("train", "train_eval", "infer_eval")
 _HEAD = """\

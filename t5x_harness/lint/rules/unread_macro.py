@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.lint.edits import rename_bound
-from t5x_harness.lint.misspelling import meant
 from t5x_harness.lint.program import BINDINGS, GinProgram, MacroBinding
-from t5x_harness.lint.rule import Context, Example, Rule, closest
+from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.rules.auxiliary_job import is_for_controller
 from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.spec import Finding, Severity
+from t5x_harness.system.misspelling import closest, meant
 
 _HEAD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'

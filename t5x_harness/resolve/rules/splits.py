@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import evaluating, inferring, training
 from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.system.misspelling import closest
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
@@ -54,8 +54,8 @@ def _mend(role: DataRole, task: Any, without: str = "") -> str:
     whole = role.dataset.split.split("[")[0]
     if whole in task.splits:
         return f"use {whole!r}: only whole splits can be read here"
-    close = difflib.get_close_matches(role.dataset.split, list(task.splits), n=1)
-    return f"use {close[0]!r}" if close else f"choose a split that it has{without}"
+    close = closest(role.dataset.split, task.splits)
+    return f"use {close!r}" if close else f"choose a split that it has{without}"
 
 
 class SkippedSplit(ResolveRule):

@@ -1,12 +1,27 @@
-"""Which misspellings are beyond doubt: a stricter question than the one behind "did you mean"."""
+"""Which name a misspelled word means: the closest, and, a stricter question, the one beyond doubt."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
-__all__ = ["meant"]
+__all__ = ["closest", "did_you_mean", "meant"]
 
 _SHORTEST = 3  # words of fewer letters are names of their own: LR_A and LR_B
+
+
+def closest(word: str, choices: Iterable[str]) -> str | None:
+    """The one of ``choices`` that ``word`` is most likely a misspelling of; None if none is near."""
+    pool = [c for c in choices if c != word]
+    if (same := {_folded(c): c for c in pool}.get(_folded(word))) is not None:
+        return same
+    return next(iter(difflib.get_close_matches(word, pool, n=1, cutoff=0.75)), None)
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """``; did you mean X?`` or nothing."""
+    near = closest(word, choices)
+    return f"; did you mean {near}?" if near else ""
 
 
 def meant(word: str, choices: Iterable[str]) -> str | None:
