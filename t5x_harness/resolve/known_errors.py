@@ -132,7 +132,7 @@ _DATA = (
     ),
     KnownError(
         "SEQ04",
-        r"No Task or Mixture found with name '([^']+)'",
+        r"No Task or Mixture found with name '([^']*)'",
         "no task or mixture is called {1}",
         "import the module that registers it, or correct the name",
     ),

@@ -12,6 +12,7 @@ from t5x_harness.resolve.description import describe
 from t5x_harness.resolve.early_metrics import call_metrics
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.looking import look_at_data
 from t5x_harness.resolve.output_folder import unseen
 from t5x_harness.resolve.registrations import Registrations
@@ -64,7 +65,8 @@ def resolve(
         try:
             run.tasks[role.parameter] = tasks_of(role)
         except ValueError as error:
-            if "No Task or Mixture found" not in str(error):
+            known = reword([str(error)])
+            if known is None or known.code != "SEQ04":  # for the rule of that code to tell
                 raise
         standins.take_places(role.dataset, run.tasks.get(role.parameter, ()))
         key = role.key(config, "mixture_or_task_name")

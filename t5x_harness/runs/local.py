@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from t5x_harness.lint.reading import program_of
 from t5x_harness.runs.stages import Stages, stages_of, standins_of, with_mode
@@ -28,7 +28,10 @@ from t5x_harness.system.decode import decode_fields
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 from t5x_harness.workers.run import Needed, OnProgress, Run
 
-__all__ = ["LocalBackend", "Starter"]
+if TYPE_CHECKING:
+    from t5x_harness.workers import InProcess, Zygote
+
+__all__ = ["LocalBackend"]
 
 FACTORY = "t5x_harness.execute.session:open_session"
 PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
@@ -36,22 +39,6 @@ PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
 
 # Reading back what a run wrote takes moments; a run that hangs in it shall not hang pytest.
 ARTIFACT_SECONDS = 120.0
-
-
-class Starter(Protocol):
-    """What starts runs: :class:`~t5x_harness.workers.zygote.Zygote` or ``InProcess``."""
-
-    def start(
-        self,
-        factory: str,
-        argument: Mapping[str, Any],
-        *,
-        log: Path,
-        cwd: Path | str = ".",
-        env: Mapping[str, str | None] | None = None,
-        python_path: tuple[str, ...] = (),
-    ) -> Run:
-        """Starts a run; see ``Zygote.start``."""
 
 
 class LocalBackend:
@@ -64,7 +51,7 @@ class LocalBackend:
         self,
         spec: RunSpec,
         *,
-        zygote: Starter,
+        zygote: Zygote | InProcess,
         workspace: Path,
         timeout: float | None = None,
         on_progress: Callable[[Mapping[str, Any]], None] | None = None,
