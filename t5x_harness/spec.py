@@ -15,34 +15,6 @@ from typing import Any, Self
 
 from t5x_harness.system.decode import JsonValue
 
-__all__ = [
-    "DEFAULT_SLICE",
-    "READ_SECONDS",
-    "STAGE_SECONDS",
-    "Assignment",
-    "BoundValue",
-    "Change",
-    "Changed",
-    "Checkpoint",
-    "Edit",
-    "FactTable",
-    "Finding",
-    "GcsPaths",
-    "Location",
-    "Measure",
-    "Mode",
-    "Outcome",
-    "Reason",
-    "RunResult",
-    "RunSpec",
-    "RuntimeChoice",
-    "Severity",
-    "Stage",
-    "StageResult",
-    "StandInPolicy",
-]
-
-
 READ_SECONDS = 3
 """How long resolve reads each split of the data, unless it is told otherwise."""
 

@@ -11,8 +11,6 @@ from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, use_runtime
 from t5x_harness.system.after_import import after_import
 from t5x_harness.variables import BRIEF_VARIABLE, POD_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, START_VARIABLE
 
-__all__ = ["start"]
-
 
 def start() -> None:
     """Sets up this process as ``t5x-harness exec`` asked for through the environment."""

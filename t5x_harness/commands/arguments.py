@@ -15,8 +15,6 @@ from t5x_harness.settings.project import ProjectConfig, find_project
 from t5x_harness.settings.specs import Given, SettingsError
 from t5x_harness.spec import RunSpec
 
-__all__ = ["FORMATS", "UsageError", "add_run_arguments", "rewrite_gin", "specs_of"]
-
 FORMATS = ("text", "json", "sarif", "github")
 
 

@@ -14,8 +14,6 @@ from t5x_harness.doctor.check import Diagnosis
 from t5x_harness.doctor.diagnose import diagnose
 from t5x_harness.doctor.environment import Environment
 
-__all__ = ["add_arguments", "as_json", "as_table", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``doctor`` to a parser."""

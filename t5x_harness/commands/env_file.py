@@ -12,8 +12,6 @@ from pathlib import Path
 
 from t5x_harness.commands.arguments import UsageError
 
-__all__ = ["add_env_file_argument", "announce", "env_file_of", "export_lines"]
-
 
 def export_lines(variables: Mapping[str, str]) -> str:
     """``export NAME=value`` lines for a shell, sorted by name."""

@@ -32,8 +32,6 @@ from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
 
-__all__ = ["add_arguments", "run"]
-
 _USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
 

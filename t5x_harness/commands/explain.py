@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from t5x_harness.findings.codes import Code, every_code
 from t5x_harness.findings.pages import explained
 
-__all__ = ["add_arguments", "run"]
-
 _FINE, _USAGE = 0, 2
 _AS_DIGITS = str.maketrans("OIL", "011")
 

@@ -12,8 +12,6 @@ from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import StandInPolicy
 
-__all__ = ["add_standins_argument", "add_vertex_arguments", "options_of", "project_of", "uses_vertex"]
-
 
 def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the emulated Vertex AI to a parser."""

@@ -20,8 +20,6 @@ from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunResult, RunSpec, Stage
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that only this command has."""

@@ -20,8 +20,6 @@ from t5x_harness.settings.project import ProjectError
 from t5x_harness.settings.specs import Given
 from t5x_harness.spec import RunResult, RunSpec, Stage
 
-__all__ = ["main", "parser_of"]
-
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _LAST = 3

@@ -12,8 +12,6 @@ from typing import TextIO
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.report.report import Report
 
-__all__ = ["write_for_the_terminal", "write_report"]
-
 _PLAIN_WIDTH = 120
 
 

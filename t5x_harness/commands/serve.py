@@ -17,8 +17,6 @@ from t5x_harness.google.server.launch import require_extra
 from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.settings.project import ProjectError
 
-__all__ = ["add_arguments", "run"]
-
 _FAILED = 1
 
 

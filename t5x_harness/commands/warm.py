@@ -16,8 +16,6 @@ from t5x_harness.commands.env_file import add_env_file_argument, announce, env_f
 from t5x_harness.settings.options import add_option
 from t5x_harness.spec import RuntimeChoice
 
-__all__ = ["add_arguments", "run"]
-
 _FAILED = 1
 _LOOK_SECONDS = 1.0
 

@@ -9,8 +9,6 @@ from typing import ClassVar
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
-__all__ = ["Check", "Diagnosis", "Finding"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Finding:

@@ -8,8 +8,6 @@ from t5x_harness.doctor.check import Check, Diagnosis, Finding
 from t5x_harness.doctor.environment import Environment, Installed
 from t5x_harness.spec import Severity
 
-__all__ = ["RIVALS", "DuplicateMetadata", "OverwrittenPackages"]
-
 # The first brings the package by the name that the recorded behaviour and the other packages ask for.
 RIVALS = (
     ("seqio", "seqio-nightly"),

@@ -7,8 +7,6 @@ from t5x_harness.doctor import clashes, fuse, image, machine, private_names, run
 from t5x_harness.doctor.check import Check, Diagnosis
 from t5x_harness.doctor.environment import Environment
 
-__all__ = ["diagnose"]
-
 
 def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:
     """What every check of a round found, by code.

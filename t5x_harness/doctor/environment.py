@@ -14,8 +14,6 @@ from packaging.utils import canonicalize_name
 
 from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime
 
-__all__ = ["Environment", "Installed", "required"]
-
 _HARNESS = "t5x-harness"
 
 

@@ -9,8 +9,6 @@ from t5x_harness.doctor.environment import Environment
 from t5x_harness.google.gcs_mount import Way, probe
 from t5x_harness.spec import Severity
 
-__all__ = ["GcsPaths"]
-
 _ALLOW_DOCKER = "in Docker, run the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 _ALLOW = f"sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000; {_ALLOW_DOCKER}"
 

@@ -16,8 +16,6 @@ from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
-__all__ = ["EmulationLeft", "EntryPoint", "PinnedT5x", "PinnedVersions", "ShippedTests", "TpuLibrary"]
-
 _REBUILD = "build the image anew from docker/Dockerfile"
 _SHORT = 12
 _IMPORT_SECONDS = 300.0

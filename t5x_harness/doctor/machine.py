@@ -10,8 +10,6 @@ from t5x_harness.doctor.check import Check, Diagnosis, Finding
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
-__all__ = ["ForcedDevices", "TpuCompiler"]
-
 _FIRST_JAX = Version("0.5.0")  # has jax_num_cpu_devices
 _REPLACED = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_NUM_CPU_DEVICES")
 

@@ -9,8 +9,6 @@ from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 from t5x_harness.upstream.names import LIBRARIES
 
-__all__ = ["PrivateNames"]
-
 
 class PrivateNames(Check):
     """Names that the harness uses although their libraries may take them away in any release."""

@@ -6,8 +6,6 @@ from t5x_harness.doctor.check import Check, Diagnosis, Finding
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
-__all__ = ["RuntimeInUse", "T5xPlaceholder"]
-
 
 class T5xPlaceholder(Check):
     """The distribution ``t5x 0.0.0`` from PyPI, which brings no module: ``pip install t5x`` does not install T5X."""

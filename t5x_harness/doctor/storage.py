@@ -8,8 +8,6 @@ from t5x_harness.doctor.check import Check, Diagnosis, Finding
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
-__all__ = ["StorageEndpoint"]
-
 _VARIABLE = "TENSORSTORE_GCS_HTTP_URL"
 
 

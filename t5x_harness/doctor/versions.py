@@ -9,8 +9,6 @@ from t5x_harness.doctor.clashes import RIVALS
 from t5x_harness.doctor.environment import Environment, required
 from t5x_harness.spec import Severity
 
-__all__ = ["IncompatibleVersions", "OutsideTheRecord"]
-
 _INSTALL_ALL = "python -m pip install 't5x-harness[t5x]'"
 # What runs under T5X and is not named by the extra, because another of the stack chooses its version.
 _UNDERNEATH = ("chex", "jaxlib", "ml-dtypes", "numpy", "protobuf", "tensorstore")

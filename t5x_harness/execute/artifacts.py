@@ -13,8 +13,6 @@ import tensorflow as tf
 from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint
 
-__all__ = ["checkpoints_in", "json_lines", "keep", "scalars_in"]
-
 
 def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
     """Every scalar below a folder, by TensorBoard folder and tag, then step.

@@ -21,8 +21,6 @@ from t5x_harness.standins.checkpoint_kinds import CheckpointKind
 from t5x_harness.standins.legacy_checkpoint import write_legacy_checkpoint
 from t5x_harness.system.buckets import store
 
-__all__ = ["write_standin"]
-
 _SPREAD = 0.05
 _TARGET = "target/"
 _PARAM_STATES = "state/param_states/"

@@ -20,8 +20,6 @@ from t5x_harness.execute.prepare import Prepared
 from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["evaluate_checkpoint", "evaluate_config", "teacher_forced"]
-
 LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
 

@@ -8,8 +8,6 @@ from t5x_harness.plan.checkpoint_source import find_initial
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode, Reason
 
-__all__ = ["first_step", "limit_steps", "output_binding"]
-
 
 def output_binding(config: GinConfig | None, output: OutputFolder | None) -> dict[str, str]:
     """The binding of the folder that a run writes into.

@@ -18,8 +18,6 @@ from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.datasets import task_features
 from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["infer_checkpoint", "infer_config"]
-
 
 def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
     """Runs an infer config through its own gin.

@@ -46,8 +46,6 @@ from t5x_harness.findings.rule import all_mistakes
 from t5x_harness.spec import Stage
 from t5x_harness.upstream.autograph import T5X_FUNCTIONS, convert
 
-__all__ = ["CONVERTED", "LATER", "MODULES", "RULES"]
-
 MODULES = (
     clu.metric_writers,
     flax.linen,

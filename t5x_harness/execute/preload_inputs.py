@@ -8,8 +8,6 @@ import tensorflow
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
 from t5x_harness.upstream.autograph_sibling import SiblingConversions
 
-__all__ = ["CONVERSIONS", "MODULES"]
-
 MODULES = (seqio, tensorflow)
 """What is now in memory."""
 

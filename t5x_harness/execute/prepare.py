@@ -27,8 +27,6 @@ from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec, StandInPoli
 from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
 from t5x_harness.system.buckets import is_remote, store
 
-__all__ = ["Prepared", "prepare"]
-
 _PRETRAINED_STEP = 1_000_000
 """Where T5's public checkpoints stand; the step of a stand-in whose path names none."""
 

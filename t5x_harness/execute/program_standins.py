@@ -28,8 +28,6 @@ from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.variables import STANDINS_VARIABLE, START_VARIABLE
 
-__all__ = ["install", "variables"]
-
 _BATCH = 512
 """Examples of TFDS data are for batches of this size: the config's is not known where a source is read."""
 

@@ -12,9 +12,6 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode, Reason, StandInPolicy
 from t5x_harness.system.buckets import is_remote, store
 
-__all__ = ["OutputFolder", "empty", "not_written_to", "output_folder", "output_key", "sandbox"]
-
-
 _OF_A_JOB = (
     "checkpoint_*", "train_ds*", "train", "training_eval", "inference_eval", "events.out.tfevents*", "config.gin",
     "model-info.txt", "*.jsonl*", "tmp-*",

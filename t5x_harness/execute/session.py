@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.stage_report import StageReport
     from t5x_harness.standins.run import StandIns
 
-__all__ = ["Session", "open_session"]
-
 Progress = Callable[[dict[str, Any]], None]
 
 

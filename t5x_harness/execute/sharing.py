@@ -12,8 +12,6 @@ import inspect
 import sys
 from typing import Any
 
-__all__ = ["share_steps"]
-
 _MODELS = 8
 """How many methods of models are kept; in the process of one run there are hardly two."""
 

@@ -15,8 +15,6 @@ from t5x_harness.execute import sizes
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode, Reason
 
-__all__ = ["Shrinker", "as_gin"]
-
 # The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
 _HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})
 _KV_HEADS = frozenset({"num_kv_heads", "num_key_value_heads", "n_kv_heads"})

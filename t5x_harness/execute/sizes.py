@@ -10,21 +10,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-__all__ = [
-    "DEVICES",
-    "LAYERS",
-    "LONGEST",
-    "STEPS",
-    "Axes",
-    "small_axis",
-    "small_batch",
-    "small_heads",
-    "small_lengths",
-    "small_vocabulary",
-    "small_width",
-    "steps_in_proportion",
-]
-
 DEVICES = 8
 """Devices that a run executes on, as many as the smallest TPU slices of Vertex AI have: all share this machine's cores,
 and the time of a step grows with their number."""

@@ -22,8 +22,6 @@ from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_mea
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["Trained", "train"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Trained:

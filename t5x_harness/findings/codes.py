@@ -13,8 +13,6 @@ from t5x_harness.doctor import Check
 from t5x_harness.findings.job_pages import job_codes
 from t5x_harness.findings.rule import Mistake, all_mistakes
 
-__all__ = ["NOT_CAUGHT", "RUN_CODES", "Code", "checks_by_code", "every_code", "rules_by_code"]
-
 RUN_CODES: Mapping[str, str] = {
     "RUN01": "T5X, a library or the run's process stopped, and no rule knows why: see the end of the log",
     "RUN02": "a stage did no work, so it proved nothing",

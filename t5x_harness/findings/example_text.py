@@ -9,8 +9,6 @@ from pathlib import Path
 from t5x_harness.findings.examples import BASES, Base
 from t5x_harness.findings.rule import Example
 
-__all__ = ["BASE_PAGE", "bad_example", "base_page", "good_example"]
-
 BASE_PAGE = "base.md"
 """The page with the files that examples start from."""
 

@@ -7,21 +7,6 @@ from typing import Any
 
 from t5x_harness.findings.rule import Example
 
-__all__ = [
-    "BASES",
-    "FILES",
-    "FOLDER",
-    "TASK",
-    "Base",
-    "evaluated",
-    "evaluating",
-    "files",
-    "inferred",
-    "inferring",
-    "trained",
-    "training",
-]
-
 TASK = """\
 import seqio
 import tensorflow as tf

@@ -14,8 +14,6 @@ from typing import Literal
 from t5x_harness.findings.wrapping import paragraph
 from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
 
-__all__ = ["JobCode", "job_codes", "job_page"]
-
 _LEVELS: Mapping[bool, str] = {
     True: "error: the service refuses the job",
     False: "warning: the service takes the job, or may take it",

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from t5x_harness.spec import Finding, Measure, Severity, Stage
 
-__all__ = ["infinite_losses", "loss_in_words", "loss_measures"]
-
 Scalars = Mapping[str, Mapping[int, float]]
 """By TensorBoard folder and tag, then step."""
 

@@ -19,8 +19,6 @@ from t5x_harness.findings.rule import Mistake
 from t5x_harness.findings.wrapping import paragraph
 from t5x_harness.spec import Severity
 
-__all__ = ["explained", "index", "main", "page", "pages"]
-
 _SEVERITIES: Mapping[Severity, str] = {
     Severity.ERROR: "error: the stage fails",
     Severity.WARNING: "warning: very likely a mistake, the run goes on",

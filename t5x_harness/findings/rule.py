@@ -19,8 +19,6 @@ from typing import Any, ClassVar
 
 from t5x_harness.spec import Edit, Finding, Location, Mode, Severity, Stage
 
-__all__ = ["ROOMS", "Example", "Mistake", "all_codes", "all_mistakes"]
-
 ROOMS: Mapping[Stage, str] = {
     Stage.LINT: "t5x_harness.lint.rules",
     Stage.RESOLVE: "t5x_harness.resolve.rules",

@@ -18,8 +18,6 @@ from types import MappingProxyType
 from t5x_harness.spec import Finding
 from t5x_harness.system.misspelling import did_you_mean
 
-__all__ = ["KEPT_PREFIXES", "codes_to_silence", "not_codes", "split_silenced"]
-
 KEPT_PREFIXES = ("RUN", "USR")
 """Codes that say that a run broke: they cannot be ignored."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["GAP", "Bytes", "Count", "Table", "columns"]
-
 GAP = "  "
 """What stands between two columns. No cell contains it, so whoever prints a table can tell cells apart."""
 

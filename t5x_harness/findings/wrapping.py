@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 
-__all__ = ["paragraph", "wrap", "wrap_table"]
-
 _CELL = re.compile(r"( *)(\S+(?: \S+)*)")
 """The spaces in front of a cell, and the cell: words with one space between them."""
 

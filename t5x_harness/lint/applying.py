@@ -12,8 +12,6 @@ from pathlib import Path
 
 from t5x_harness.spec import Edit
 
-__all__ = ["apply_edits", "read_exactly", "select", "unified_diff", "write_atomically"]
-
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _END = re.compile(r"(?:\r\n|\r|\n)\Z")
 

@@ -13,15 +13,6 @@ from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import Location, Mode, RunSpec
 from t5x_harness.system.misspelling import closest
 
-__all__ = [
-    "LEFT_TO_LAUNCHER",
-    "Classification",
-    "Kind",
-    "classify",
-    "classify_program",
-    "unbound_parameters",
-]
-
 LEFT_TO_LAUNCHER = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR", "CHECKPOINT_PATH")
 """What T5X's files leave to whoever launches the run: output folders, for which a run here has one of its own, and the
 checkpoint to evaluate or infer with, for which it has a stand-in."""

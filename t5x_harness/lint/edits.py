@@ -14,17 +14,6 @@ from t5x_harness.lint.statement_text import StatementText, lines_of, statement_a
 from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Location
 
-__all__ = [
-    "add_call",
-    "drop_call",
-    "rename_bound",
-    "rename_macro_use",
-    "rename_scope",
-    "rename_selector",
-    "set_literal",
-    "write_value",
-]
-
 Edits = tuple[Edit, ...]
 
 _BLOCK_HEAD = re.compile(r"[\w./]+\s*:\s*(?:#.*)?")

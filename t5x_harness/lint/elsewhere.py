@@ -8,8 +8,6 @@ from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import GinProgram
 
-__all__ = ["leave_modules_open"]
-
 _STACK = "seqio"  # what every T5X imports
 
 

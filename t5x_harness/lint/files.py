@@ -10,8 +10,6 @@ from pathlib import Path
 
 from t5x_harness.lint.modules import FoundModule, ModuleFinder
 
-__all__ = ["GCS_MOUNT", "FileFinder", "FoundFile", "NotAPackage", "NotFound", "Unreachable"]
-
 GCS_MOUNT = Path("/gcs")
 """Where Vertex AI mounts buckets: ``/gcs/bucket/name`` is ``gs://bucket/name``."""
 

@@ -17,8 +17,6 @@ from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Edit, Finding, RunSpec, Severity
 
-__all__ = ["Config", "FixedFile", "Fixes", "fix"]
-
 _MOST_ROUNDS = 50  # each mends at least one finding of each file
 
 _UNKNOWN = frozenset({"GIN13", "GIN14", "GIN18"})  # parameters, names and macros: nothing is known of what they give

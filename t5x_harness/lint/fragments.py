@@ -7,8 +7,6 @@ import enum
 from t5x_harness.lint.classify import Kind, classify_program
 from t5x_harness.lint.program import GinProgram
 
-__all__ = ["RunIf", "why_fragment"]
-
 
 class RunIf(enum.Enum):
     """When a config is judged as a run; otherwise it is a fragment, and what needs the whole run is not judged."""

@@ -23,8 +23,6 @@ from typing import Any
 
 from t5x_harness.lint.snapshot import LIBRARIES
 
-__all__ = ["library_text", "main", "snapshot_text"]
-
 _FOLDER = Path(__file__).parent
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 import t5x_harness
 from t5x_harness.spec import RunSpec
 
-__all__ = ["FoundModule", "ModuleFinder", "module_path"]
-
 
 def module_path(spec: RunSpec) -> tuple[Path, ...]:
     """The folders in which a run's Python looks for modules, in order."""

@@ -9,8 +9,6 @@ from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.statement_text import StatementText, lines_of, statement_at
 from t5x_harness.spec import Edit, Location
 
-__all__ = ["REGISTRATION", "add_import", "begin_with", "move_below", "raise_registration"]
-
 REGISTRATION = "from __gin__ import dynamic_registration"
 """The statement that lets a file name whatever it imports."""
 

@@ -9,8 +9,6 @@ from t5x_harness.lint.program import Binding, Block, GinProgram, MacroBinding
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.lint.values import references_in
 
-__all__ = ["import_of_module", "import_of_symbol", "imports_of_file"]
-
 
 def import_of_symbol(program: GinProgram, snapshot: Snapshot, symbol: str, selector: str) -> str | None:
     """The import that gives ``symbol`` its meaning in ``selector``: as the other files of the run have it, or T5X's."""

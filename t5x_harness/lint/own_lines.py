@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from t5x_harness.lint.program import BINDINGS, GinProgram
 from t5x_harness.spec import Finding, Location
 
-__all__ = ["is_foreign", "on_own_lines", "own_line"]
-
 
 def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Finding, ...]:
     """The same findings, those in a library's gin file moved to the user's line that includes it.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import threading
 
-__all__ = ["parse_module"]
-
 # Python 3.11 counts how deep a tree is in one place for all threads, and a thread may be switched to where the
 # tree's nodes are made: then both end with "SystemError: AST constructor recursion depth mismatch".
 _ALONE = threading.Lock()

@@ -13,8 +13,6 @@ from gin import config_parser
 
 from t5x_harness.lint.values import Macro, Reference
 
-__all__ = ["RawBinding", "RawBlock", "RawImport", "RawInclude", "RawStatement", "SyntaxProblem", "parse"]
-
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise
 

@@ -7,8 +7,6 @@ import enum
 
 from t5x_harness.spec import Location
 
-__all__ = ["Problem", "ProblemKind"]
-
 
 class ProblemKind(enum.Enum):
     """What went wrong while reading, in words.

@@ -13,19 +13,6 @@ from t5x_harness.lint.problems import Problem
 from t5x_harness.lint.values import Macro, Reference, is_required, macros_in, references_in
 from t5x_harness.spec import Location, Mode, RunSpec
 
-__all__ = [
-    "BINDINGS",
-    "ENTRIES",
-    "MAIN",
-    "Binding",
-    "Block",
-    "GinProgram",
-    "Import",
-    "Include",
-    "MacroBinding",
-    "Statement",
-]
-
 BINDINGS = "--gin bindings"
 """The file name in locations of statements that came from the command line or its like."""
 

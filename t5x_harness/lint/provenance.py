@@ -8,8 +8,6 @@ from t5x_harness.lint.program import Binding, GinProgram, MacroBinding
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Assignment, BoundValue
 
-__all__ = ["bound_values"]
-
 
 def bound_values(program: GinProgram) -> tuple[BoundValue, ...]:
     """Every parameter and macro that a config binds, in the order in which they were first bound."""

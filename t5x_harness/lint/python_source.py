@@ -9,8 +9,6 @@ import functools
 import re
 from collections.abc import Iterator
 
-__all__ = ["Parameters", "Source"]
-
 # Names may come into a module, or leave it, in ways that no reading shows.
 _OPEN = re.compile(
     r"\b(?:globals|vars|locals|setattr|delattr|exec|eval|__getattr__|__dict__|__import__|import_module)\b|import\s*\*"

@@ -29,8 +29,6 @@ from t5x_harness.lint.symbols import FileScope, Registry
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Location, RunSpec
 
-__all__ = ["open_named", "read"]
-
 _DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for each
 _MOST_BYTES = 1_000_000  # of one file; what T5X writes of a whole run's config has some 20,000
 _MOST_FILES = 10_000  # of one run, each counted as often as it is included

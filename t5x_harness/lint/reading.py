@@ -11,8 +11,6 @@ from t5x_harness.lint.reader import open_named, read
 from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.spec import RunSpec
 
-__all__ = ["missing_gin_files", "program_of", "snapshot_of"]
-
 
 def program_of(
     spec: RunSpec, *, t5x_parent: str | Path | None = None, texts: Mapping[Path, str] | None = None

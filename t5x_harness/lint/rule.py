@@ -15,7 +15,7 @@ from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Stage
 
-__all__ = ["Context", "Example", "Rule", "all_rules", "shown_folder", "where"]
+__all__ = ["Context", "Example", "Rule"]
 
 
 @dataclasses.dataclass(frozen=True)

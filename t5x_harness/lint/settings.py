@@ -11,18 +11,6 @@ from t5x_harness.lint.rule import Context
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Mode
 
-__all__ = [
-    "Given",
-    "Part",
-    "evaluates",
-    "initial_step",
-    "restore_part",
-    "run_part",
-    "save_part",
-    "start_step",
-    "step_in",
-]
-
 _CHECKPOINT = "t5x.utils.CheckpointConfig"
 _SAVE = "t5x.utils.SaveCheckpointConfig"
 _RESTORE = "t5x.utils.RestoreCheckpointConfig"

@@ -17,8 +17,6 @@ from t5x_harness.lint.modules import ModuleFinder
 from t5x_harness.lint.sources import SourceFinder
 from t5x_harness.lint.symbols import BUILTINS
 
-__all__ = ["LIBRARIES", "Configurable", "Snapshot"]
-
 LIBRARIES = ("seqio", "optax")
 """The libraries beside T5X that have a snapshot; package and distribution share the name."""
 

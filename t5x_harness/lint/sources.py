@@ -10,8 +10,6 @@ from t5x_harness.lint.modules import ModuleFinder
 from t5x_harness.lint.parse_module import parse_module
 from t5x_harness.lint.python_source import Parameters, Source
 
-__all__ = ["SourceFinder", "definer_of_constants"]
-
 # Too large to be read for one name, and none of them knows Gin.
 _LIBRARIES = frozenset(
     "absl airio array_record babel chex clu datasets fiddle flax grain huggingface_hub immutabledict jax jaxlib "

@@ -18,8 +18,6 @@ from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
-__all__ = ["lint", "lint_program"]
-
 
 def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool = False) -> StageResult:
     """Lints a run without importing T5X or anything that the config names.

@@ -10,8 +10,6 @@ from functools import cached_property
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.spec import Edit, Location
 
-__all__ = ["StatementText", "lines_of", "statement_at"]
-
 _BESIDE_VALUES = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE})
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from t5x_harness.lint.program import MAIN, Import
 
-__all__ = ["BUILTINS", "FileScope", "Registry", "Resolution"]
-
 BUILTINS = "__gin__"
 """The module of names that a file asks Gin's own symbol ``gin`` for, and that it does not have."""
 

@@ -14,8 +14,6 @@ from t5x_harness.lint.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.sources import SourceFinder
 from t5x_harness.spec import Location
 
-__all__ = ["MissingImport", "missing_imports", "named_modules"]
-
 _MOST_MODULES = 300
 _DATASET = "t5x.utils.DatasetConfig"
 

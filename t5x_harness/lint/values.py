@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["REQUIRED", "Macro", "Reference", "format_value", "is_required", "macros_in", "references_in", "same_value"]
-
 REQUIRED = "gin.REQUIRED"
 
 

@@ -12,8 +12,6 @@ from t5x_harness.findings.tables import Bytes, Count, Table, columns
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
-__all__ = ["Folded", "array_tables", "fold", "module_table"]
-
 _NUMBERED = re.compile(r"(?<![^/])(\w+_)?\d+(?![^/])")
 """A part of a path that numbers a layer, such as ``layers_11``."""
 

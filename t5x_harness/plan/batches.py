@@ -16,8 +16,6 @@ from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Mode
 
-__all__ = ["batch_size", "describe_batches", "describe_evaluation", "num_examples", "num_microbatches", "read_tasks"]
-
 
 def batch_size(role: DataRole) -> int | None:
     """Examples in a batch of a dataset; None where what is bound is no number."""

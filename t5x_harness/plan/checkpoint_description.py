@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
     from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["describe_restored"]
-
 
 def describe_restored(plan: Planned, report: StageReport) -> None:
     """Adds which checkpoint is restored and why, and how it compares with the train state."""

@@ -17,8 +17,6 @@ from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_t
 if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
 
-__all__ = ["CheckpointFit", "compare"]
-
 _Shape = tuple[int, ...]
 
 _TARGET = "target/"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from t5x_harness.plan.checkpoint_fit import CheckpointFit
 
-__all__ = ["of_missing", "of_shapes", "vocabulary_sizes"]
-
 # The parameters with a row or a column for each token, and which of the two.
 _TOKEN_AXES = {"token_embedder/embedding": 0, "logits_dense/kernel": 1}
 

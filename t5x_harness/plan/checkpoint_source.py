@@ -20,17 +20,6 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.buckets import is_not_asked, store
 
-__all__ = [
-    "UNSET_CHECKPOINT",
-    "Problem",
-    "StartPoint",
-    "checkpoint_steps",
-    "find_initial",
-    "find_start",
-    "model_dir_of",
-    "uses_orbax",
-]
-
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 """The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
 

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
     from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = [
-    "WrittenCheckpoints",
-    "checkpoint_bytes",
-    "describe_written",
-    "save_config",
-    "steps_written",
-    "written_checkpoints",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class WrittenCheckpoints:

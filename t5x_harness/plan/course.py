@@ -8,8 +8,6 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-__all__ = ["Course", "course_of"]
-
 _GRID = 512
 """Steps that are looked at first; turns between them are then found to the step."""
 _NOISE = 1e-6

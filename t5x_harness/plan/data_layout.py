@@ -10,8 +10,6 @@ import numpy as np
 
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["DataLayout", "data_layout"]
-
 
 @dataclasses.dataclass(frozen=True)
 class DataLayout:

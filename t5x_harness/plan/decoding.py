@@ -14,8 +14,6 @@ from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.spec import Mode
 
-__all__ = ["decoded_length", "decoded_roles", "refused_arguments"]
-
 _ROWS, _TOKENS = 2, 8
 _LONG = 2**16
 _REFUSALS = (r"topk|topp", r"decode more steps|max_decode_steps")

@@ -11,8 +11,6 @@ from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import mesh_text
 
-__all__ = ["describe"]
-
 _MOST_TURNS = 8
 """Turns of a learning rate that are shown; a cyclic one has any number."""
 

@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.spec import BoundValue, Stage, StageResult
 
-__all__ = ["CHECKPOINT_FITS", "GoldenPlan", "GoldenSyntaxError", "binding_names"]
-
 _BINDINGS = "bindings"
 _STAGES = (Stage.RESOLVE, Stage.PLAN)
 CHECKPOINT_FITS = "checkpoint fits"

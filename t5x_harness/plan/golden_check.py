@@ -15,8 +15,6 @@ from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
 from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, Severity, Stage, StageResult
 
-__all__ = ["CODE", "FACT", "check_golden"]
-
 CODE = "PLN01"
 FACT = "golden plan"
 

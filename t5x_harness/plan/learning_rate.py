@@ -11,8 +11,6 @@ from t5x_harness.plan.schedule import Schedule, find_schedule
 from t5x_harness.plan.steps import PlannedSteps
 from t5x_harness.resolve.gin_config import GinConfig
 
-__all__ = ["LearningRate", "learning_rate"]
-
 
 @dataclasses.dataclass(frozen=True)
 class LearningRate:

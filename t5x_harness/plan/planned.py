@@ -16,8 +16,6 @@ from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["Planned"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Planned:

@@ -9,8 +9,6 @@ from pathlib import PurePath
 
 from t5x_harness.system.misspelling import closest
 
-__all__ = ["Refusal", "refusal_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:

@@ -6,14 +6,11 @@ import abc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings.rule import Example
 from t5x_harness.resolve.rule import ConfigRule
 from t5x_harness.spec import Finding, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
-
-__all__ = ["Example", "PlanRule"]
 
 
 class PlanRule(ConfigRule):

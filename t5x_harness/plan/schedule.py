@@ -14,8 +14,6 @@ from t5x import optimizers
 from t5x_harness.plan.course import Course, course_of
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 
-__all__ = ["Schedule", "find_schedule"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:

@@ -25,8 +25,6 @@ from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode, Stage
 
-__all__ = ["plan", "shapes_for"]
-
 
 def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     """Plans the run at the sizes it names; no array is made.

@@ -13,8 +13,6 @@ from t5x import utils
 
 from t5x_harness.plan.leaf import Leaf
 
-__all__ = ["StateShapes", "model_inputs", "state_shapes"]
-
 
 @dataclasses.dataclass(frozen=True)
 class StateShapes:

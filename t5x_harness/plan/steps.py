@@ -9,8 +9,6 @@ from t5x_harness.plan.checkpoint_source import StartPoint
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 
-__all__ = ["PlannedSteps", "planned_steps"]
-
 
 @dataclasses.dataclass(frozen=True)
 class PlannedSteps:

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-__all__ = ["Layout", "StoredArray", "StoredTree", "layout_of", "read_tree"]
-
 _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
 _FILE, _STATE = "checkpoint", "state"
 

@@ -19,8 +19,6 @@ from t5x_harness.report.terminal import (
 )
 from t5x_harness.spec import Outcome, Reason, Severity
 
-__all__ = ["render_brief"]
-
 _CHANGES = {
     Reason.SHRINK: "shrunk to run here",
     Reason.STEPS: "steps that the test asks for",

@@ -7,8 +7,6 @@ from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import last_line, stage_failure
 from t5x_harness.spec import Outcome, Severity
 
-__all__ = ["annotation_commands", "command", "render"]
-
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 

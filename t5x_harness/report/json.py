@@ -12,8 +12,6 @@ from typing import Any
 from t5x_harness.report.report import Report, RunRow, run_outcome
 from t5x_harness.spec import Assignment, BoundValue, Finding, Location, RunResult, Stage, StageResult
 
-__all__ = ["EXERCISED", "SCHEMA", "SCHEMA_FILE", "document", "render"]
-
 SCHEMA = 2
 """Version of the document: it grows when a key changes its meaning or goes, not when one is added."""
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from t5x_harness.spec import StageResult
 
-__all__ = ["failure_in_a_line"]
-
 _LEAST = 18
 """Columns of a message that are shown before its place is."""
 

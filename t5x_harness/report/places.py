@@ -17,8 +17,6 @@ from t5x_harness.spec import Finding, Location, RunSpec
 
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
-__all__ = ["Place", "PlacedFinding", "place_in", "placed_findings", "run_place", "source_root"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Place:

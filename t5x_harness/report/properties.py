@@ -9,8 +9,6 @@ from t5x_harness import __version__
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.spec import Measure, StageResult
 
-__all__ = ["finding_properties", "stage_properties", "version_properties"]
-
 _LIBRARIES = ("jax", "flax", "seqio")
 
 

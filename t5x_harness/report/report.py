@@ -6,8 +6,6 @@ import dataclasses
 
 from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage
 
-__all__ = ["Report", "RunRow"]
-
 
 @dataclasses.dataclass(frozen=True)
 class RunRow:

@@ -18,8 +18,6 @@ from t5x_harness.report.sarif_rules import rule_descriptors
 from t5x_harness.report.terminal import stage_failure
 from t5x_harness.spec import Edit, Finding, Outcome
 
-__all__ = ["FINGERPRINT", "SCHEMA_URI", "document", "render"]
-
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "%SRCROOT%"
 FINGERPRINT = "t5xHarnessFinding/v1"

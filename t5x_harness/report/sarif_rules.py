@@ -9,8 +9,6 @@ from t5x_harness.findings.codes import every_code, rules_by_code
 from t5x_harness.findings.pages import page
 from t5x_harness.findings.rule import Mistake
 
-__all__ = ["rule_descriptors"]
-
 
 def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     """A ``reportingDescriptor`` for each code, once, ordered by code.

@@ -11,8 +11,6 @@ from t5x_harness.report.table import duration, stage_mark
 from t5x_harness.report.terminal import achieved, last_line
 from t5x_harness.spec import Finding, Severity
 
-__all__ = ["append_step_summary", "markdown"]
-
 VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that a workflow's step adds its summary to."""
 

@@ -9,8 +9,6 @@ from t5x_harness.findings.wrapping import wrap
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.spec import Outcome, Severity, Stage
 
-__all__ = ["counted", "duration", "stage_mark", "table"]
-
 _MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.NOT_RUN: "-"}
 _TONES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_RUN: "dim"}
 _GAP = "  "

@@ -10,21 +10,6 @@ from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import counted, duration, table
 from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
 
-__all__ = [
-    "GIVEN",
-    "STANDINS",
-    "achieved",
-    "finding_lines",
-    "given_values",
-    "hidden_notes",
-    "last_line",
-    "render",
-    "render_quietly",
-    "run_failure",
-    "slow_imports",
-    "stage_failure",
-]
-
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _TOLD = (Severity.ERROR, Severity.WARNING)
 """What stands in the report unasked: a green run stays quiet."""

@@ -18,18 +18,6 @@ from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
 from t5x_harness.upstream.seqio import preprocessors
 
-__all__ = [
-    "DataRole",
-    "few_examples",
-    "needing_lengths",
-    "provider_of",
-    "registered_name",
-    "roles_of",
-    "task_features",
-    "tasks_of",
-    "vocabulary_ids",
-]
-
 _PARAMETERS: dict[Mode, tuple[str, ...]] = {
     Mode.TRAIN: ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg"),
     Mode.EVAL: ("dataset_cfg",),

@@ -15,8 +15,6 @@ from t5x_harness.slices.slice import Slice
 from t5x_harness.standins.task_data import cache_of, declared_size, files_of, patterns_of
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
-__all__ = ["describe"]
-
 
 def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
     """Adds the facts, and what could not be judged.

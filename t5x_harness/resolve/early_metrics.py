@@ -24,8 +24,6 @@ from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.resolve.stage_report import StageReport
 
-__all__ = ["call_metrics"]
-
 SECONDS = 20.0
 """How long the metrics of one task may take."""
 

@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from t5x_harness.resolve.reading import read_within
 
-__all__ = ["Ending", "find_end", "period_of"]
-
 _LOOKED_AT = 10_000
 """Examples of a source that are read to find its end."""
 

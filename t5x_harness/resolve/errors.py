@@ -37,8 +37,6 @@ from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
 from t5x_harness.system.addresses import HOW_TO_ALLOW
 
-__all__ = ["explain", "log_traceback"]
-
 
 def log_traceback(error: BaseException) -> None:
     """Writes the whole traceback into the run's log, which is this process' standard error."""

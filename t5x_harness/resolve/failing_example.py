@@ -16,8 +16,6 @@ from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import preprocess
 
-__all__ = ["FailingExample", "columns_left", "failing_example", "is_empty"]
-
 _SECONDS = 5.0
 """How long each of the preprocessors may take; only a run that has failed already waits for it."""
 _LONGEST = 60

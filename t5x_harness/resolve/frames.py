@@ -13,21 +13,6 @@ from pathlib import Path
 
 from t5x_harness.spec import Location
 
-__all__ = [
-    "UserFrame",
-    "causes",
-    "functions",
-    "is_users",
-    "one_line",
-    "passed_through_t5x",
-    "raised_by_harness",
-    "raised_by_user_code",
-    "root_cause",
-    "shown_path",
-    "told",
-    "user_frame",
-]
-
 _LONGEST = 600
 _OURS = Path(__file__).parents[1]
 _MISTAKES = (AssertionError, AttributeError, LookupError, NameError, TypeError)

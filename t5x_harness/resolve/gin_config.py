@@ -24,8 +24,6 @@ from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reader import read
 from t5x_harness.spec import Location, Mode, RunSpec
 
-__all__ = ["ENTRY_POINTS", "REQUIRED", "BindingKey", "GinConfig", "parse"]
-
 ENTRY_POINTS: dict[Mode, tuple[str, str]] = {
     Mode.TRAIN: ("t5x.train", "train"),
     Mode.EVAL: ("t5x.eval", "evaluate"),

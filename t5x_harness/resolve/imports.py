@@ -11,8 +11,6 @@ from t5x_harness.resolve.frames import UserFrame, causes
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.system.misspelling import closest
 
-__all__ = ["missing_module"]
-
 
 def missing_module(error: BaseException, stage: Stage, frame: UserFrame | None, where: Location | None) -> Finding:
     """The finding for an import that failed.

@@ -9,8 +9,6 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-__all__ = ["KNOWN_ERRORS", "KnownError", "Reworded", "reword"]
-
 
 @dataclasses.dataclass(frozen=True)
 class KnownError:

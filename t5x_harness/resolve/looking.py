@@ -21,8 +21,6 @@ from t5x_harness.resolve.tfds_state import tfds_problem
 from t5x_harness.spec import READ_SECONDS, Finding, Severity
 from t5x_harness.standins.task_data import cache_of, declared_size, files_of, is_generated, out_of_reach
 
-__all__ = ["look_at_data"]
-
 _SECONDS_IN_ALL = 60.0
 """How long the reading of a run takes at most, but for the second that each task is given even then."""
 

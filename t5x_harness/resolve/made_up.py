@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import seqio
 
-__all__ = ["MadeUp", "made_up"]
-
 _LENGTH = 16
 """Tokens of a random prediction, where the targets are shorter."""
 

@@ -20,8 +20,6 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.made_up import made_up
 from t5x_harness.resolve.reading import read_within
 
-__all__ = ["Calls", "call"]
-
 _MOST = 8
 """More rounds than there ever are."""
 

@@ -16,8 +16,6 @@ import seqio
 
 from t5x_harness.resolve.frames import causes, root_cause
 
-__all__ = ["LATE", "POSTPROCESS", "Kind", "Postprocessed", "computed", "is_out_of_reach", "kind_of", "postprocessed"]
-
 LATE = (
     "; with concurrent_metrics this runs in a thread beside training, and T5X shows its failure at the next eval or at "
     "the end"

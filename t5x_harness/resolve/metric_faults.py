@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.resolve.samples import Sample
 
-__all__ = ["finding_of"]
-
 _LONGEST = 60
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 

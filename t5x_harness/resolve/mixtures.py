@@ -11,8 +11,6 @@ from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.spec import Mode
 from t5x_harness.upstream.seqio import weights_of
 
-__all__ = ["mixtures_of", "rates_of", "tasks_of_open_rate"]
-
 
 def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
     """Every mixture whose examples the run mixes, with the split: evaluation and inference read each task alone."""

@@ -10,8 +10,6 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 from t5x_harness.system.buckets import is_remote, store
 
-__all__ = ["InferenceOutput", "OutputFolder", "earlier_config", "inference_output", "output_folder", "unseen"]
-
 
 @dataclasses.dataclass(frozen=True)
 class OutputFolder:

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["Reading", "read_within"]
-
 _Item = TypeVar("_Item")
 
 

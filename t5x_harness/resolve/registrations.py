@@ -13,8 +13,6 @@ import seqio
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import watch_registrations
 
-__all__ = ["RegisteredTwice", "Registrations"]
-
 
 @dataclasses.dataclass(frozen=True)
 class _Place:

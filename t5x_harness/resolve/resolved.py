@@ -18,8 +18,6 @@ from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
-__all__ = ["Resolved", "embedding_rows", "lengths_of"]
-
 
 @dataclasses.dataclass
 class Resolved:

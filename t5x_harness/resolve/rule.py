@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import rule
-from t5x_harness.findings.rule import Example
 from t5x_harness.spec import Finding, Location, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.gin_config import BindingKey, GinConfig
     from t5x_harness.resolve.resolved import Resolved
-
-__all__ = ["ConfigRule", "Example", "ResolveRule"]
 
 
 class ConfigRule(rule.Mistake):

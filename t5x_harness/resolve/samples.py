@@ -17,8 +17,6 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.upstream.seqio import replace_source
 
-__all__ = ["EXAMPLES", "SECONDS", "SOURCE_EXAMPLES", "Sample", "packed_rows", "sample_of"]
-
 EXAMPLES = 64
 """Examples of each task and split that are kept, and judged."""
 

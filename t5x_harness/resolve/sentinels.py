@@ -11,8 +11,6 @@ from sentencepiece import sentencepiece_model_pb2
 
 from t5x_harness.resolve.samples import Sample
 
-__all__ = ["Piece", "overwritten_piece", "sentinels_of"]
-
 _LEAST_EXAMPLES = 0.8
 """Share of the examples that must look corrupted: ordinary text may have the highest id somewhere."""
 

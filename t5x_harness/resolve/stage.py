@@ -24,9 +24,6 @@ from t5x_harness.spec import READ_SECONDS, Stage
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.task_data import out_of_reach, splits_of
 
-__all__ = ["resolve"]
-
-
 _OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
 """Rules that need no more than a task's name and source: what is left to say of data that cannot be looked at."""
 

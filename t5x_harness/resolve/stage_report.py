@@ -10,8 +10,6 @@ from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.tables import Table
 from t5x_harness.spec import Change, FactTable, Finding, Location, Measure, Outcome, Severity, Stage, StageResult
 
-__all__ = ["StageReport"]
-
 
 @dataclasses.dataclass
 class StageReport:

@@ -11,8 +11,6 @@ import seqio
 from t5x_harness.standins.task_data import out_of_reach
 from t5x_harness.upstream.seqio import builder_of
 
-__all__ = ["TfdsProblem", "TfdsState", "tfds_problem", "versions_asked"]
-
 
 class TfdsState(enum.Enum):
     """Why a dataset cannot be read."""

@@ -7,8 +7,6 @@ import tensorflow as tf
 
 from t5x_harness.upstream.seqio import vocabulary_file
 
-__all__ = ["describe_vocabulary", "vocabulary_size"]
-
 
 def vocabulary_size(vocabulary: seqio.Vocabulary) -> int | None:
     """Returns how many ids a vocabulary has, with extra ids; None where neither it nor a file here says so."""

@@ -24,8 +24,6 @@ from t5x_harness.spec import RunResult, RunSpec, Stage, StageResult
 if TYPE_CHECKING:
     from t5x_harness.runs.pipeline import Pipeline
 
-__all__ = ["MOST", "BackgroundRun", "BackgroundRuns", "OnProgress", "OpenPipeline", "runs_at_once"]
-
 OnProgress = Callable[[Mapping[str, Any]], None]
 
 OpenPipeline = Callable[[OnProgress], contextlib.AbstractContextManager["Pipeline"]]

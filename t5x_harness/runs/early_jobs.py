@@ -8,8 +8,6 @@ from typing import Protocol, TypeVar
 from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.spec import Stage
 
-__all__ = ["jobs_after_plans"]
-
 
 class _OfStage(Protocol):
     stage: Stage

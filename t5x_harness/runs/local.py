@@ -31,8 +31,6 @@ from t5x_harness.workers.run import Needed, OnProgress, Run
 if TYPE_CHECKING:
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["LocalBackend"]
-
 FACTORY = "t5x_harness.execute.session:open_session"
 PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
 """What a zygote for this backend imports before it forks, in this order."""

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from t5x_harness.spec import RunSpec
 
-__all__ = ["ModelDirError", "claim_model_dir", "ensure_model_dirs"]
-
 _SHOWN = 2
 
 

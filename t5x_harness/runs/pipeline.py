@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from t5x_harness.runs.local import LocalBackend
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["Backend", "BackendFactory", "Pipeline", "RemoteBackend"]
-
 OnProgress = Callable[[Mapping[str, Any]], None]
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from t5x_harness.runtime.choice import Runtime
     from t5x_harness.workers import InProcess, Zygote
 
-__all__ = ["RunContext", "RunPool", "worker_for"]
-
 _NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
 """For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
 

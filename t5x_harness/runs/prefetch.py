@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from t5x_harness.spec import RunSpec, Stage
 
-__all__ = ["PendingRun", "Prefetcher"]
-
 
 @dataclasses.dataclass
 class PendingRun:

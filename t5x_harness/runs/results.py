@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from t5x_harness.report import Report
     from t5x_harness.runs.pool import RunPool
 
-__all__ = ["RunResults"]
-
 
 class RunResults:
     """Results by their runs, in the order in which these ended.

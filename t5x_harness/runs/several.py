@@ -18,8 +18,6 @@ from t5x_harness.spec import RunResult, RunSpec
 if TYPE_CHECKING:
     from t5x_harness.runs.background import BackgroundRun
 
-__all__ = ["RunOptions", "run_specs"]
-
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:

@@ -18,8 +18,6 @@ from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 if TYPE_CHECKING:
     from t5x_harness.runs.background import BackgroundRun
 
-__all__ = ["SharedRuns"]
-
 
 class SharedRuns:
     """One pipeline, with a folder of its own, for each distinct run, from its first stage to its end.

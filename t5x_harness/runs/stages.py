@@ -11,8 +11,6 @@ from t5x_harness.spec import Mode, Outcome, Reason, RunSpec, Stage, StageResult
 if TYPE_CHECKING:
     from t5x_harness.lint.program import GinProgram
 
-__all__ = ["BEFORE_EXECUTION", "Stages", "not_run_because", "stages_of", "standins_of", "with_mode"]
-
 BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
 """The stages that execute nothing: those of a promoted run that are done here."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.launching import LaunchedJob
     from t5x_harness.vertex.submitted import SubmittedJob
 
-__all__ = ["VertexBackend", "backend_factory"]
-
 _MODEL_DIR = "MODEL_DIR"
 _STANDINS = "t5x-harness/standins"
 

@@ -19,8 +19,6 @@ from t5x_harness import __version__
 from t5x_harness.runtime import import_hooks
 from t5x_harness.spec import RuntimeChoice
 
-__all__ = ["Runtime", "RuntimeChoiceError", "activate", "brings_t5x", "find_runtime"]
-
 _INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
 _UNKNOWN = "unknown version"
 

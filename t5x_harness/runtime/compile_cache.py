@@ -19,8 +19,6 @@ from pathlib import Path
 from t5x_harness.system.ownership import foreign_file, foreign_folder
 from t5x_harness.variables import CACHE_VARIABLE
 
-__all__ = ["FOLDER", "MAX_BYTES", "compile_cache_environment", "default_cache_folder", "trim_cache"]
-
 MAX_BYTES = 2 * 1024**3
 FOLDER = "compile-cache"
 _LEAST_ROOM = 16 * 1024**2  # for the programs of one small run

@@ -10,8 +10,6 @@ import os
 import re
 from collections.abc import MutableMapping
 
-__all__ = ["compile_cheaply"]
-
 _OPTIONS = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",

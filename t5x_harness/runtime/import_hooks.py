@@ -14,16 +14,6 @@ from typing import Any
 
 from t5x_harness.system.after_import import AfterImport
 
-__all__ = [
-    "BOOTSTRAP_PATH",
-    "EMBEDDED_PATH",
-    "RuntimeFinder",
-    "embedded_spec",
-    "holds_t5x",
-    "installed_specs",
-    "use_runtime",
-]
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EMBEDDED_PATH = os.path.join(_PACKAGE, "embedded")
 """The folder that holds the embedded package ``t5x``."""

@@ -17,8 +17,6 @@ from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 from t5x_harness.variables import RUNTIME_VARIABLE, SLICE_VARIABLE
 
-__all__ = ["program_environment"]
-
 _PROGRAMS = os.path.join(BOOTSTRAP_PATH, "programs")
 
 

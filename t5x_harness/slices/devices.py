@@ -12,8 +12,6 @@ from pathlib import Path
 
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["DevicesTooLate", "device_environment", "force_cpu_devices"]
-
 _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\S*")
 # Forced devices share the machine's few cores; where those are busy, XLA's own limit of 40 s for the last device to
 # arrive at a collective aborts healthy runs.

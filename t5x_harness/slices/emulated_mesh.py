@@ -24,8 +24,6 @@ from t5x_harness.slices.mesh import MeshRefused, plan_mesh, refusal
 from t5x_harness.slices.slice import Slice
 from t5x_harness.variables import POD_VARIABLE
 
-__all__ = ["DeviceCountMismatch", "VirtualDevice", "emulate_slice"]
-
 _LOGGER = logging.getLogger(__name__)
 _DATA_AXIS = "data"
 _SEEN_AS_ON_SLICE = ("default_mesh", "get_mesh", "with_sharding_constraint")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 
-__all__ = ["GENERATIONS", "Generation"]
-
 _GIB = 2**30
 
 

@@ -7,8 +7,6 @@ from types import ModuleType
 from t5x_harness.slices.slice import Slice
 from t5x_harness.system.after_import import after_import
 
-__all__ = ["install_mesh"]
-
 
 def install_mesh(slice: Slice, data_positions: int | None = None) -> None:
     """Makes ``t5x.partitioning`` of whichever runtime build this slice's mesh over the process's CPU devices.

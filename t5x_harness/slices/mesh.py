@@ -17,8 +17,6 @@ from typing import TypeAlias
 
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["MeshPlan", "MeshRefused", "Submesh", "fitting_submeshes", "mesh_text", "plan_mesh"]
-
 Submesh: TypeAlias = tuple[int, int, int, int]
 
 _SHOWN_SUBMESHES = 6

@@ -13,8 +13,6 @@ from typing import Self
 
 from t5x_harness.variables import POD_VARIABLE
 
-__all__ = ["Pod"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Pod:

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from t5x_harness.slices.generations import GENERATIONS, Generation
 
-__all__ = ["DeviceCoords", "Generation", "Slice", "SliceError", "get_slice", "slice_names"]
-
 
 class SliceError(ValueError):
     """A slice that does not exist; the message lists the nearest that do."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 import re
 
-__all__ = ["CheckpointKind", "kind_at"]
-
 _PUBLISHED = re.compile(r"(?:gs://|/gcs/)(?:t5-data/pretrained_models|scenic-bucket/ul2)/")
 
 

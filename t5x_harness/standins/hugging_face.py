@@ -22,8 +22,6 @@ from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
 from t5x_harness.system.after_import import after_import
 
-__all__ = ["MissingRows", "Request", "install", "request_in"]
-
 _USUAL_SPLITS = ("train", "validation", "test")
 _SHARDS = 8
 """Of a stream: large datasets have many, which jobs divide among their hosts."""

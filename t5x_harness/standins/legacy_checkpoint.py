@@ -15,8 +15,6 @@ import tensorstore as ts
 from etils import epath
 from flax import serialization, traverse_util
 
-__all__ = ["write_legacy_checkpoint"]
-
 _VERSION = 3
 """T5X's number for this layout; it reads 2 and 3, and 2 differs only in how bfloat16 was stored."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-__all__ = ["SPACE", "WORDS", "letters", "pieces"]
-
 SPACE = "\u2581"
 """What SentencePiece writes for a space."""
 

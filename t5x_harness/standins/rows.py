@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["EVERY_SPLIT", "HUGGING_FACE", "SampleError", "Samples", "declared", "read_rows"]
-
 EVERY_SPLIT = "*"
 """In the place of a split's name: rows for all splits that have none of their own."""
 

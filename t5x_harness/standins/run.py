@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.standins.sources import MadeUpTfds
 
-__all__ = ["StandIns", "embedding_rows"]
-
-
 _MADE_UP = "examples generated from its features"
 _LOADED = "rows declared for load_dataset"
 

@@ -20,8 +20,6 @@ from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
 from t5x_harness.standins.tfds_examples import CannotMakeUp
 from t5x_harness.upstream import seqio as upstream
 
-__all__ = ["MadeUpTfds", "make_up_tfds", "put_rows", "read_uncached"]
-
 _USUAL_SPLITS = ("train", "validation", "test")
 _INT32 = range(-(2**31), 2**31)
 

@@ -11,8 +11,6 @@ import tensorflow as tf
 from t5x_harness.system.buckets import is_unreachable
 from t5x_harness.upstream.seqio import function_of, split_patterns
 
-__all__ = ["cache_of", "declared_size", "files_of", "is_generated", "out_of_reach", "patterns_of", "splits_of"]
-
 
 def patterns_of(task: seqio.Task, split: str) -> tuple[str, ...]:
     """What a split is read from, as the task's module names it: file patterns, a TFDS dataset or a function."""

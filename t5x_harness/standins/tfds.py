@@ -18,8 +18,6 @@ from t5x_harness.upstream.tfds import made_splits, source_of_splits, use_example
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-__all__ = ["examples_needed", "prepare", "splits_of"]
-
 _USUAL_SPLITS = ("train", "validation", "test")
 _LEAST = 128
 """Examples of a split: a percent of them is still one."""

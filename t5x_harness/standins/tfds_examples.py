@@ -19,8 +19,6 @@ from t5x_harness.upstream.tfds import list_length
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-__all__ = ["CannotMakeUp", "examples"]
-
 _SHORT = re.compile(r"title|question|query|answer|choice|option|label|name", re.IGNORECASE)
 _LONG = re.compile(r"article|context|document|passage|body|dialogue|story|/(?:text|content)$", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"[/_](?:id|idx|guid|uuid|key|url)$", re.IGNORECASE)

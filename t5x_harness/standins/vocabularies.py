@@ -18,8 +18,6 @@ import re
 
 from t5x_harness.standins.pieces import letters, pieces
 
-__all__ = ["VocabularySize", "is_published", "model_of", "size_of", "standin_for"]
-
 EOS_ID = 1
 PAD_ID = 0
 UNK_ID = 2

@@ -16,8 +16,6 @@ from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins.vocabularies import model_of, size_of
 from t5x_harness.system.buckets import store
 
-__all__ = ["VocabularyFiles"]
-
 
 class VocabularyFiles:
     """Which file stands for which path, the same one each time.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-__all__ = ["HOW_TO_ALLOW", "is_here", "is_here_name", "is_here_url"]
-
 HOW_TO_ALLOW = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
 """The end of every refusal of an address beyond this machine."""
 

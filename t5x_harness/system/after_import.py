@@ -11,8 +11,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["AfterImport", "after_import"]
-
 
 def after_import(module_name: str, callback: Callable[[ModuleType], None]) -> None:
     """Calls back with a module when it has been imported: at once if it is already.  A later callback replaces it."""

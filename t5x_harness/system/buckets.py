@@ -11,8 +11,6 @@ from pathlib import Path
 
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
-__all__ = ["Store", "bucket_and_name", "is_not_asked", "is_remote", "is_unreachable", "note_undeclared", "store"]
-
 _MOUNTED = re.compile(r"/(?:gcs|cns|bigstore)/[^/]*")
 """A bucket where Vertex AI mounts it, or another storage of Google's."""
 

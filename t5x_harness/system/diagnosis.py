@@ -9,8 +9,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["describe_status", "innermost_frame", "low_limit", "read_tail", "signal_name", "without_frames"]
-
 TAIL_LINES = 40
 TAIL_BYTES = 64 * 1024
 LONGEST_LINE = 1000

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["Ending"]
-
 _SECONDS = 2.0
 """How long after the first Ctrl-C the end may take if there is a second one."""
 

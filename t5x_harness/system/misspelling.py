@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["closest", "did_you_mean", "meant"]
-
 _SHORTEST = 3  # words of fewer letters are names of their own: LR_A and LR_B
 
 

@@ -19,14 +19,6 @@ from t5x_harness.system import network_filter
 from t5x_harness.system.addresses import HOW_TO_ALLOW, is_here_name, is_here_url
 from t5x_harness.variables import NETWORK_VARIABLE
 
-__all__ = [
-    "NetworkForbidden",
-    "confine",
-    "forbidden",
-    "is_told_to_forbid",
-    "run_environment",
-]
-
 # Where the proxy variables of a machine would lead.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "grpc_proxy")
 _GUARDED = ("connect", "connect_ex", "sendto", "sendmsg")

@@ -29,8 +29,6 @@ from typing import NamedTuple
 from t5x_harness.system import addresses
 from t5x_harness.system.side_process import side_process
 
-__all__ = ["install"]
-
 
 class _Calls(NamedTuple):
     """Numbers of linux/audit.h and of the system call tables."""

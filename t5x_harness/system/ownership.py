@@ -7,8 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["foreign_file", "foreign_folder"]
-
 _ROOT = 0
 _ALL_IDS = "4294967295"
 

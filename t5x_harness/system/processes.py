@@ -8,17 +8,6 @@ import os
 import signal
 from pathlib import Path
 
-__all__ = [
-    "adopt_orphans",
-    "descendants",
-    "die_with_parent",
-    "flush_c_streams",
-    "interrupt_with_parent",
-    "kill_quietly",
-    "name_process",
-    "reset_signals",
-]
-
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15

@@ -13,8 +13,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["side_process"]
-
 
 @contextlib.contextmanager
 def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[int], None]]:

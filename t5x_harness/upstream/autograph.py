@@ -19,8 +19,6 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["SEQIO_FUNCTIONS", "T5X_FUNCTIONS", "AutoGraph", "Conversion", "convert", "functions_of"]
-
 SEQIO_FUNCTIONS = (
     "dataclasses:is_dataclass",
     "seqio.feature_converters:EncDecFeatureConverter._convert_example",

@@ -19,8 +19,6 @@ from t5x_harness.runtime.compile_cache import FOLDER
 from t5x_harness.system.ownership import foreign_file, foreign_folder
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, Conversion, functions_of
 
-__all__ = ["adopt", "load", "store"]
-
 _FORMAT = 1
 
 

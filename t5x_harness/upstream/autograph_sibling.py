@@ -20,8 +20,6 @@ from t5x_harness.system.processes import die_with_parent, kill_quietly
 from t5x_harness.upstream import autograph_cache
 from t5x_harness.upstream.autograph import AutoGraph, Conversion, functions_of
 
-__all__ = ["SiblingConversions"]
-
 _BYTES = 1 << 20
 """What all conversions of SeqIO's functions have room in; it is what Linux lets a user have."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import threading
 
-__all__ = ["run_exit_functions"]
-
 
 def run_exit_functions() -> None:
     """Waits for the threads of this process, and calls what it registered with :mod:`atexit`."""

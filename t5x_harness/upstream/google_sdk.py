@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["forget_settings", "http_options", "transport_on"]
-
 
 def forget_settings(aiplatform: Any) -> None:
     """Has ``google.cloud.aiplatform`` be as it was imported: what ``init`` sets, and its experiment and run."""

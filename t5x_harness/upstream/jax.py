@@ -15,8 +15,6 @@ from t5x_harness.variables import POD_VARIABLE
 if TYPE_CHECKING:
     from t5x_harness.slices.pod import Pod
 
-__all__ = ["join_pod_when_needed", "write_cache_entries_atomically"]
-
 
 def write_cache_entries_atomically() -> None:
     """Has JAX put a program into a local cache whole or not at all, from its import on, which may be past.

@@ -9,8 +9,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-__all__ = ["LIBRARIES", "Library"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Library:

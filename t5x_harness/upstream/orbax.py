@@ -10,8 +10,6 @@ from __future__ import annotations
 import jax
 import orbax.checkpoint as ocp
 
-__all__ = ["SMALLEST_SLICE", "write_small_arrays_whole"]
-
 SMALLEST_SLICE = 2**20
 """In bytes; the size from which orbax spreads an array over its replicas."""
 

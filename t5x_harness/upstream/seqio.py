@@ -11,27 +11,6 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-__all__ = [
-    "builder_kwargs",
-    "builder_of",
-    "cached_examples_from",
-    "declared_sizes",
-    "function_of",
-    "metric_functions",
-    "metric_objects",
-    "open_vocabulary_files",
-    "preprocess",
-    "preprocessors",
-    "replace_source",
-    "replace_splits",
-    "split_patterns",
-    "tfds_instructions",
-    "tfds_splits",
-    "vocabulary_file",
-    "watch_registrations",
-    "weights_of",
-]
-
 
 def metric_functions(task: seqio.Task) -> Sequence[Callable[..., Any]]:
     """Returns a task's metric functions, as its module gives them."""

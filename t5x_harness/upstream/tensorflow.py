@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["NATIVE_FILES", "OPERATIONS_ON_PATHS", "disable_graph_optimization", "has_started", "inline_assert_ops"]
-
 NATIVE_FILES = "tensorflow.python.lib.io._pywrap_file_io"
 """The module with the functions of ``tf.io.gfile`` that are native code, ``glob`` among them."""
 

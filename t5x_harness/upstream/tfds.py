@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-__all__ = ["list_length", "made_splits", "source_of_splits", "use_examples"]
-
 
 def use_examples(builder: tfds.core.DatasetBuilder, splits: Mapping[str, Iterable[Any]]) -> None:
     """Has a builder prepare these examples of each split, and say nothing of downloads.

@@ -16,8 +16,6 @@ from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import Patience
 
-__all__ = ["CancelMessages", "JobBatch"]
-
 
 @dataclasses.dataclass(frozen=True)
 class CancelMessages:

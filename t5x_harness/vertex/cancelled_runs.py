@@ -11,8 +11,6 @@ from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.tracking import TrackedRun
 
-__all__ = ["end_run_of"]
-
 
 def end_run_of(job: SubmittedJob, check: Callable[[], None]) -> str:
     """Completes the run of a job that was cancelled or has ended, with what the job has written until now.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from t5x_harness.vertex.machine import Machine
 
-__all__ = ["DEFAULT_MAX_CHIP_HOURS", "ChipHours", "ChipHoursError"]
-
 DEFAULT_MAX_CHIP_HOURS = 16.0
 """What a job may use up where nobody says more: four hours of a v3-8, or one of a v3-32."""
 

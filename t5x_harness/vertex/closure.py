@@ -23,8 +23,6 @@ from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile
 from t5x_harness.vertex.modules import modules_of
 from t5x_harness.vertex.paths import GS, mounted
 
-__all__ = ["Closure", "ClosureError", "GinPath", "closure_of"]
-
 _INCLUDE = re.compile(r"""(^[ \t]*include\s+)(?:'[^'\n]*'|"[^"\n]*")""")
 _UNREADABLE: Mapping[ProblemKind, str] = {
     ProblemKind.MISSING_FILE: "there is no such file",

@@ -14,8 +14,6 @@ from t5x_harness.vertex.target import VertexTarget
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
 
-__all__ = ["FOUR_HOURS", "ContainerJob"]
-
 FOUR_HOURS = 4 * 3600
 
 

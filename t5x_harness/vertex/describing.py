@@ -14,8 +14,6 @@ from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.metrics import EVALUATED
 from t5x_harness.vertex.target import placeholders_in
 
-__all__ = ["as_text", "as_values", "end_as_text", "end_as_values", "refusals", "verdict_of"]
-
 
 def verdict_of(job: T5XJob) -> Verdict:
     """What Vertex AI is going to say of a job's spec."""

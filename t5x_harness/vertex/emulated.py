@@ -13,8 +13,6 @@ from pathlib import Path
 from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
 from t5x_harness.variables import ROOT_VARIABLE
 
-__all__ = ["emulation_has_ended", "is_led_to_private_google", "private_google"]
-
 _ANSWER_SECONDS = 5.0
 
 

@@ -6,8 +6,6 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-__all__ = ["VertexError", "told"]
-
 _FOUND = re.compile(r"\t\d+\.")
 
 

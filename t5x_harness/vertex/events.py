@@ -10,8 +10,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["scalars_of"]
-
 _HEADER = struct.Struct("<Q4x")
 _FOOTER = 4
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from t5x_harness.spec import RunSpec
 
-__all__ = ["ClosureError", "LocalRoots", "StagedFile", "read_file"]
-
 
 class ClosureError(ValueError):
     """What a job needs cannot be staged; the message names the file, who asks for it, and the mend."""

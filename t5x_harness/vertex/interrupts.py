@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["Interrupts"]
-
 
 class Interrupts:
     """Sees to it that no interrupt is lost, from :meth:`begin` to :meth:`end`.

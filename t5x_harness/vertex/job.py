@@ -30,8 +30,6 @@ from t5x_harness.vertex.target import VertexTarget
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
 
-__all__ = ["FOUR_HOURS", "SPEC_LABEL", "VERSION_LABEL", "ContainerJob", "JobError", "T5XJob", "unique_stamp"]
-
 VERSION_LABEL = "t5x_harness_version"
 SPEC_LABEL = "t5x_harness_spec"
 """The label with a hash of what a job does: two jobs that have it do the same."""

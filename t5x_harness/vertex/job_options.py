@@ -12,8 +12,6 @@ from t5x_harness.system.misspelling import closest
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
 
-__all__ = ["RESERVATIONS", "STRATEGIES", "JobOptions", "JobOptionsError"]
-
 STRATEGIES = ("STANDARD", "SPOT", "FLEX_START")
 """How Vertex AI may find machines for a job; the first is what it does where nothing is said."""
 

@@ -20,8 +20,6 @@ from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE
 
-__all__ = ["LIBRARIES", "MODULE", "entry_point", "environment", "folders", "prepare", "runs", "with_modules"]
-
 MODULE = "t5x.main"
 
 # What ``t5x.main`` and its modes need, and nothing of T5X itself: its modules are imported by the job, in its order.

@@ -25,9 +25,6 @@ from t5x_harness.vertex.tensorboard import uploading
 from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import Patience, wait_for
 
-__all__ = ["DuplicateError", "LaunchedJob", "RunEnd", "require_no_duplicate"]
-
-
 _LOG_SECONDS = 5.0  # between two requests: Cloud Logging answers a project sixty a minute
 
 

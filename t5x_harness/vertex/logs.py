@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-__all__ = ["LogError", "LogLine", "LogReader"]
-
 _URL = "https://logging.googleapis.com/v2/entries:list"
 _PAGE = 1000
 _SECONDS = 30.0

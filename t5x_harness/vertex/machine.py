@@ -17,8 +17,6 @@ from t5x_harness.slices.slice import Slice, SliceError, get_slice
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
 
-__all__ = ["Machine", "MachineError"]
-
 _CLOUD_TPU = "cloud-tpu"
 _KEYS: Mapping[str, str] = MappingProxyType(
     {

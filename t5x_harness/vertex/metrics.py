@@ -17,8 +17,6 @@ from t5x_harness.vertex.storage import Folder
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MetricsError", "RunMetrics", "read_metrics"]
-
 EVALUATED = ("training_eval/", "inference_eval/")
 _JUDGED = "inference_eval/"
 _EVENTS = "events.out.tfevents"

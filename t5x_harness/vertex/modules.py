@@ -18,8 +18,6 @@ from t5x_harness.lint.parse_module import parse_module
 from t5x_harness.lint.program import MAIN, GinProgram
 from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile, read_file
 
-__all__ = ["Modules", "modules_of"]
-
 MOST_BYTES = 100 * 2**20
 
 # T5X's own, and what T5X does not run without.

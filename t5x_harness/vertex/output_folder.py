@@ -13,8 +13,6 @@ from t5x_harness.lint.program import MAIN, GinProgram, MacroBinding
 from t5x_harness.lint.values import Macro, is_required
 from t5x_harness.vertex.run_mode import RunMode
 
-__all__ = ["OUTPUT_MACROS", "OutputFolder", "output_folder_of", "output_macro_of"]
-
 _PARAMETERS: Mapping[RunMode, tuple[str, str, str]] = MappingProxyType(
     {
         RunMode.TRAIN: ("train", "model_dir", "MODEL_DIR"),

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from t5x_harness.lint import parsing
 
-__all__ = ["OverrideError", "argument_of", "normalized"]
-
 _FLAGS = ("--gin_bindings=", "--gin.", "gin.")
 
 

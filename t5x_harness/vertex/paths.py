@@ -6,8 +6,6 @@ Gin, in T5X's main, opens files by Python and so reads only ``/gcs/``; TensorFlo
 
 from __future__ import annotations
 
-__all__ = ["GCS", "GS", "bucket_of", "mounted", "object_address"]
-
 GS = "gs://"
 GCS = "/gcs/"
 

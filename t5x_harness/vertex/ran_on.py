@@ -6,8 +6,6 @@ import dataclasses
 import math
 import re
 
-__all__ = ["UNKNOWN", "LoggedDevices", "RanOn"]
-
 _CPU, _TPU = "cpu", "TPU"
 _THE_CPU = "the CPU"
 _NOT_SAID = "not said in its log"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["RunMode", "RunModeError"]
-
 _MEANT = {
     "compile": "precompile",  # what T5X-on-Vertex's guide calls it
     "evaluate": "eval",

@@ -13,8 +13,6 @@ from t5x_harness.vertex.paths import GS, bucket_of
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
 
-__all__ = ["Folder", "StorageError"]
-
 _AT_ONCE = 8
 _SECONDS = 60.0
 

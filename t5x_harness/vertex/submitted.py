@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from google.cloud import aiplatform
     from google.cloud.aiplatform_v1 import JobServiceClient, types
 
-__all__ = ["SubmittedJob", "running_with_label", "send"]
-
 _LATE_HERE = timedelta(seconds=2)  # one process takes all lines, in the order in which it reads them
 _A_WEEK = 7 * 24 * 3600
 _A_DAY = 24 * 3600

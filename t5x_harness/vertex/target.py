@@ -20,19 +20,6 @@ from typing import Any
 
 from t5x_harness.variables import VERTEX_PREFIX
 
-__all__ = [
-    "EMULATED",
-    "FIELDS",
-    "LONGEST_RUN",
-    "PLACEHOLDERS",
-    "REQUIRED",
-    "VertexTarget",
-    "VertexTargetError",
-    "find_target",
-    "placeholders_in",
-    "variable_of",
-]
-
 _TABLE = "[tool.t5x_harness.vertex]"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 LONGEST_RUN = 121

@@ -13,8 +13,6 @@ from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.paths import bucket_of, object_address
 from t5x_harness.vertex.target import VertexTarget
 
-__all__ = ["create_tensorboard", "upload_events", "uploading"]
-
 _LAST_LOOK = 3.0
 """Seconds in which the uploader, which looks once a second and cannot be asked to, finds what was written last."""
 

@@ -23,8 +23,6 @@ from t5x_harness.vertex.target import LONGEST_RUN
 if TYPE_CHECKING:
     from t5x_harness.vertex.job import T5XJob
 
-__all__ = ["CONFIG", "MODEL_INFO", "TrackedRun", "parameters_of"]
-
 CONFIG = "config.gin"
 """What T5X writes the config into that it uses, when it begins."""
 

@@ -14,8 +14,6 @@ from t5x_harness.vertex.outcome import ENDED, JobOutcome
 if TYPE_CHECKING:
     from t5x_harness.vertex.submitted import SubmittedJob
 
-__all__ = ["Patience", "WaitError", "wait_for"]
-
 _LONGEST_DISTURBANCE = 600.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
 

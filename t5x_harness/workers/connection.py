@@ -11,8 +11,6 @@ from typing import Any
 
 from t5x_harness.workers import framing
 
-__all__ = ["Connection", "Event"]
-
 CHUNK = 1 << 20
 
 

@@ -16,8 +16,6 @@ from typing import Any
 from t5x_harness.workers import framing
 from t5x_harness.workers.likeness import changed_file, difference, facts, file_times
 
-__all__ = ["Client", "Door", "peer_of"]
-
 # A session has its first message ready when it connects.
 _FIRST_MESSAGE_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("3i")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RunCutOff", "RunDied", "RunRaised", "RunTimedOut", "WorkerError", "ZygoteFailed"]
-
 
 class WorkerError(Exception):
     """A run, or the process that starts runs, failed.

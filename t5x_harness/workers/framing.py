@@ -13,8 +13,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Channel", "FrameReader", "ProtocolError", "encode", "not_json"]
-
 HEADER = struct.Struct(">I")
 CHUNK = 1 << 20
 # Far above any report, far below what a garbled length would make the reader wait for.

@@ -22,8 +22,6 @@ from t5x_harness.system import processes
 from t5x_harness.system.diagnosis import signal_name
 from t5x_harness.workers import framing, run_process
 
-__all__ = ["guard"]
-
 # A killed process is gone in milliseconds unless the kernel itself is stuck (a dead network disk).
 CLEARING_SECONDS = 8.0
 

@@ -18,8 +18,6 @@ import t5x_harness
 from t5x_harness.system.diagnosis import describe_status, read_tail
 from t5x_harness.workers.door import peer_of
 
-__all__ = ["END_SECONDS", "Host", "KeptHost", "OwnHost"]
-
 # A little more than the zygote waits for its guards.
 END_SECONDS = 12.0
 

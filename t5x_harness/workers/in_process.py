@@ -18,8 +18,6 @@ from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
 from t5x_harness.workers.run_process import check_reply, load_factory
 from t5x_harness.workers.starting import Environment, start_message
 
-__all__ = ["InProcess"]
-
 
 class InProcess:
     """The interface of :class:`Zygote`, with every run in this process; a context manager.

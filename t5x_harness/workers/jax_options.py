@@ -7,8 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["apply_jax_environment"]
-
 
 def apply_jax_environment(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Makes JAX's options what they would be had it been imported under another environment.

@@ -18,8 +18,6 @@ from typing import Any
 import t5x_harness
 from t5x_harness.variables import RUNTIME_VARIABLE
 
-__all__ = ["changed_file", "difference", "facts", "file_times"]
-
 # Libraries of the stack read these while they are imported. Those of JAX are set anew in each run.
 _READ_BY_IMPORTS = (
     "ABSL_", "CUDA_", "HF_", "KERAS_", "LC_", "LD_", "LIBTPU_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["call_with_preallocated_frames"]
-
 T = TypeVar("T")
 
 _SLOTS = 1 << 17

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-__all__ = ["ProgressPrinter"]
-
 # A person reads no faster; a log is for reading afterwards.
 TERMINAL_SECONDS = 0.1
 PLAIN_SECONDS = 30.0

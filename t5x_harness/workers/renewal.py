@@ -10,8 +10,6 @@ from typing import Self
 
 from t5x_harness.workers.zygote import Zygote
 
-__all__ = ["KeptZygotes"]
-
 
 class KeptZygotes:
     """Keeps a zygote for other sessions, and those that it has replaced for as long as sessions use them.

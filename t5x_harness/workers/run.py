@@ -17,8 +17,6 @@ from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection, Event
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 
-__all__ = ["ForkedRun", "Needed", "Run", "check_arguments", "raised"]
-
 OnProgress = Callable[[Mapping[str, Any]], None]
 
 # How long a stopped run may stay stopped before it counts as dead.

@@ -22,8 +22,6 @@ from t5x_harness.upstream.jax import write_cache_entries_atomically
 from t5x_harness.workers import framing
 from t5x_harness.workers.jax_options import apply_jax_environment
 
-__all__ = ["STACK_SIGNAL", "load_factory", "run", "type_name", "user_traceback"]
-
 # Objects that a run makes between two collections. Tracing makes millions that live on, and Python's default of 700 has
 # them looked through time and again.
 COLLECTED_AFTER = 50_000

@@ -9,8 +9,6 @@ from typing import Any
 
 from t5x_harness.workers import framing
 
-__all__ = ["Environment", "environment", "start_message"]
-
 Environment = Mapping[str, str | None]
 """Variables to add to the environment; None takes one out of it."""
 

@@ -25,8 +25,6 @@ from t5x_harness.workers.likeness import facts
 from t5x_harness.workers.run import ForkedRun, Run
 from t5x_harness.workers.starting import Environment, environment, start_message
 
-__all__ = ["NOT_KEPT", "Zygote"]
-
 NOT_KEPT = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
 """What a session tells its user, with :attr:`Zygote.refusal`."""
 

@@ -24,8 +24,6 @@ from t5x_harness.workers import framing, guard_process, run_process
 from t5x_harness.workers.door import Client, Door
 from t5x_harness.workers.preallocated_frames import call_with_preallocated_frames
 
-__all__ = ["main"]
-
 ERROR_LINES = 6
 
 

@@ -25,8 +25,6 @@ from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.run_mode import RunMode, RunModeError
 from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
 
-__all__ = ["add_arguments", "goes_to_private_google", "jobs_of", "target_of"]
-
 _SERVICES, _SERVICE_VARIABLE = option("vertex").choices or (), option("vertex").variable
 _EPILOG = """\
 examples:

@@ -15,8 +15,6 @@ from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import WaitError
 
-__all__ = ["PrintedBatch"]
-
 _MESSAGES = CancelMessages(
     cancelled=lambda job: f"cancelled: {job.name}",
     refused=lambda job, error: f"NOT cancelled, and it may go on at cost: {error}. See {job.page}",

@@ -16,8 +16,6 @@ from t5x_harness.vertex.describing import as_text, as_values, end_as_text, end_a
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 
-__all__ = ["SubmitOutput"]
-
 _WIDTH = 120
 
 

@@ -13,8 +13,6 @@ from t5x_harness.lint.settings import restore_part
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Mode, Severity
 
-__all__ = ["binds_several_modes", "is_for_controller"]
-
 _CHECKPOINT = "INITIAL_CHECKPOINT_PATH"
 _REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", _CHECKPOINT, "TRAIN_STEPS", "EVAL_OUTPUT_DIR")
 _HEAD = """\

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import Example, ResolveRule
+from t5x_harness.findings.rule import Example
+from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
