@@ -44,11 +44,6 @@ class Classification:
     reason: str
     location: Location | None = None
 
-    @property
-    def is_run_config(self) -> bool:
-        """Whether to collect it as a run. A broken file is not: it may be a broken fragment."""
-        return self.kind is Kind.RUN_CONFIG
-
 
 def classify(config: RunSpec | str | Path, *, t5x_parent: str | Path | None = None) -> Classification:
     """Says whether a gin file, or what a run is made of, is a run config.

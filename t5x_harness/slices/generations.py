@@ -12,8 +12,7 @@ _GIB = 2**30
 class Generation:
     """What all slices of one TPU generation share.
 
-    Compute, memory and bandwidth are the vendor's figures for one chip (Cloud TPU documentation, the "System
-    architecture" page of each generation); a device is a chip, or one of a chip's two cores on v2 and v3.
+    A device is a chip, or one of a chip's two cores on v2 and v3.
 
     Attributes:
       name: ``v3``.
@@ -22,11 +21,8 @@ class Generation:
       cores_per_name: how much a chip counts in a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
       dimensions: 2 or 3, of the chips' grid.
       pod_chips: chips of the largest slice there is.
-      chip_hbm_bytes: memory of a chip as the vendor gives it.
-      usable_hbm_bytes: memory of a *device* that a program may use; beyond it libtpu 0.0.51's compiler refuses.
-      chip_flops: peak bfloat16 FLOP/s of a chip.
-      chip_hbm_bandwidth: bytes/s between a chip and its memory.
-      sizes: the number in a slice's name, and its topology.
+        usable_hbm_bytes: memory of a *device* that a program may use; beyond it libtpu 0.0.51's compiler refuses.
+          sizes: the number in a slice's name, and its topology.
     """
 
     name: str
@@ -35,10 +31,7 @@ class Generation:
     cores_per_name: int
     dimensions: int
     pod_chips: int
-    chip_hbm_bytes: int
     usable_hbm_bytes: int
-    chip_flops: float
-    chip_hbm_bandwidth: float
     sizes: tuple[tuple[int, tuple[int, ...]], ...]
 
 
@@ -58,10 +51,7 @@ GENERATIONS = (
         cores_per_name=2,
         dimensions=2,
         pod_chips=256,
-        chip_hbm_bytes=16 * _GIB,
         usable_hbm_bytes=int(7.48 * _GIB),
-        chip_flops=45e12,
-        chip_hbm_bandwidth=700e9,
         sizes=_sizes(2, "2x2", "4x4", "8x8", "8x16", "16x16"),
     ),
     Generation(
@@ -71,10 +61,7 @@ GENERATIONS = (
         cores_per_name=2,
         dimensions=2,
         pod_chips=1024,
-        chip_hbm_bytes=32 * _GIB,
         usable_hbm_bytes=int(15.48 * _GIB),
-        chip_flops=123e12,
-        chip_hbm_bandwidth=900e9,
         sizes=_sizes(2, "2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
     ),
     Generation(
@@ -84,10 +71,7 @@ GENERATIONS = (
         cores_per_name=2,
         dimensions=3,
         pod_chips=4096,
-        chip_hbm_bytes=32 * _GIB,
         usable_hbm_bytes=int(30.75 * _GIB),
-        chip_flops=275e12,
-        chip_hbm_bandwidth=1200e9,
         sizes=_sizes(2, *_CUBES),
     ),
     Generation(
@@ -97,10 +81,7 @@ GENERATIONS = (
         cores_per_name=1,
         dimensions=2,
         pod_chips=256,
-        chip_hbm_bytes=16 * _GIB,
         usable_hbm_bytes=int(15.75 * _GIB),
-        chip_flops=197e12,
-        chip_hbm_bandwidth=819e9,
         sizes=_sizes(1, *_FLAT),
     ),
     Generation(
@@ -110,11 +91,7 @@ GENERATIONS = (
         cores_per_name=2,
         dimensions=3,
         pod_chips=8960,
-        # The vendor says 95 GB without saying which; the compiler's own limit shows that it is not 95e9 bytes.
-        chip_hbm_bytes=96 * _GIB,
         usable_hbm_bytes=int(95.73 * _GIB),
-        chip_flops=459e12,
-        chip_hbm_bandwidth=2765e9,
         sizes=_sizes(2, *_CUBES, "16x16x16", "16x16x24"),
     ),
     Generation(
@@ -124,10 +101,7 @@ GENERATIONS = (
         cores_per_name=1,
         dimensions=2,
         pod_chips=256,
-        chip_hbm_bytes=32 * _GIB,
         usable_hbm_bytes=int(31.24 * _GIB),
-        chip_flops=918e12,
-        chip_hbm_bandwidth=1638e9,
         sizes=_sizes(1, *_FLAT),
     ),
 )

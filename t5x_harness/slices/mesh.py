@@ -64,11 +64,6 @@ class MeshPlan:
         return tuple(tuple(sorted({coordinates[i].host for i in row})) for row in self.device_indices)
 
     @property
-    def hosts_per_data_position(self) -> int:
-        """Hosts that hold one copy of the model together; above 1, a model-parallel group spans hosts."""
-        return len(self.hosts_by_data_position[0])
-
-    @property
     def data_positions_per_host(self) -> int:
         """Data positions that one host has devices of."""
         return sum(0 in hosts for hosts in self.hosts_by_data_position)
@@ -77,11 +72,6 @@ class MeshPlan:
     def data_shards(self) -> int:
         """Parts that T5X cuts the input into on the real slice: hosts that share a part read the same examples."""
         return self.shape["data"] // self.data_positions_per_host
-
-    @property
-    def hosts_per_data_shard(self) -> int:
-        """Hosts that read the same part of the input."""
-        return self.slice.hosts // self.data_shards
 
     @property
     def not_checked(self) -> tuple[str, ...]:

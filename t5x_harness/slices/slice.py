@@ -112,24 +112,9 @@ class Slice:
                     yield DeviceCoords(x0 + x, y0 + y, z0 + z, core, host)
 
     @property
-    def hbm_bytes(self) -> int:
-        """Memory of one device as the vendor gives it, in bytes; half a chip's on v2 and v3."""
-        return self.generation.chip_hbm_bytes // self.cores_per_chip
-
-    @property
     def usable_hbm_bytes(self) -> int:
         """Memory of one device that the TPU compiler lets a program use, in bytes (libtpu 0.0.51)."""
         return self.generation.usable_hbm_bytes
-
-    @property
-    def peak_flops(self) -> float:
-        """Peak bfloat16 FLOP/s of one device; half a chip's on v2 and v3."""
-        return self.generation.chip_flops / self.cores_per_chip
-
-    @property
-    def hbm_bandwidth(self) -> float:
-        """Bytes/s between one device and its memory; half a chip's on v2 and v3."""
-        return self.generation.chip_hbm_bandwidth / self.cores_per_chip
 
     def describe(self) -> str:
         """One line for headers and reports: ``v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts``."""

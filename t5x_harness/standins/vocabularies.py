@@ -96,11 +96,6 @@ def _of_thousands(number: int, rows: int | None, others: int) -> int:
     return binary if rows is not None and decimal + others + 128 <= rows >= binary + others else decimal
 
 
-def standin_for(path: str, *, rows: int | None = None, extra_ids: int = 0) -> bytes:
-    """The file to put in the place of the SentencePiece file at ``path``; see :func:`size_of` for the arguments."""
-    return model_of(size_of(path, rows=rows, extra_ids=extra_ids))
-
-
 @functools.lru_cache(maxsize=8)
 def model_of(size: VocabularySize) -> bytes:
     """A SentencePiece unigram model, serialized; the same bytes for the same size.

@@ -43,7 +43,6 @@ class TrackedRun:
         self._job = job
         self._project = job.target.project
         self._where = {"project": job.target.project, "location": job.target.location}
-        self._inputs: dict[str, Any] = {}
 
     @classmethod
     def begin(cls, job: T5XJob, submitted: SubmittedJob, experiment: str) -> TrackedRun:

@@ -56,7 +56,6 @@ def test_the_kind_and_its_reason(folder: Folder, gin: str, kind: Kind, reason: s
     assert (found.kind, found.reason) == (kind, reason)
     if kind is Kind.RUN_CONFIG:
         assert found.mode is Mode.TRAIN
-    assert found.is_run_config is (kind is Kind.RUN_CONFIG)
 
 
 def test_the_line_that_makes_it_a_run_is_in_the_users_file(folder: Folder) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from linting import T5X, Folder
 
-from t5x_harness.lint import classify, lint
+from t5x_harness.lint import Kind, classify, lint
 from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule, all_rules
 from t5x_harness.sample_tasks import CONFIGS
@@ -58,7 +58,7 @@ def test_a_rule_explains_itself(rule: type[Rule]) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_sample_configs_are_not_faulted(name: str) -> None:
     spec = RunSpec((name,), cwd=str(CONFIGS))
-    assert classify(spec, t5x_parent=T5X).is_run_config
+    assert classify(spec, t5x_parent=T5X).kind is Kind.RUN_CONFIG
     assert lint(spec, t5x_parent=T5X).findings == ()
 
 

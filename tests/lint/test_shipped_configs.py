@@ -121,7 +121,7 @@ def test_no_run_of_a_real_t5x_has_an_error_that_t5x_does_not_have(python_path: t
     for path in sorted(REAL.glob("t5x/**/*.gin")):
         name = str(path.relative_to(REAL))
         spec = _spec(name, python_path, tmp_path)
-        if classify(spec, t5x_parent=REAL).is_run_config:
+        if classify(spec, t5x_parent=REAL).kind is Kind.RUN_CONFIG:
             linted += 1
             errors = {f.code for f in lint(spec, t5x_parent=REAL).errors}
             assert errors == FAULTS.get(name, set()), name

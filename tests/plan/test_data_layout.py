@@ -26,7 +26,7 @@ def test_every_submesh_of_a_slice(name: str) -> None:
         plan = plan_mesh(get_slice(name), None, submesh)
         found = layout(name, submesh)
         assert (found.positions, found.shards, found.hosts) == (plan.shape["data"], plan.data_shards, plan.slice.hosts)
-        assert found.hosts_per_shard == plan.hosts_per_data_shard
+        assert found.hosts_per_shard == plan.slice.hosts // plan.data_shards
 
 
 def test_hosts_that_share_a_copy_of_the_model_read_the_same() -> None:

@@ -79,11 +79,9 @@ def test_a_submesh_fits_or_is_refused_with_those_that_do(name: str, submesh: tup
 
 def test_hosts_share_the_input_when_a_model_spans_them() -> None:
     plan = plan_mesh(get_slice("v3-32"), 16)
-    assert (plan.hosts_per_data_position, plan.data_positions_per_host) == (2, 1)
-    assert (plan.data_shards, plan.hosts_per_data_shard) == (2, 2)
+    assert (plan.data_positions_per_host, plan.data_shards) == (1, 2)
     alone = plan_mesh(get_slice("v3-32"), 4)
-    assert (alone.hosts_per_data_position, alone.data_positions_per_host) == (1, 2)
-    assert (alone.data_shards, alone.hosts_per_data_shard) == (4, 1)
+    assert (alone.data_positions_per_host, alone.data_shards) == (2, 4)
 
 
 def test_a_plan_says_what_one_process_leaves_open() -> None:

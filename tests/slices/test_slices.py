@@ -52,7 +52,7 @@ def test_every_named_slice_is_whole(name: str) -> None:
     assert len(places) == slice_.num_devices == math.prod(slice_.bounds)
     assert {d.host for d in slice_.coordinates} == set(range(slice_.hosts))
     assert int(name.rpartition("-")[2]) == slice_.num_chips * slice_.generation.cores_per_name
-    assert 0.9 < slice_.usable_hbm_bytes / slice_.hbm_bytes <= 1
+    assert 7 < slice_.usable_hbm_bytes / 2**30 < 96
 
 
 @given(st.sampled_from(["v2", "v3", "v4", "v5p"]), st.tuples(*[st.sampled_from([1, 2, 4, 6, 8])] * 2))
@@ -83,11 +83,6 @@ def test_names_may_be_written_as_google_does() -> None:
 def test_single_vm_slices_of_eight_chips_have_one_host() -> None:
     assert [get_slice(n).hosts for n in ("v5e-8", "v6e-8", "v5e-16", "v3-8", "v4-8", "v5p-8")] == [1, 1, 4, 1, 1, 1]
 
-
-def test_compute_and_memory_are_per_device() -> None:
-    v3, v4 = get_slice("v3-8"), get_slice("v4-8")
-    assert (v3.peak_flops, v3.hbm_bandwidth, v3.hbm_bytes) == (61.5e12, 450e9, 16 * 2**30)
-    assert (v4.peak_flops, v4.hbm_bandwidth, v4.hbm_bytes) == (275e12, 1200e9, 32 * 2**30)
 
 
 def test_describe_is_one_line() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.standins.vocabularies import VocabularySize, model_of, size_of, standin_for
+from t5x_harness.standins.vocabularies import VocabularySize, model_of, size_of
 
 T5 = "gs://t5-data/vocabs/{}/sentencepiece.model"
 
@@ -48,7 +48,7 @@ def test_size_is_what_the_path_says_and_else_what_the_embedding_has_room_for(pat
 
 def test_special_ids_and_sentinels_are_those_of_t5():
     processor = pytest.importorskip("sentencepiece").SentencePieceProcessor()
-    processor.LoadFromSerializedProto(standin_for(T5.format("cc_all.32000.100extra")))
+    processor.LoadFromSerializedProto(model_of(size_of(T5.format("cc_all.32000.100extra"))))
     assert processor.GetPieceSize() == 32_100
     assert (processor.pad_id(), processor.eos_id(), processor.unk_id(), processor.bos_id()) == (0, 1, 2, -1)
     assert processor.IdToPiece(32_099) == "\u2581<extra_id_0>"
@@ -95,6 +95,6 @@ def test_stock_vocabularies_have_the_same_pieces_wherever_their_sentinels_come_f
     models = []
     for name, extra_ids in (("cc_all.32000", 100), ("cc_all.32000.100extra", 0)):
         file = tmp_path / name
-        file.write_bytes(standin_for(T5.format(name), rows=32128, extra_ids=extra_ids))
+        file.write_bytes(model_of(size_of(T5.format(name), rows=32128, extra_ids=extra_ids)))
         models.append(seqio.SentencePieceVocabulary(str(file), extra_ids=extra_ids).sp_model)
     assert models[0] == models[1]
