@@ -15,82 +15,46 @@ Each name is imported from its module when it is first used, Google's libraries 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHours, ChipHoursError
-    from t5x_harness.vertex.container import ContainerJob
-    from t5x_harness.vertex.errors import VertexError
-    from t5x_harness.vertex.files import ClosureError, StagedFile
-    from t5x_harness.vertex.job import JobError, T5XJob
-    from t5x_harness.vertex.launching import DuplicateError, LaunchedJob, RunEnd
-    from t5x_harness.vertex.machine import Machine, MachineError
-    from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
-    from t5x_harness.vertex.outcome import JobOutcome
-    from t5x_harness.vertex.overrides import OverrideError
-    from t5x_harness.vertex.run_mode import RunMode, RunModeError
-    from t5x_harness.vertex.storage import Folder, StorageError
-    from t5x_harness.vertex.submitted import SubmittedJob
-    from t5x_harness.vertex.target import VertexTarget, VertexTargetError, find_target
-    from t5x_harness.vertex.tensorboard import create_tensorboard, upload_events
-    from t5x_harness.vertex.waiting import WaitError
-
-__all__ = [
-    "DEFAULT_MAX_CHIP_HOURS",
-    "ChipHours",
-    "ChipHoursError",
-    "ClosureError",
-    "ContainerJob",
-    "DuplicateError",
-    "Folder",
-    "JobError",
-    "JobOutcome",
-    "LaunchedJob",
-    "Machine",
-    "MachineError",
-    "MetricsError",
-    "OverrideError",
-    "RunEnd",
-    "RunMetrics",
-    "RunMode",
-    "RunModeError",
-    "StagedFile",
-    "StorageError",
-    "SubmittedJob",
-    "T5XJob",
-    "VertexError",
-    "VertexTarget",
-    "VertexTargetError",
-    "WaitError",
-    "create_tensorboard",
-    "find_target",
-    "read_metrics",
-    "upload_events",
-]
-
-_NAMES = {
-    "chip_hours": "DEFAULT_MAX_CHIP_HOURS ChipHours ChipHoursError",
-    "errors": "VertexError",
-    "files": "ClosureError StagedFile",
-    "container": "ContainerJob",
-    "job": "JobError T5XJob",
-    "launching": "DuplicateError LaunchedJob RunEnd",
-    "machine": "Machine MachineError",
-    "metrics": "MetricsError RunMetrics read_metrics",
-    "outcome": "JobOutcome",
-    "overrides": "OverrideError",
-    "run_mode": "RunMode RunModeError",
-    "storage": "Folder StorageError",
-    "submitted": "SubmittedJob",
-    "target": "VertexTarget VertexTargetError find_target",
-    "tensorboard": "create_tensorboard upload_events",
-    "waiting": "WaitError",
-}
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+    from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
+    from t5x_harness.vertex.chip_hours import ChipHours as ChipHours
+    from t5x_harness.vertex.chip_hours import ChipHoursError as ChipHoursError
+    from t5x_harness.vertex.container import ContainerJob as ContainerJob
+    from t5x_harness.vertex.errors import VertexError as VertexError
+    from t5x_harness.vertex.files import ClosureError as ClosureError
+    from t5x_harness.vertex.files import StagedFile as StagedFile
+    from t5x_harness.vertex.job import JobError as JobError
+    from t5x_harness.vertex.job import T5XJob as T5XJob
+    from t5x_harness.vertex.launching import DuplicateError as DuplicateError
+    from t5x_harness.vertex.launching import LaunchedJob as LaunchedJob
+    from t5x_harness.vertex.launching import RunEnd as RunEnd
+    from t5x_harness.vertex.machine import Machine as Machine
+    from t5x_harness.vertex.machine import MachineError as MachineError
+    from t5x_harness.vertex.metrics import MetricsError as MetricsError
+    from t5x_harness.vertex.metrics import RunMetrics as RunMetrics
+    from t5x_harness.vertex.metrics import read_metrics as read_metrics
+    from t5x_harness.vertex.outcome import JobOutcome as JobOutcome
+    from t5x_harness.vertex.overrides import OverrideError as OverrideError
+    from t5x_harness.vertex.run_mode import RunMode as RunMode
+    from t5x_harness.vertex.run_mode import RunModeError as RunModeError
+    from t5x_harness.vertex.storage import Folder as Folder
+    from t5x_harness.vertex.storage import StorageError as StorageError
+    from t5x_harness.vertex.submitted import SubmittedJob as SubmittedJob
+    from t5x_harness.vertex.target import VertexTarget as VertexTarget
+    from t5x_harness.vertex.target import VertexTargetError as VertexTargetError
+    from t5x_harness.vertex.target import find_target as find_target
+    from t5x_harness.vertex.tensorboard import create_tensorboard as create_tensorboard
+    from t5x_harness.vertex.tensorboard import upload_events as upload_events
+    from t5x_harness.vertex.waiting import WaitError as WaitError
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from t5x_harness.system.lazy import public_name
+
+    return public_name(__name__, __file__, name)
+
+
+def __dir__() -> list[str]:
+    return [*__getattr__("__all__")]

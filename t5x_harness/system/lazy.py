@@ -1,0 +1,38 @@
+"""Public names of a package, each imported from its module when it is first used."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+from pathlib import Path
+from typing import Any
+
+
+def public_name(package: str, file: str, name: str) -> Any:
+    """Returns what a package's ``__getattr__`` is asked for.
+
+    The imports in its block ``if TYPE_CHECKING``, which type checkers read, are the only list of the names; ``__all__``
+    is made of them.
+
+    Args:
+      package: its ``__name__``.
+      file: its ``__file__``.
+      name: that is asked for.
+
+    Raises:
+      AttributeError: the package has no such name.
+    """
+    modules = _modules(file)
+    if name == "__all__":
+        return sorted(modules)
+    if name not in modules:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(modules[name]), name)
+
+
+@functools.cache
+def _modules(file: str) -> dict[str, str]:
+    blocks = [node for node in ast.parse(Path(file).read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
