@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from t5x_harness import __version__
+from t5x_harness.doctor import diagnose
 from t5x_harness.doctor.check import Diagnosis
-from t5x_harness.doctor.diagnose import diagnose
 from t5x_harness.doctor.environment import Environment
 
 

@@ -11,8 +11,8 @@ from typing import TextIO
 
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.lint.applying import write_atomically
+from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
-from t5x_harness.lint.fragments import RunIf
 from t5x_harness.report.report import Report
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runtime.choice import find_runtime

@@ -6,8 +6,20 @@ the doctor also works where the patient does not.
 
 from __future__ import annotations
 
+# Importing a module of checks registers them.
+from t5x_harness.doctor import clashes, fuse, image, machine, private_names, runtime, storage, versions  # noqa: F401
 from t5x_harness.doctor.check import Check, Diagnosis, Finding
-from t5x_harness.doctor.diagnose import diagnose
 from t5x_harness.doctor.environment import Environment, Installed
 
 __all__ = ["Check", "Diagnosis", "Environment", "Finding", "Installed", "diagnose"]
+
+
+def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:
+    """What every check of a round found, by code.
+
+    Args:
+      environment: what is looked at.
+      of_image: whether it is a container image's; PyPI's placeholder has no place there either.
+    """
+    checks: tuple[type[Check], ...] = (*Check.all(of_image=True), runtime.T5xPlaceholder) if of_image else Check.all()
+    return tuple(check().run(environment) for check in checks)

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from t5x_harness.findings.wrapping import paragraph
+from t5x_harness.findings.text import paragraph
 from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
 
 _LEVELS: Mapping[bool, str] = {

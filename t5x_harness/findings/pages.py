@@ -16,7 +16,7 @@ from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, checks_by_code, ru
 from t5x_harness.findings.example_text import BASE_PAGE, bad_example, base_page, good_example
 from t5x_harness.findings.job_pages import job_codes, job_page
 from t5x_harness.findings.rule import Mistake
-from t5x_harness.findings.wrapping import paragraph
+from t5x_harness.findings.text import paragraph
 from t5x_harness.spec import Severity
 
 _SEVERITIES: Mapping[Severity, str] = {

@@ -113,3 +113,24 @@ def unbound_parameters(program: GinProgram, snapshot: Snapshot) -> tuple[str, ..
 
 def _short(target: str | None) -> str:
     return (target or "").removeprefix(f"{MAIN}.")
+
+
+class RunIf(enum.Enum):
+    """When a config is judged as a run; otherwise it is a fragment, and what needs the whole run is not judged."""
+
+    ALWAYS = "always"
+    STARTED = "it binds train, evaluate or infer, or cannot be read"
+    COMPLETE = "it leaves nothing open"
+
+
+def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
+    """What makes a config a fragment, as a sentence about the file; None for a run."""
+    if run_if is RunIf.ALWAYS or (run_if is RunIf.STARTED and program.mode is not None):
+        return None
+    classification = classify_program(program)
+    if classification.kind is Kind.RUN_CONFIG:
+        return None
+    files = ", ".join(program.spec.gin_files)
+    if classification.kind is Kind.FRAGMENT:
+        return classification.reason.replace(files, "the file", 1)  # the same of every fragment, to be said once
+    return f"{files} binds none of train, evaluate and infer as far as it can be read"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 
 from t5x_harness.lint.applying import apply_edits, read_exactly, select, unified_diff
-from t5x_harness.lint.fragments import RunIf
+from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.reading import program_of

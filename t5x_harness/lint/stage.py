@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.silencing import split_silenced
-from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
-from t5x_harness.lint.fragments import RunIf, why_fragment
+from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
 from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding

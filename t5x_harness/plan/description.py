@@ -5,9 +5,11 @@ from __future__ import annotations
 from t5x_harness.findings.tables import Bytes, columns
 from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.batches import describe_batches, describe_evaluation
-from t5x_harness.plan.checkpoint_description import describe_restored
+from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.checkpoints_written import describe_written
+from t5x_harness.plan.golden import CHECKPOINT_FITS
 from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.stored_tree import Layout
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import mesh_text
 
@@ -99,3 +101,42 @@ def _state(plan: Planned, report: StageReport) -> None:
     report.measure("usable_memory_of_each_device", usable, "bytes")
     rows.append(("all", Bytes(needed), f"{needed / usable:.1%} of the {Bytes(usable)} that a program may use"))
     report.fact("train state on each device" if shapes.optimizer else "parameters on each device", columns(rows))
+
+
+def describe_restored(plan: Planned, report: StageReport) -> None:
+    """Adds which checkpoint is restored and why, and how it compares with the train state."""
+    start, fit = plan.start, plan.fit
+    if start.problem is None or start.path is None:
+        report.fact("starts from", _origin(plan))
+    if start.path is None or start.problem is not None:
+        return
+    if fit is None:
+        report.not_checked.append(f"whether {start.path} fits the model: it cannot be read here")
+    elif fit.unjudged:
+        report.not_checked.append(f"whether {start.checkpoint} fits the model: {fit.unjudged}")
+    elif fit.fits:
+        report.fact(CHECKPOINT_FITS, _fit(plan, fit))
+
+
+def _origin(plan: Planned) -> str:
+    start = plan.start
+    if start.path is None:
+        return f"scratch: {start.why}"
+    if start.checkpoint is None:
+        return f"{start.key.short if start.key else start.path}: {start.why}"
+    others = f", and {start.others} more after it" if start.others else ""
+    return f"{start.checkpoint}: {start.why}{others}"
+
+
+def _fit(plan: Planned, fit: CheckpointFit) -> str:
+    assert fit.tree is not None
+    start, tree = plan.start, fit.tree
+    parts = [f"{fit.same} arrays agree"]
+    if fit.from_scratch:
+        parts.append(f"{len(fit.from_scratch)} are new (fallback_to_scratch)")
+    if tree.layout is not Layout.ORBAX:
+        parts.append(f"layout: {tree.layout}")
+    stored = " and ".join(tree.parameter_types)
+    read = getattr(start.restore, "dtype", None)
+    parts.append(f"parameters are {stored}" + (f", read as {read}" if read and read != stored else ""))
+    return "; ".join(parts)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from t5x_harness.findings.style import Style
-from t5x_harness.findings.wrapping import wrap
+from t5x_harness.findings.text import Style, wrap
 from t5x_harness.report.report import Report
 from t5x_harness.report.table import table
 from t5x_harness.report.terminal import (

@@ -6,15 +6,17 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from t5x_harness import __version__
+from t5x_harness.findings.codes import every_code, rules_by_code
+from t5x_harness.findings.pages import page
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.report.places import Place, PlacedFinding, place_in, placed_findings, source_root
 from t5x_harness.report.report import Report
-from t5x_harness.report.sarif_rules import rule_descriptors
 from t5x_harness.report.terminal import stage_failure
 from t5x_harness.spec import Edit, Finding, Outcome
 
@@ -130,3 +132,32 @@ def _notifications(report: Report) -> Mapping[str, Any]:
 
 def _notification(level: str, text: str) -> dict[str, Any]:
     return {"level": level, "message": {"text": text}}
+
+
+def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
+    """A ``reportingDescriptor`` for each code, once, ordered by code.
+
+    Args:
+      codes: those of the findings; one that is none of ours gets an id and nothing else.
+    """
+    rules, known = rules_by_code(), every_code()
+    return [
+        _descriptor(code, rules[code])
+        if code in rules
+        else {"id": code} | ({"shortDescription": {"text": known[code].title}} if code in known else {})
+        for code in sorted(set(codes))
+    ]
+
+
+def _descriptor(code: str, rules: Sequence[type[Mistake]]) -> dict[str, Any]:
+    """What the code's page says. There is no ``helpUri``: the pages have no public address."""
+    first, text = rules[0], page(code, rules)
+    return {
+        "id": code,
+        "name": first.__name__,
+        "shortDescription": {"text": first.title},
+        "fullDescription": {"text": first.why},
+        "help": {"text": text, "markdown": text},
+        "defaultConfiguration": {"level": first.severity.value},
+        "properties": {"stages": [rule.stage.value for rule in rules]},
+    }

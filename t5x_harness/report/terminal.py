@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from t5x_harness.findings.style import Style
-from t5x_harness.findings.wrapping import wrap, wrap_table
+from t5x_harness.findings.text import Style, wrap, wrap_table
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import counted, duration, table
 from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult

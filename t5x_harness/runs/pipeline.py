@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.silencing import split_silenced
+from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.elsewhere import leave_modules_open
-from t5x_harness.lint.fragments import RunIf
 from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import program_of

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
 from t5x_harness.lint.applying import apply_edits, select, unified_diff, write_atomically
+from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.fixes import Config, Fixes, fix
-from t5x_harness.lint.fragments import RunIf
 from t5x_harness.spec import Edit, Finding, RunSpec, Severity, Stage
 from t5x_harness.system.misspelling import meant
 

@@ -18,8 +18,7 @@ from t5x_harness import __version__
 from t5x_harness.findings.codes import RUN_CODES, rules_by_code
 from t5x_harness.findings.pages import page
 from t5x_harness.report import Report
-from t5x_harness.report.sarif import FINGERPRINT, document, render
-from t5x_harness.report.sarif_rules import rule_descriptors
+from t5x_harness.report.sarif import FINGERPRINT, document, render, rule_descriptors
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 Lint = Callable[..., Report]
