@@ -8,8 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.reading import program_of
 from t5x_harness.runs.stages import Stages, stages_of, standins_of, with_mode
@@ -24,6 +23,7 @@ from t5x_harness.spec import (
     Stage,
     StageResult,
 )
+from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import decode_fields
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 from t5x_harness.workers.run import Needed, OnProgress, Run
@@ -39,7 +39,7 @@ PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
 ARTIFACT_SECONDS = 120.0
 
 
-class LocalBackend:
+class LocalBackend(Closing):
     """Runs a spec's stages, each once and in order; a context manager.
 
     A stage that is asked for has those before it run first.  After a failed stage the following are not run.
@@ -76,12 +76,6 @@ class LocalBackend:
         self._needed = needed
         self._run: Run | None = None
         self._broken_stage: Stage | None = None  # the stage that the run's process ended in
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     @property
     def log(self) -> Path:

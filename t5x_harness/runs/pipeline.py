@@ -18,6 +18,7 @@ from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
 from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.system.closing import Closing
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool
@@ -52,7 +53,7 @@ BackendFactory = Callable[[RunSpec, "LocalBackend"], RemoteBackend]
 """Makes the backend whose executing stages are a job elsewhere, out of the one for here."""
 
 
-class Pipeline:
+class Pipeline(Closing):
     """One run; a context manager that ends the run's process.
 
     Args:
@@ -101,12 +102,6 @@ class Pipeline:
         self._backend: Backend | None = None
         self._seconds = 0.0
         self._at_work: Stage | None = None
-
-    def __enter__(self) -> Pipeline:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def spec(self) -> RunSpec:

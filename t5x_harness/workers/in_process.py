@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from t5x_harness.system import network
+from t5x_harness.system.closing import Closing
 from t5x_harness.workers.errors import WorkerError
 from t5x_harness.workers.jax_options import apply_jax_environment
 from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
@@ -19,7 +19,7 @@ from t5x_harness.workers.run_process import check_reply, load_factory
 from t5x_harness.workers.starting import Environment, start_message
 
 
-class InProcess:
+class InProcess(Closing):
     """The interface of :class:`Zygote`, with every run in this process; a context manager.
 
     Folder, environment and import path of a run are in force during its factory and its calls. What cannot be undone
@@ -27,12 +27,6 @@ class InProcess:
     The network is forbidden to Python's sockets alone. Limits of
     time are not enforced, because whoever debugs takes time.
     """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def warm(self) -> None:
         """Does nothing: there is no process to make ready."""

@@ -6,8 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
+
+from t5x_harness.system.closing import Closing
 
 # A person reads no faster; a log is for reading afterwards.
 TERMINAL_SECONDS = 0.1
@@ -17,7 +18,7 @@ CLEAR_LINE = "\r\x1b[2K"
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-class ProgressPrinter:
+class ProgressPrinter(Closing):
     """Prints progress events; to be given as ``on_progress``, and closed at the end (or used as a context manager).
 
     On a terminal one line is rewritten, and removed at the end. Elsewhere a line is printed when a stage begins, when
@@ -50,12 +51,6 @@ class ProgressPrinter:
         self._stage_began = 0.0
         self._printed = 0.0
         self._shown = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Takes one event, such as ``{"stage": "train", "step": 3, "of": 8, "note": ""}``; every key may be missing."""

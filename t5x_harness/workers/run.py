@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
+from t5x_harness.system.closing import Closing
 from t5x_harness.system.diagnosis import describe_status, innermost_frame, low_limit, read_tail, without_frames
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection, Event
@@ -44,7 +44,7 @@ class Needed(Protocol):
         """In words, with the process as the subject; empty as long as it lives."""
 
 
-class Run(abc.ABC):
+class Run(Closing):
     """An object made by a factory, whose methods are called through JSON values; a context manager.
 
     Attributes:
@@ -86,12 +86,6 @@ class Run(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Ends the run and every process it started. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
 
 class ForkedRun(Run):

@@ -13,9 +13,9 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from t5x_harness.system.closing import Closing
 from t5x_harness.system.diagnosis import low_limit, signal_name
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection
@@ -37,7 +37,7 @@ FORK_SECONDS = 60.0
 _ANSWER_SECONDS = 2.0
 
 
-class Zygote:
+class Zygote(Closing):
     """A process that imports the stack once, without touching a device, and forks runs from there; a context manager.
 
     It is started by the first :meth:`start`, or earlier by :meth:`warm`. Should it die between two runs, the next
@@ -80,12 +80,6 @@ class Zygote:
         self._closed = False
         self._ready = False
         self._waited = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     @property
     def pid(self) -> int | None:
