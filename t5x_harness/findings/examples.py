@@ -77,6 +77,13 @@ BASES = (
 """What the pages of rules print once and link to."""
 
 
+def head(run: str, *imports: str, model: str = "tiny") -> str:
+    """Returns how configs begin: imports, if any, a model's file and a run config of T5X."""
+    lines = ["from __gin__ import dynamic_registration", *imports] if imports else []
+    lines += [f"include 't5x/examples/t5/t5_1_1/{model}.gin'", f"include 't5x/configs/runs/{run}.gin'"]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def files(before: str = "", after: str = "", /) -> dict[str, str]:
     """The task's module, with one piece of its text replaced.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.program import BINDINGS, ENTRIES, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import restore_part
@@ -15,12 +16,7 @@ from t5x_harness.spec import Finding, Mode, Severity
 
 _CHECKPOINT = "INITIAL_CHECKPOINT_PATH"
 _REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", _CHECKPOINT, "TRAIN_STEPS", "EVAL_OUTPUT_DIR")
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/eval.gin'
-"""
+_HEAD = examples.head("eval", "from t5x import utils")
 
 
 def binds_several_modes(context: Context) -> bool:
@@ -45,8 +41,7 @@ class TwoBinaries(Rule):
         "replace_gin_file=True."
     )
     bad = Example(
-        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
-        "include 't5x/configs/runs/eval.gin'\n",
+        examples.head("pretrain") + "include 't5x/configs/runs/eval.gin'\n",
         mode=Mode.EVAL,
         at="include 't5x/configs/runs/pretrain.gin'",
     )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.program import Binding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, same_value
 from t5x_harness.spec import Finding, Severity
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x import utils")
 
 
 class BeatenByScope(Rule):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import restore_part, run_part, save_part
 from t5x_harness.spec import Finding, Mode, Severity
@@ -12,20 +13,11 @@ from t5x_harness.system.misspelling import closest
 _SAVED = ("float32", "bfloat16")
 _RESTORED = ("float32", "float16", "bfloat16")
 _SHORT = {"fp32": "float32", "f32": "float32", "float": "float32", "bf16": "bfloat16", "fp16": "float16"}
-_TRAIN = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
-_INFER = """\
-from __gin__ import dynamic_registration
-import __main__ as infer_script
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/infer.gin'
-infer_script.infer.mode = 'score'
-"""
+_TRAIN = examples.head("pretrain", "from t5x import utils")
+_INFER = (
+    examples.head("infer", "import __main__ as infer_script", "from t5x import utils")
+    + "infer_script.infer.mode = 'score'\n"
+)
 
 
 class CheckpointDtype(Rule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Part, restore_part, run_part, save_part
 from t5x_harness.lint.values import Reference, format_value
@@ -13,12 +14,7 @@ from t5x_harness.system.misspelling import closest
 
 _MODES = ("specific", "latest", "all")
 _DEFAULT_MANAGER = "t5x.checkpoints.OrbaxCheckpointManagerInterface"
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/finetune.gin'
-"""
+_HEAD = examples.head("finetune", "from t5x import utils")
 
 
 def _uses_orbax(context: Context) -> bool:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import run_part, save_part, start_step
 from t5x_harness.spec import Finding, Mode, Severity
 
 _MANY = 50
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x import utils")
 
 
 class EveryCheckpointKept(Rule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Finding
 from t5x_harness.system.misspelling import closest
@@ -16,12 +17,7 @@ _TYPES = (
 _OTHER_NAMES = frozenset("float int uint half single double complex longdouble intc".split())
 _WITH_BITS = re.compile(r"(?:bfloat|float|uint|int|bf|fp|complex)\d+")
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x.examples.t5 import network
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x.examples.t5 import network")
 
 
 class UnknownType(Rule):

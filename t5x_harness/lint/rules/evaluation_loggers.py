@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, run_part
 from t5x_harness.lint.values import Reference
@@ -12,12 +13,7 @@ from t5x_harness.spec import Finding, Mode, Severity
 _EVALUATOR = "seqio.Evaluator"
 _TENSORBOARD = ("seqio.TensorBoardLogger", "seqio.TensorBoardLoggerV1")
 _KNOWN = (*_TENSORBOARD, "seqio.PyLoggingLogger", "seqio.JSONLogger")
-_HEAD = """\
-from __gin__ import dynamic_registration
-import seqio
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/eval.gin'
-"""
+_HEAD = examples.head("eval", "import seqio")
 
 
 def _evaluation(context: Context) -> tuple[Part, Given] | None:

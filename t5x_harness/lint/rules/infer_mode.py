@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value
@@ -11,10 +12,7 @@ from t5x_harness.spec import Finding
 from t5x_harness.system.misspelling import closest, meant
 
 _MODES = ("predict", "score", "predict_with_aux")
-_HEAD = """\
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/infer.gin'
-"""
+_HEAD = examples.head("infer")
 
 
 class InferMode(Rule):

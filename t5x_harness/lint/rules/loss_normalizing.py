@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import restore_part, run_part
 from t5x_harness.spec import Finding, Mode, Severity
@@ -17,11 +18,10 @@ _FAMILIES: Mapping[str, str] = {
     "ByT5": r"byt5_(small|base|large|xl|xxl)",
 }
 _STEPS = (999_900, 1_000_000, 1_000_700)  # of the public ones; a run of one's own hardly stops there
-_HEAD = """\
-include 't5x/examples/t5/t5_1_1/base.gin'
-include 't5x/configs/runs/finetune.gin'
-INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_base/checkpoint_1000000'
-"""
+_HEAD = (
+    examples.head("finetune", model="base")
+    + "INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_base/checkpoint_1000000'\n"
+)
 
 
 def _family(path: str) -> str | None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, run_part
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Finding
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import partitioning
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x import partitioning")
 _PARTITIONERS = ("t5x.partitioning.PjitPartitioner", "t5x.partitioning.ModelBasedPjitPartitioner")
 _DATASETS = ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg", "dataset_cfg")
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.program import scope_chain
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Finding, Severity
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-import __main__ as train_script
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "import __main__ as train_script", "from t5x import utils")
 
 
 class NestedScope(Rule):

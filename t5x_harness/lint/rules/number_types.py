@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, where
@@ -51,10 +52,7 @@ _PERIODS: Mapping[str, tuple[str, ...]] = {
     "t5x.utils.SaveCheckpointConfig": ("period",),
 }
 
-_HEAD = """\
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain")
 
 
 def _literals(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.moves import move_below
 from t5x_harness.lint.own_lines import is_foreign
 from t5x_harness.lint.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
@@ -27,9 +28,7 @@ class OverriddenByInclude(Rule):
         "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n",
         at="BATCH_SIZE",
     )
-    good = Example(
-        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\nBATCH_SIZE = 7\n"
-    )
+    good = Example(examples.head("pretrain") + "BATCH_SIZE = 7\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each binding that is lost so and had another value."""
@@ -114,14 +113,9 @@ class BoundTwice(Rule):
     title = "bound twice in one file"
     why = "The last binding wins, without a word from Gin: the first one is there for readers only, and misleads them."
     bad = Example(
-        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
-        "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n",
-        at="BATCH_SIZE = 8",
+        examples.head("pretrain") + "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n", at="BATCH_SIZE = 8"
     )
-    good = Example(
-        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
-        "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n"
-    )
+    good = Example(examples.head("pretrain") + "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each binding that is bound again below; a note where the value is the same."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Finding, Severity
 
@@ -14,12 +15,7 @@ _CONFIGS = (
 )
 _SIZES = ("emb_dim", "head_dim", "mlp_dim", "vocab_size")
 _ROWS, _COLUMNS = 8, 128
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x.examples.t5 import network
-include 't5x/examples/t5/t5_1_1/small.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x.examples.t5 import network", model="small")
 
 
 class PaddedSizes(Rule):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, restore_part, run_part
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Mode
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/finetune.gin'
-"""
+_HEAD = examples.head("finetune", "from t5x import utils")
 _FALLBACK = """\
 INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_100'
 utils.RestoreCheckpointConfig.fallback_to_scratch = True
@@ -42,10 +38,7 @@ class FallbackIncomplete(Rule):
         "part that is, and evaluation and inference need `fallback_init_rng` as well. T5X refuses anything less, once "
         "the model is built."
     )
-    bad = Example(
-        _HEAD + _FALLBACK,
-        at="utils.RestoreCheckpointConfig.fallback_to_scratch",
-    )
+    bad = Example(_HEAD + _FALLBACK, at="utils.RestoreCheckpointConfig.fallback_to_scratch")
     good = Example(_HEAD + _FALLBACK + _MAPPED)
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.google.storage.names import bucket_fault
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, restore_part, run_part, save_part
 from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Mode, Severity
 
-_HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
-_FINETUNE = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"
+_HEAD = examples.head("pretrain")
+_FINETUNE = examples.head("finetune")
 
 
 def _path(given: Given | None) -> Given | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_selector
 from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration
 from t5x_harness.lint.needed_imports import import_of_symbol, imports_of_file
@@ -13,10 +14,7 @@ from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Edit, Finding
 from t5x_harness.system.misspelling import closest, meant
 
-_HEAD = """\
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain")
 
 
 def _unknown(program: GinProgram) -> Iterator[Problem]:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.program import MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.values import format_value, is_required, macros_in
 from t5x_harness.spec import Finding, Mode, Severity
 
-_HEAD = """\
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-MIXTURE_OR_TASK_NAME = 'my_task'
-TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
-"""
-_EVAL = """\
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/eval.gin'
-MIXTURE_OR_TASK_NAME = 'my_task'
-CHECKPOINT_PATH = 'gs://b/checkpoint_10'
-"""
+_HEAD = examples.head("pretrain") + (
+    "MIXTURE_OR_TASK_NAME = 'my_task'\nTASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\n"
+)
+_EVAL = examples.head("eval") + "MIXTURE_OR_TASK_NAME = 'my_task'\nCHECKPOINT_PATH = 'gs://b/checkpoint_10'\n"
 
 
 class RequiredLeft(Rule):

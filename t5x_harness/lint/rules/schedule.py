@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, initial_step, run_part, start_step
 from t5x_harness.spec import Finding, Mode, Severity
@@ -19,14 +20,10 @@ _FACTORS = (
     "cosine_decay",
 )
 _RSQRT = ("rsqrt_decay", "rsqrt_normalized_decay")
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/finetune.gin'
-INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'
-utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'
-"""
+_HEAD = examples.head("finetune", "from t5x import utils") + (
+    "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n"
+    "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'\n"
+)
 
 
 def _schedule(context: Context) -> Part | None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, run_part, save_part, start_step
 from t5x_harness.spec import Finding, Mode, Severity
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-train/utils.DatasetConfig.seed = 42
-"""
+_HEAD = examples.head("pretrain", "from t5x import utils") + "train/utils.DatasetConfig.seed = 42\n"
 
 
 def _dataset_seed(context: Context) -> Given | None:

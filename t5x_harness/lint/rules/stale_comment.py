@@ -7,6 +7,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.statement_text import statement_at
@@ -25,12 +26,7 @@ _OF_NONE: Mapping[str, str] = {
     "seed": r"use a new seed each run(/restart)?",
     "num_examples": r"use all examples( in the (infer_eval )?dataset)?",
 }
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/finetune.gin'
-"""
+_HEAD = examples.head("finetune", "from t5x import utils")
 
 
 class StaleComment(Rule):

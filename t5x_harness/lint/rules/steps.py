@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, evaluates, initial_step, run_part, save_part
 from t5x_harness.spec import Finding, Mode
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-import __main__ as train_script
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/finetune.gin'
-"""
+_HEAD = examples.head("finetune", "import __main__ as train_script", "from t5x import utils")
 
 
 class Periods(Rule):
@@ -104,8 +99,7 @@ class NoStepsLeft(Rule):
         "`train.run_eval_before_training = True` that is a way to evaluate, and no mistake."
     )
     bad = Example(
-        _HEAD + "TRAIN_STEPS = 1_000_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n",
-        at="TRAIN_STEPS",
+        _HEAD + "TRAIN_STEPS = 1_000_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n", at="TRAIN_STEPS"
     )
     good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
 

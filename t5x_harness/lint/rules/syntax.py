@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import write_value
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import BINDINGS
@@ -13,7 +14,7 @@ from t5x_harness.spec import Edit, Finding
 from t5x_harness.system.misspelling import closest, meant
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
-_HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"
+_HEAD = examples.head("finetune")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PATH = re.compile(r"(?:[a-z][a-z0-9+]*://|/|\./|\.\./|~/)[\w./:~-]+")
 _WORD = re.compile(r"[a-z][a-z0-9_]*")

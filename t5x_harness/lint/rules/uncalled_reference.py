@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import add_call, drop_call
 from t5x_harness.lint.program import Binding
 from t5x_harness.lint.rule import Context, Example, Rule, where
@@ -30,13 +31,7 @@ _OBJECTS: Mapping[str, tuple[str, ...]] = {
     "t5x.adafactor.Adafactor": ("logical_factor_rules",),
 }
 _SCHEDULES = ("t5x.trainer.Trainer", "learning_rate_fn")
-_HEAD = """\
-from __gin__ import dynamic_registration
-import __main__ as train_script
-from t5x import partitioning
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "import __main__ as train_script", "from t5x import partitioning")
 
 
 class UncalledReference(Rule):

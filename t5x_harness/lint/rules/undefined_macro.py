@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_macro_use
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Finding
@@ -17,7 +18,7 @@ class UndefinedMacro(Rule):
     title = "macro that nothing defines"
     why = "Gin stops with `No bindings specified for 'MODEL/gin.macro'` and prints the whole config, a hundred lines."
     bad = Example("include 't5x/configs/runs/pretrain.gin'\n", at="include 't5x/configs/runs/pretrain.gin'")
-    good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n")
+    good = Example(examples.head("pretrain"))
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_bound, rename_selector
 from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
@@ -12,12 +13,7 @@ from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Finding, Location
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x import utils")
 _MAIN_NAMES = (*ENTRIES, f"{MAIN}.create_task_from_tfexample_file", f"{MAIN}.precompile", f"{MAIN}.save")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_scope
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.rule import Context, Example, Rule
@@ -11,12 +12,7 @@ from t5x_harness.spec import Edit, Finding, Severity
 from t5x_harness.system.misspelling import closest, meant
 
 _USUAL = ("train", "train_eval", "infer_eval")
-_HEAD = """\
-from __gin__ import dynamic_registration
-from t5x import utils
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain", "from t5x import utils")
 
 
 class UnknownScope(Rule):

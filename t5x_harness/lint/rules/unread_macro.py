@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_bound
 from t5x_harness.lint.program import BINDINGS, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
@@ -14,10 +15,7 @@ from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.spec import Finding, Severity
 from t5x_harness.system.misspelling import closest, meant
 
-_HEAD = """\
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/pretrain.gin'
-"""
+_HEAD = examples.head("pretrain")
 
 
 def _unread(context: Context) -> Iterator[MacroBinding]:
