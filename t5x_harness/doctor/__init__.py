@@ -8,10 +8,10 @@ from __future__ import annotations
 
 # Importing a module of checks registers them.
 from t5x_harness.doctor import clashes, fuse, image, machine, private_names, runtime, storage, versions  # noqa: F401
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment, Installed
 
-__all__ = ["Check", "Diagnosis", "Environment", "Finding", "Installed", "diagnose"]
+__all__ = ["Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose"]
 
 
 def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:

@@ -11,7 +11,7 @@ from t5x_harness.spec import Severity
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Defect:
     """One thing that is wrong with the environment.
 
     Attributes:
@@ -39,7 +39,7 @@ class Diagnosis:
     code: str
     title: str
     summary: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Defect, ...] = ()
 
     @property
     def status(self) -> str:
@@ -91,6 +91,6 @@ class Check(abc.ABC):
     def run(self, environment: Environment) -> Diagnosis:
         """Looks at the environment."""
 
-    def diagnosis(self, summary: str, *findings: Finding) -> Diagnosis:
+    def diagnosis(self, summary: str, *findings: Defect) -> Diagnosis:
         """What this check found, under its code and title."""
         return Diagnosis(self.code, self.title, summary, findings)

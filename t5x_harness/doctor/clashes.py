@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment, Installed
 from t5x_harness.spec import Severity
 
@@ -33,7 +33,7 @@ class OverwrittenPackages(Check):
         return self.diagnosis(f"{len(RIVALS)} pairs looked for", *findings)
 
 
-def _clash(environment: Environment, kept: str, rival: str) -> Finding | None:
+def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
     mine, theirs = environment.by_name.get(kept), environment.by_name.get(rival)
     if theirs is None:
         return None
@@ -46,12 +46,12 @@ def _clash(environment: Environment, kept: str, rival: str) -> Finding | None:
         for a in askers
     )
     if mine is None:
-        return Finding(
+        return Defect(
             Severity.WARNING,
             f"{theirs} stands in for {kept}{asked}; what asks for {kept} by name will install it over the same files",
             f"python -m pip uninstall -y {rival} && python -m pip install {target}{again}",
         )
-    return Finding(
+    return Defect(
         Severity.ERROR,
         f"{mine} and {theirs} are both installed and bring the same files{asked}:"
         " what is imported is a mixture, or the one that was installed last",
@@ -76,7 +76,7 @@ class DuplicateMetadata(Check):
         for dist in environment.distributions:
             places[dist.name, dist.folder].append(dist)
         findings = [
-            Finding(
+            Defect(
                 Severity.ERROR,
                 f"{name} is recorded with versions {', '.join(sorted({d.version for d in dists}))} in {folder}:"
                 " pip and the code that runs may see different ones",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.google.gcs_mount import Way, probe
 from t5x_harness.spec import Severity
@@ -31,7 +31,7 @@ class GcsPaths(Check):
         if found.way is Way.REWRITING:
             return self.diagnosis(
                 "patched in runs, and rewritten in the words and variables of commands",
-                Finding(
+                Defect(
                     Severity.WARNING,
                     f"runs get no /gcs of their own ({found.refused}): T5X finds such paths, but native code that is"
                     " given one by the user's own modules may not",

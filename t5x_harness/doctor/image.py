@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
@@ -41,13 +41,13 @@ class PinnedT5x(Check):
         findings = []
         if runtime.kind != "installed":
             message = f"{runtime.note}: jobs would run the harness's embedded runtime"
-            findings.append(Finding(Severity.ERROR, message, _REBUILD))
+            findings.append(Defect(Severity.ERROR, message, _REBUILD))
         elif not commit:
             message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"
-            findings.append(Finding(Severity.ERROR, message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
+            findings.append(Defect(Severity.ERROR, message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
         elif f"commit {commit[:_SHORT]}" not in runtime.version:
             message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"
-            findings.append(Finding(Severity.ERROR, message, _REBUILD))
+            findings.append(Defect(Severity.ERROR, message, _REBUILD))
         return self.diagnosis(str(runtime), *findings)
 
 
@@ -66,10 +66,10 @@ class EntryPoint(Check):
         """Looks for the modules, and imports them if they are there."""
         folder = Path(environment.runtime.location)
         missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
-        findings = [Finding(Severity.ERROR, f"{folder} has no {name}.py", _REBUILD) for name in missing]
+        findings = [Defect(Severity.ERROR, f"{folder} has no {name}.py", _REBUILD) for name in missing]
         if not missing and (reason := _fault_of_import(environment)):
             findings.append(
-                Finding(Severity.ERROR, f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD)
+                Defect(Severity.ERROR, f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD)
             )
         return self.diagnosis(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
 
@@ -118,7 +118,7 @@ class PinnedVersions(Check):
         if not name or not Path(name).is_file():
             message = f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is {name or 'not set'}"
             fix = f"copy docker/requirements.txt into the image, and name it in {REQUIREMENTS_VARIABLE}"
-            return self.diagnosis("not checked", Finding(Severity.ERROR, message, fix))
+            return self.diagnosis("not checked", Defect(Severity.ERROR, message, fix))
         lines = [line.partition("#")[0].strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
         lines = [line for line in lines if line]
         return self.diagnosis(f"{len(lines)} of {name}", *(f for line in lines for f in _drift(line, environment)))
@@ -139,17 +139,17 @@ class TpuLibrary(Check):
         """Compares libtpu with what JAX's extra ``tpu`` asks for."""
         jax = environment.by_name.get("jax")
         if jax is None:
-            return self.diagnosis("no JAX", Finding(Severity.ERROR, "jax is not installed", _REBUILD))
+            return self.diagnosis("no JAX", Defect(Severity.ERROR, "jax is not installed", _REBUILD))
         asked = next((r for r in map(Requirement, jax.requires) if r.name == "libtpu"), None)
         version = environment.version("libtpu")
         bounds = str(asked.specifier) if asked is not None else ""
         findings = []
         if version is None:
             fix = f"add libtpu{bounds} to docker/requirements.txt"
-            findings.append(Finding(Severity.ERROR, f"libtpu is not installed, and {jax} needs it for a TPU", fix))
+            findings.append(Defect(Severity.ERROR, f"libtpu is not installed, and {jax} needs it for a TPU", fix))
         elif asked is not None and not asked.specifier.contains(Version(version), prereleases=True):
             message = f"{jax} asks for libtpu{bounds}, but {version} is installed"
-            findings.append(Finding(Severity.ERROR, message, f"libtpu{bounds} in docker/requirements.txt"))
+            findings.append(Defect(Severity.ERROR, message, f"libtpu{bounds} in docker/requirements.txt"))
         return self.diagnosis(f"libtpu {version or 'is missing'}, {jax}", *findings)
 
 
@@ -168,7 +168,7 @@ class ShippedTests(Check):
         """Looks for both."""
         found = {name: environment.version(name) for name in ("pytest", "t5x-harness")}
         findings = [
-            Finding(Severity.ERROR, f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
+            Defect(Severity.ERROR, f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
             for name, version in found.items()
             if version is None
         ]
@@ -193,7 +193,7 @@ class EmulationLeft(Check):
         left += ["XLA_FLAGS"] if _FORCED_DEVICES in variables.get("XLA_FLAGS", "") else []
         left += ["JAX_PLATFORMS"] if variables.get("JAX_PLATFORMS", "") == "cpu" else []
         findings = [
-            Finding(
+            Defect(
                 Severity.ERROR, f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile"
             )
             for name in left
@@ -201,23 +201,21 @@ class EmulationLeft(Check):
         return self.diagnosis("no variable of an emulation" if not left else ", ".join(left), *findings)
 
 
-def _drift(line: str, environment: Environment) -> Iterator[Finding]:
+def _drift(line: str, environment: Environment) -> Iterator[Defect]:
     """What is wrong with one line of the file, or with what is installed by it."""
     try:
         requirement = Requirement(line)
     except InvalidRequirement:
-        yield Finding(Severity.ERROR, f"{line!r} is no requirement", "write NAME==VERSION")
+        yield Defect(Severity.ERROR, f"{line!r} is no requirement", "write NAME==VERSION")
         return
     name = canonicalize_name(requirement.name)
     pins = [clause.version for clause in requirement.specifier if clause.operator == "==" and "*" not in clause.version]
     if len(pins) != 1:
-        yield Finding(
-            Severity.ERROR, f"{line!r} leaves the version open", f"write {name}=={_latest(name, environment)}"
-        )
+        yield Defect(Severity.ERROR, f"{line!r} leaves the version open", f"write {name}=={_latest(name, environment)}")
         return
     version = environment.version(name)
     if version is None or Version(version) != Version(pins[0]):
-        yield Finding(Severity.ERROR, f"{name} is to be {pins[0]}, and {version or 'nothing'} is installed", _REBUILD)
+        yield Defect(Severity.ERROR, f"{name} is to be {pins[0]}, and {version or 'nothing'} is installed", _REBUILD)
 
 
 def _latest(name: str, environment: Environment) -> str:

@@ -6,7 +6,7 @@ import os
 
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
@@ -31,7 +31,7 @@ class ForcedDevices(Check):
             return self.diagnosis("not checked: jax is not installed")
         if Version(version) < _FIRST_JAX:
             bound = environment.recorded_requirement("jax")
-            old = Finding(
+            old = Defect(
                 Severity.ERROR,
                 f"jax {version} cannot be given a number of CPU devices from Python; jax {_FIRST_JAX} can",
                 f"python -m pip install 'jax{bound.specifier if bound else f'>={_FIRST_JAX}'}'",

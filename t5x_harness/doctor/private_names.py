@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 from t5x_harness.upstream.names import LIBRARIES
@@ -25,7 +25,7 @@ class PrivateNames(Check):
         """Looks for each in the files of the library that it belongs to."""
         present: dict[str, None] = {}
         found = every = 0
-        findings: list[Finding] = []
+        findings: list[Defect] = []
         for library in LIBRARIES:
             installed = environment.by_name.get(library.name)
             missing = library.missing(installed.folder) if installed else None
@@ -39,12 +39,12 @@ class PrivateNames(Check):
 
     def _findings(
         self, environment: Environment, installed: str, name: str, missing: tuple[str, ...]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Defect]:
         if not missing:
             return
         bounds = environment.recorded_requirement(name)
         version = f"{name}{bounds.specifier}" if bounds else f"{name}<{installed.rpartition(' ')[2]}"
-        yield Finding(
+        yield Defect(
             Severity.WARNING,
             f"{installed} has no {', '.join(missing)}: what the harness does with it may fail, or take longer",
             f"python -m pip install '{version}'",

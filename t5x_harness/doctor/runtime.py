@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
@@ -17,7 +17,7 @@ class T5xPlaceholder(Check):
     def run(self, environment: Environment) -> Diagnosis:
         """Looks for a distribution named t5x without a package t5x."""
         findings = [
-            Finding(
+            Defect(
                 Severity.ERROR,
                 f"{placeholder} in {placeholder.folder} is PyPI's placeholder and holds no T5X",
                 "python -m pip uninstall -y t5x; and for T5X itself:"

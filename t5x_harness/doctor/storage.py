@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
 
@@ -38,4 +38,4 @@ class StorageEndpoint(Check):
             problem = f"{_VARIABLE} is {url!r}, with a path: tensorstore would ask for {url.rstrip('/')}/storage/v1/…"
         else:
             return self.diagnosis(f"{url}, from {_VARIABLE}")
-        return self.diagnosis(url, Finding(Severity.ERROR, problem, f"unset {_VARIABLE}"))
+        return self.diagnosis(url, Defect(Severity.ERROR, problem, f"unset {_VARIABLE}"))

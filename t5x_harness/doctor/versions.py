@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packaging.requirements import Requirement
 
-from t5x_harness.doctor.check import Check, Diagnosis, Finding
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.clashes import RIVALS
 from t5x_harness.doctor.environment import Environment, required
 from t5x_harness.spec import Severity
@@ -34,7 +34,7 @@ class IncompatibleVersions(Check):
                 version = environment.version(requirement.name)
                 if requirement.name in stack and version is not None and not _allows(requirement, version):
                     findings.append(
-                        Finding(
+                        Defect(
                             Severity.ERROR,
                             f"{dist} requires {requirement.name}{requirement.specifier}, but {version} is installed",
                             f"python -m pip install '{requirement.name}{requirement.specifier}'",
@@ -60,7 +60,7 @@ class OutsideTheRecord(Check):
         if not bounds:
             return self.diagnosis(
                 "not checked: t5x-harness itself is not installed, so its bounds cannot be read",
-                Finding(
+                Defect(
                     Severity.WARNING,
                     "t5x-harness runs from a folder without its metadata",
                     _INSTALL_ALL,
@@ -70,14 +70,14 @@ class OutsideTheRecord(Check):
         if len(missing) == len(bounds):
             return self.diagnosis(
                 "nothing of the extra t5x is installed: lint works, runs do not",
-                Finding(Severity.WARNING, "runs need the extra t5x", _INSTALL_ALL),
+                Defect(Severity.WARNING, "runs need the extra t5x", _INSTALL_ALL),
             )
         findings = [f for b in bounds if (f := _outside(environment, b))]
         if missing:
             names = ", ".join(b.name for b in missing)
             verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
             fix = _install(missing[0]) if len(missing) == 1 else _INSTALL_ALL
-            findings.insert(0, Finding(Severity.ERROR, f"{names} {verb} not installed, and runs need {them}", fix))
+            findings.insert(0, Defect(Severity.ERROR, f"{names} {verb} not installed, and runs need {them}", fix))
         return self.diagnosis(f"{len(bounds)} bounds of the extra t5x", *findings)
 
     def _present(self, environment: Environment, name: str) -> bool:
@@ -86,13 +86,13 @@ class OutsideTheRecord(Check):
         return any(n in environment.by_name for n in names)
 
 
-def _outside(environment: Environment, bound: Requirement) -> Finding | None:
+def _outside(environment: Environment, bound: Requirement) -> Defect | None:
     version = environment.version(bound.name)
     if version is None or _allows(bound, version):
         return None
     # An installed T5X may be made for other versions; the embedded one is not.
     embedded = environment.runtime.kind == "embedded"
-    return Finding(
+    return Defect(
         Severity.ERROR if embedded else Severity.WARNING,
         f"{bound.name} {version} is installed, but the recorded behaviour was made with {bound.name}{bound.specifier}"
         + (", and the embedded T5X is written for that" if embedded else ": numbers may differ from the record"),

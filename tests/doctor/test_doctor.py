@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_harness.commands.doctor import as_json, as_table
-from t5x_harness.doctor import Check, Environment, Finding, Installed, diagnose
+from t5x_harness.doctor import Check, Defect, Environment, Installed, diagnose
 from t5x_harness.doctor.clashes import RIVALS
 from t5x_harness.doctor.environment import required
 from t5x_harness.runtime.choice import Runtime
@@ -74,11 +74,11 @@ def read(*folders: Path, runtime: Runtime = EMBEDDED) -> Environment:
     return Environment.read([str(f) for f in folders], runtime, {}, RECORDED)
 
 
-def findings(environment_: Environment) -> dict[str, tuple[Finding, ...]]:
+def findings(environment_: Environment) -> dict[str, tuple[Defect, ...]]:
     return {d.code: d.findings for d in diagnose(environment_) if d.findings}
 
 
-def only(environment_: Environment, code: str) -> Finding:
+def only(environment_: Environment, code: str) -> Defect:
     found = findings(environment_)
     assert list(found) == [code], found
     [finding] = found[code]
@@ -142,7 +142,7 @@ def test_the_placeholder_is_known_by_its_contents(tmp_path: Path) -> None:
 def test_versions_that_refuse_each_other_are_found(changed: str, version: str, asking: str, asked: str) -> None:
     found = findings(environment({**CLEAN, changed: (version, CLEAN[changed][1])}))
     assert list(found) == ["ENV03"]
-    assert found["ENV03"][0] == Finding(
+    assert found["ENV03"][0] == Defect(
         Severity.ERROR, f"{asking} requires {asked}, but {version} is installed", f"python -m pip install '{asked}'"
     )
 
