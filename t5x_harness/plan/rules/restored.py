@@ -27,7 +27,17 @@ def _restore(path: str) -> tuple[str, ...]:
     )
 
 
-class MissingCheckpoint(PlanRule):
+class _NoStart(PlanRule):
+    """What keeps a path from being a checkpoint to start from."""
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so; a warning where the path may exist on the machine that runs the job."""
+        problem = plan.start.problem
+        if problem is not None and problem.code == self.code:
+            yield self.finding(problem.message, plan.start.key, problem.fix, severity=problem.severity)
+
+
+class MissingCheckpoint(_NoStart):
     """A checkpoint that does not exist."""
 
     code = "CKP04"
@@ -36,12 +46,8 @@ class MissingCheckpoint(PlanRule):
     bad = training(*_restore("model/checkpoint_1001"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
     good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so; a warning where the path may exist on the machine that runs the job."""
-        yield from _problem(self, plan)
 
-
-class NoCheckpoint(PlanRule):
+class NoCheckpoint(_NoStart):
     """A path that does not name a checkpoint in the way that the restore mode needs."""
 
     code = "CKP05"
@@ -54,12 +60,8 @@ class NoCheckpoint(PlanRule):
     bad = training(*_restore("model"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
     good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
-        yield from _problem(self, plan)
 
-
-class OtherLayout(PlanRule):
+class OtherLayout(_NoStart):
     """A checkpoint of orbax for T5X's older reader."""
 
     code = "CKP08"
@@ -72,16 +74,6 @@ class OtherLayout(PlanRule):
         at="utils.RestoreCheckpointConfig.path",
     )
     good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
-        yield from _problem(self, plan)
-
-
-def _problem(rule: MissingCheckpoint | NoCheckpoint | OtherLayout, plan: Planned) -> Iterator[Finding]:
-    problem = plan.start.problem
-    if problem is not None and problem.code == rule.code:
-        yield rule.finding(problem.message, plan.start.key, problem.fix, severity=problem.severity)
 
 
 class OtherShapes(PlanRule):
