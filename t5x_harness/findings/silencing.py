@@ -82,7 +82,7 @@ def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str
         return None
     if wrong.startswith(KEPT_PREFIXES):
         return f"{wrong} says that a run broke; it cannot be ignored, and is always shown"
-    return f"no rule has the code {wrong!r}{did_you_mean(wrong.upper(), valid)}"
+    return f"no rule has the code {wrong!r}{did_you_mean(wrong, valid)}"
 
 
 def _is_of(code: str, given: str) -> bool:

@@ -11,9 +11,10 @@ from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError, StagedFile
-from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, JobError, T5XJob
+from t5x_harness.vertex.job import SPEC_LABEL, JobError, T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
 from t5x_harness.vertex.outcome import JobOutcome

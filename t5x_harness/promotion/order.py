@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.spec import RunSpec
-from t5x_harness.vertex.job import FOUR_HOURS
+from t5x_harness.vertex.container import FOUR_HOURS
 from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError

@@ -11,8 +11,9 @@ from t5x_harness import __version__
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.shipped import ShippedOutcome
+from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, ContainerJob, unique_stamp
+from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, unique_stamp
 from t5x_harness.vertex.paths import GS, mounted
 from t5x_harness.vertex.storage import Folder
 

@@ -15,8 +15,9 @@ from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, standins_of
 from t5x_harness.spec import Change, Changed, Finding, Outcome, Reason, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
+from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.metrics import MetricsError
 from t5x_harness.vertex.paths import GS, object_address
 from t5x_harness.vertex.run_mode import RunMode

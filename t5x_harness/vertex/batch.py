@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from t5x_harness.vertex.cancelled_runs import end_run_of
+from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.interrupts import Interrupts
-from t5x_harness.vertex.job import ContainerJob, T5XJob
+from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.logs import LogLine
 from t5x_harness.vertex.submitted import SubmittedJob

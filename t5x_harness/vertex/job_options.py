@@ -57,7 +57,7 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.strategy not in STRATEGIES:
-            near = closest(self.strategy.replace("-", "_").upper(), STRATEGIES)
+            near = closest(self.strategy.replace("-", "_"), STRATEGIES)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(STRATEGIES)}"
             raise JobOptionsError(f"strategy {self.strategy!r}: {hint}")
         if self.max_wait_duration is not None and self.strategy != "FLEX_START":

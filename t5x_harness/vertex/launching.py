@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.interrupts import Interrupts
-from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob, T5XJob
+from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.outcome import JobOutcome

@@ -15,7 +15,8 @@ import t5x_harness.vertex.launching as launching_module
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
-from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob
+from t5x_harness.vertex.container import ContainerJob
+from t5x_harness.vertex.job import SPEC_LABEL
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.storage import Folder

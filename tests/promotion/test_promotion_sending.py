@@ -13,8 +13,9 @@ from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.job import SPEC_LABEL, ContainerJob
+from t5x_harness.vertex.job import SPEC_LABEL
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.storage import Folder

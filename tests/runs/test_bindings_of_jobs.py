@@ -39,7 +39,7 @@ def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
         sent.append(container)
         return SimpleNamespace(submitted=None)
 
-    target = VertexTarget("p", "us-central1", "b", "image")
+    target = VertexTarget("p", "us-central1", "my-bucket", "image")
     spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
     order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)
     VertexBackend(spec, local, order, SimpleNamespace(send=send)).submit_early()  # type: ignore[arg-type]

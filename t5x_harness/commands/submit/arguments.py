@@ -15,9 +15,10 @@ from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import JOBS, add_to_command, option
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.container import FOUR_HOURS
 from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.files import ClosureError
-from t5x_harness.vertex.job import FOUR_HOURS, JobError, T5XJob
+from t5x_harness.vertex.job import JobError, T5XJob
 from t5x_harness.vertex.job_options import STRATEGIES, JobOptions, JobOptionsError
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.output_folder import output_macro_of
