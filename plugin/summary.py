@@ -45,7 +45,7 @@ def write(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
     runs = session.begun
     if runs is None or not runs.results.by_run or hasattr(session.config, "workerinput"):  # whose output nobody reads
         return
-    from t5x_harness.report.step_summary import append_step_summary
+    from t5x_harness.report.github import append_step_summary
     from t5x_harness.workers import NOT_KEPT
 
     report = session.report()

@@ -26,7 +26,7 @@ def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool =
     Raises:
       UsageError: the file cannot be written; all else is.
     """
-    from t5x_harness.report.step_summary import append_step_summary
+    from t5x_harness.report.github import append_step_summary
 
     file: Path | None = arguments.output
     if file is None and arguments.format != "text":

@@ -1,8 +1,9 @@
-"""What runs have to work with: forced CPU devices and the TPU compiler."""
+"""What runs have to work with: forced CPU devices, the TPU compiler and a storage endpoint."""
 
 from __future__ import annotations
 
 import os
+from urllib.parse import urlsplit
 
 from packaging.version import Version
 
@@ -55,3 +56,36 @@ class TpuCompiler(Check):
         """Says whether it is there."""
         version = environment.version("libtpu")
         return self.diagnosis(f"libtpu {version}" if version else "libtpu is not installed (not needed for runs here)")
+
+
+_ENDPOINT = "TENSORSTORE_GCS_HTTP_URL"
+
+
+class StorageEndpoint(Check):
+    """Whether tensorstore, which reads and writes checkpoints, talks to Google's storage as it should.
+
+    The variable takes the service's address alone. With a bucket in its path, as seen in forums, every request goes to
+    a wrong address and authentication fails.
+    """
+
+    code = "ENV09"
+    title = "storage endpoint"
+    why = (
+        "TENSORSTORE_GCS_HTTP_URL takes the address of the storage service alone. With a bucket in its path, as seen "
+        "in forums, tensorstore, which reads and writes checkpoints, sends every request to a wrong address and "
+        "authentication fails."
+    )
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Looks at the variable."""
+        url = environment.variables.get(_ENDPOINT)
+        if not url:
+            return self.diagnosis("tensorstore's own")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            problem = f"{_ENDPOINT} is {url!r}, which is no http address"
+        elif parts.path.strip("/"):
+            problem = f"{_ENDPOINT} is {url!r}, with a path: tensorstore would ask for {url.rstrip('/')}/storage/v1/…"
+        else:
+            return self.diagnosis(f"{url}, from {_ENDPOINT}")
+        return self.diagnosis(url, Defect(Severity.ERROR, problem, f"unset {_ENDPOINT}"))

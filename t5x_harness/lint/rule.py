@@ -32,14 +32,6 @@ class Context:
     snapshot: Snapshot
     slice: Slice | None = None
 
-    def literal(self, target: str, param: str, scope: str = "") -> tuple[Any, Binding | MacroBinding] | None:
-        """A parameter's value with macros followed, and the statement that gives it; None if nothing binds it."""
-        binding = self.program.lookup(target, param, scope)
-        if binding is None:
-            return None
-        statement = self.program.resolve(binding)
-        return statement.value, statement
-
     def in_t5x(self, location: Location) -> bool:
         """Whether a place is in one of T5X's own files, which is not the user's to mend unless the user named it."""
         program = self.program

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.lint.classify import RunIf
-from t5x_harness.lint.elsewhere import leave_modules_open
 from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
-from t5x_harness.lint.reading import program_of
+from t5x_harness.lint.reading import leave_modules_open, program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
 from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t5x_harness.system import processes
+from t5x_harness.upstream.cpython import call_with_preallocated_frames
 from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
 from t5x_harness.workers.door import Client, Door
-from t5x_harness.workers.preallocated_frames import call_with_preallocated_frames
 
 ERROR_LINES = 6
 

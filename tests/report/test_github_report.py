@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from sample_reports import BAD, GOOD, NOTE
 
 from t5x_harness.report import Report
-from t5x_harness.report.github import command, render
+from t5x_harness.report.github import append_step_summary, command, markdown, render
 from t5x_harness.report.places import Place
-from t5x_harness.report.step_summary import append_step_summary, markdown
 from t5x_harness.spec import Finding, Location, Measure, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 Lint = Callable[..., Report]
