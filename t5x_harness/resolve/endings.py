@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from t5x_harness.resolve.reading import read_within
 
-_LOOKED_AT = 10_000
+LOOKED_AT = 10_000
 """Examples of a source that are read to find its end."""
 
 
@@ -52,7 +52,7 @@ def find_end(task: seqio.Task, split: str, seed: int | None, seconds: float) -> 
         dataset = task.source.get_dataset(split=split, shuffle=False, seed=seed)
         return map(_mark, dataset.as_numpy_iterator())
 
-    reading = read_within(marks, keep=_LOOKED_AT, count=_LOOKED_AT, seconds=seconds)
+    reading = read_within(marks, keep=LOOKED_AT, count=LOOKED_AT, seconds=seconds)
     return Ending(reading.count, reading.ended, None if reading.ended else period_of(reading.kept))
 
 

@@ -29,7 +29,7 @@ _REMOTE = re.compile(r"\b(?:gs|s3|https?)://[^\s;,'\"]+")
 _MOST_COUNTED = 1024
 """Examples of the training data that are counted at most, to see whether they fill one batch."""
 
-_READ = 10_000
+READ = 10_000
 """Examples of each split that are read where there is time; any of them may make a preprocessor raise."""
 
 _NO_END = 2**62
@@ -117,7 +117,7 @@ class _Look:
             use_cached=cached,
             count=count,
             seconds=seconds,
-            further=_READ if self._read_seconds <= READ_SECONDS else _NO_END,
+            further=READ if self._read_seconds <= READ_SECONDS else _NO_END,
             spare=min(self._read_seconds, self._left()),
         )
         self._report.exercised += len(sample.examples)
