@@ -6,85 +6,48 @@ files, the ``smoke`` marker or a fixture ask for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.fixtures.runs import RUNNER, t5x_bindings, t5x_run, t5x_search_paths, t5x_slice
-from t5x_harness.fixtures.samples import fake_hf_dataset, sample_rows, t5x_samples
-from t5x_harness.fixtures.storage import fake_gcs, fake_gcs_server, gcs_bucket, gcs_tree
-from t5x_harness.fixtures.storage_fuse import fuse_mode, fuse_path
-from t5x_harness.fixtures.storage_s3 import fake_s3, fake_s3_server
-from t5x_harness.fixtures.tasks import tiny_task
-from t5x_harness.fixtures.vertex import vertex, vertex_experiment, vertex_options, vertex_sdk, vertex_tensorboard
-from t5x_harness.fixtures.vertex_target import TARGET, vertex_target
+from t5x_harness.fixtures.every import *  # noqa: F403 - pytest finds the fixtures here
+from t5x_harness.fixtures.runs import RUNNER
+from t5x_harness.fixtures.vertex_target import TARGET
+from t5x_harness.promotion.expression import MARKERS
+from t5x_harness.settings.pytest_options import add_to_pytest
+from t5x_harness.settings.specs import rewrite_gin
 
-from . import (
-    collection,
-    gin_items,
-    interrupted,
-    job_sections,
-    junit,
-    marks,
-    options,
-    promoted_items,
-    promotion,
-    promotion_options,
-    shipped_items,
-    summary,
-)
+from . import collection, gin_items, marks, options, promoted_items, promotion, reports
 from .requested_runs import run_for
-from .session import SESSION, HarnessSession
-
-__all__ = [
-    "fake_gcs",
-    "fake_gcs_server",
-    "fake_hf_dataset",
-    "fake_s3",
-    "fake_s3_server",
-    "fuse_mode",
-    "fuse_path",
-    "gcs_bucket",
-    "gcs_tree",
-    "sample_rows",
-    "t5x_bindings",
-    "t5x_run",
-    "t5x_samples",
-    "t5x_search_paths",
-    "t5x_slice",
-    "tiny_task",
-    "vertex",
-    "vertex_experiment",
-    "vertex_options",
-    "vertex_sdk",
-    "vertex_target",
-    "vertex_tensorboard",
-]
+from .session import SESSION, HarnessSession, Interruption
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the groups ``t5x-harness`` and ``t5x-harness-tpu``: see :mod:`.options` and :mod:`.promotion_options`."""
-    options.add_options(parser)
-    promotion_options.add_options(parser)
+    """Adds the groups ``t5x-harness`` and ``t5x-harness-tpu``."""
+    add_to_pytest(parser.getgroup, parser.addini)
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
     """Takes Gin bindings as T5X does: this is where a plugin may change the command line."""
-    options.take_gin_flags(args)
+    with options.usage_errors():
+        args[:] = rewrite_gin(args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and this run's session object; declared runs join what pytest collects."""
-    marks.register(config)
-    session = config.stash[SESSION] = HarnessSession(config, summary.write)
-    session.check()
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
+    with options.usage_errors():
+        session = config.stash[SESSION] = HarnessSession(config, reports.write_runs)
+        session.check()
+        promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
+        if promoted.active:
+            _ = promoted.settings
     options.warn_of_old_names(config)
-    promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
     config.stash[RUNNER], config.stash[TARGET] = run_for, lambda: promoted.target
-    promoted.check_options()
     collection.add_declared_runs(config, session)
-    config.pluginmanager.register(interrupted.Interruption(config), "t5x_harness_interruption")
+    config.pluginmanager.register(Interruption(session), "t5x_harness_interruption")
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs
 
@@ -99,12 +62,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             session.close()
     finally:
         if promoted := config.stash.get(promotion.PROMOTION, None):
-            promoted.shared.end()
+            promoted.end()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says which T5X, slice and mesh are used, when anything here is used at all."""
-    return [*summary.header(config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
+    return [*collection.header(config, config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -127,57 +90,61 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Sends the first jobs that can be known before any test runs."""
-    shipped_items.submit_early(session)
+    promoted_items.submit_early(session)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds jobs to reports; a shipped test's are those made in its job. Raises a Ctrl-C that was lost."""
     report = yield
-    item.config.stash[promotion.PROMOTION].shared.raise_pending_interrupt(call.excinfo.value if call.excinfo else None)
-    job_sections.add_job_sections(item, report)
-    return shipped_items.report_of(item, report)
+    item.config.stash[promotion.PROMOTION].raise_pending_interrupt(call.excinfo.value if call.excinfo else None)
+    reports.add_job_sections(item, report)
+    return promoted_items.report_of(item, report)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Checks the runs together; starts the imports in the background if any selected item will need them."""
     harness = session.config.stash[SESSION]
-    harness.check_goldens(session.items)
-    harness.warm(session.items)
+    specs = {item.spec for item in session.items if hasattr(item, "spec")}
+    with options.usage_errors():
+        harness.options.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
+    harness.warm_for(session.items)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """A smoke test reaches loopback only, and fails if it exercised nothing."""
-    with promoted_items.network_guarded(item):
+    with promotion.network_guarded(item):
         result = yield
     marks.check_exercised(item)
-    promoted_items.check_sent(item)
+    promotion.check_sent(item)
     return result
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends a run's process as soon as no further stage of it follows."""
     gin_items.leave(item, nextitem)
-    shipped_items.submit_early(item.session)
+    promoted_items.submit_early(item.session)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fails a test whose ``slice`` or ``tpu`` marker has a mistake in it, or that is promoted and has no job."""
-    marks.check_slice(item)
-    marks.check_tpu(item)
-    promoted_items.check_promotable(item)
+    marks.check(item)
+    promotion.check_promotable(item)
 
 
 @pytest.hookimpl(tryfirst=True)  # before JUnit's file is written
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Ends runs whose further stages will not come any more, and jobs; of interrupted ones it keeps what is known."""
-    session.config.stash[promotion.PROMOTION].shared.close()
-    session.config.stash[SESSION].finish(exitstatus)
-    junit.record_versions(session.config)
+    session.config.stash[promotion.PROMOTION].close()
+    whole = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+    session.config.stash[SESSION].finish(interrupted=exitstatus not in whole)
+    reports.record_versions(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints the table of all runs, and what is to be said of jobs."""
     config.stash[SESSION].ending.tell()
-    summary.write_jobs(terminalreporter, config.stash[promotion.PROMOTION])
+    reports.write_jobs(terminalreporter, config)

@@ -5,111 +5,64 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.promotion.expression import TPU
-from t5x_harness.runs.stages import BEFORE_EXECUTION, stages_of
-from t5x_harness.spec import Location, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.promotion.expression import SMOKE, TPU
+from t5x_harness.runs.stages import StageFailed, stages_of
+from t5x_harness.settings.session import CollectedRun
+from t5x_harness.spec import Location, Outcome, RunSpec, Stage
+from t5x_harness.upstream.pytest import skip_at_item
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
-from ._pytest_internals import skip_at_item
-from .failures import failure_of
-from .job_sections import tell_job
-from .promotion import PROMOTION, promotion_of
+from .options import usage_errors
+from .promotion import PROMOTION, JobItem, promotion_of
+from .reports import failure_of, record
 from .session import SESSION
 
 if TYPE_CHECKING:
     from t5x_harness.runs.prefetch import PendingRun
 
 
-class StageFailed(Exception):
-    """A stage of a run failed; the result says why."""
+class RunCollector(pytest.Collector):
+    """A run: its children are the stages."""
 
-    def __init__(self, result: StageResult) -> None:
-        super().__init__(f"{result.stage} failed")
-        self.result = result
+    run: CollectedRun
 
-
-class GinFile(pytest.File):
-    """A gin file that binds a run: its children are the stages."""
-
-    spec: RunSpec
-    start: Location | None
-
-    @classmethod
-    def of(cls, parent: pytest.Collector, path: Path, spec: RunSpec, start: Location | None) -> GinFile:
-        """A collector for the run that the file at ``path`` binds; ``start`` is the statement that makes it a run."""
-        node: GinFile = cls.from_parent(parent, path=path)
-        node.spec, node.start = spec, start
-        return node
-
-    def collect(self) -> Iterable[StageItem]:
-        """The stages of the run."""
-        return stage_items(self, self.spec, self.start)
-
-
-class NoRun(pytest.File):
-    """A gin file that the command line names, though it is there only to be included."""
-
-    reason: str
-
-    @classmethod
-    def of(cls, parent: pytest.Collector, path: Path, reason: str) -> NoRun:
-        """A collector that fails for a reason, such as ``model.gin is no run config: it binds none of ...``."""
-        node: NoRun = cls.from_parent(parent, path=path)
-        node.reason = reason.replace(str(path), os.path.relpath(path, parent.config.invocation_params.dir))
-        return node
-
-    def collect(self) -> Iterable[StageItem]:
-        """Gives the reason.
+    def collect(self) -> Iterator[StageItem]:
+        """Yields an item for each stage that a run of this mode has.
 
         Raises:
-          pytest.Collector.CollectError: always.
+          pytest.Collector.CollectError: it is a gin file that is named, though it is there only to be included.
         """
-        raise self.CollectError(
-            f"{self.reason}\n    fix: name the config that includes it; or declare a run of several files, "
-            "[[tool.t5x_harness.runs]] in pyproject.toml"
-        )
+        if self.run.problem:
+            raise self.CollectError(self.run.problem)
+        for stage in stages_of(self.run.spec.mode, self.run.spec.until):
+            item: StageItem = StageItem.from_parent(self, name=stage.value)
+            item.spec, item.stage, item.start = self.run.spec, stage, self.run.start
+            yield item
+
+
+class GinFile(RunCollector, pytest.File):
+    """A gin file that binds a run."""
 
 
 class DeclaredRuns(pytest.File):
     """The ``[[tool.t5x_harness.runs]]`` of a pyproject.toml."""
 
-    runs: tuple[tuple[str, RunSpec, Location], ...]
-
-    def collect(self) -> Iterable[pytest.Collector]:
-        """One collector for each run, by its name."""
-        for name, spec, where in self.runs:
-            node: DeclaredRun = DeclaredRun.from_parent(self, name=name)
-            node.spec, node.start = spec, where
+    def collect(self) -> Iterator[RunCollector]:
+        """Yields a collector for each run, by its name."""
+        for run in self.config.stash[SESSION].declared_runs():
+            node: RunCollector = RunCollector.from_parent(self, name=run.name)
+            node.run = run
             yield node
 
 
-class DeclaredRun(pytest.Collector):
-    """One declared run."""
-
-    spec: RunSpec
-    start: Location
-
-    def collect(self) -> Iterable[StageItem]:
-        """The stages of the run."""
-        return stage_items(self, self.spec, self.start)
-
-
-def stage_items(parent: pytest.Collector, spec: RunSpec, start: Location | None) -> Iterable[StageItem]:
-    """An item for each stage that a run of this mode has."""
-    for stage in stages_of(spec.mode, spec.until):
-        item: StageItem = StageItem.from_parent(parent, name=stage.value)
-        item.spec, item.stage, item.start = spec, stage, start
-        yield item
-
-
-class StageItem(pytest.Item):
+class StageItem(JobItem):
     """Runs one stage, and the earlier ones it needs if they were not selected."""
 
     spec: RunSpec
@@ -119,19 +72,15 @@ class StageItem(pytest.Item):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_marker(marks.SMOKE)
-        if self.config.stash[PROMOTION].names_resources:
-            self.add_marker(TPU)
+        self.add_marker(SMOKE)
+        with usage_errors():
+            if self.config.stash[PROMOTION].settings.defaults:  # which configs, that have no markers, are promoted to
+                self.add_marker(TPU)
 
     def setup(self) -> None:
         """Finds where its run's job goes, if it is promoted: a conftest's fixture may say."""
         if promotion := promotion_of(self):
-            self._target = promotion.target_of(self)
-
-    @property
-    def needs_worker(self) -> bool:
-        """Lint is done by reading alone."""
-        return self.stage is not Stage.LINT
+            self._target = promotion.targets.of(self)
 
     def runtest(self) -> None:
         """Runs the stage.
@@ -139,27 +88,27 @@ class StageItem(pytest.Item):
         Raises:
           StageFailed: it failed, or an earlier stage that no selected item stands for.
         """
+        from t5x_harness.report.properties import stage_properties
+        from t5x_harness.runs.pool import RunContext
+
         session = self.config.stash[SESSION]
         promotion = promotion_of(self)
-        context = session.context_of(self, promotion.for_run(self, self.spec, self._target) if promotion else None)
+        promote = promotion.for_run(self, self.spec, self._target) if promotion else None
+        context = RunContext(marks.network_allowed(self), session.fake_buckets, promote)
         origin = self.parent.nodeid if self.parent is not None else self.nodeid
         with session.working() as runs:
-            if promotion is None:
-                runs.prefetch(self.spec, self.pending_runs, buckets=context.buckets)
-            elif self.stage not in BEFORE_EXECUTION:
-                runs.waits_for_job(self.spec)
-            result = runs.stage(self.spec, self.stage, context, origin=origin)
-        if promotion and promotion.submits_early(self):
+            result = runs.stage(self.spec, self.stage, context, origin=origin, pending=self.pending_runs)
+        if promotion and self in promotion.early and promotion.jobs.has_room:
             runs.submit_early(self.spec)
         marks.count_exercise(self, result.exercised)
         # pytest's own duration is how long was waited for it, which is less where the run worked ahead.
         self.user_properties += [("t5x.stage", self.stage.value), ("t5x.seconds", f"{result.seconds:.3f}")]
-        self._record(result)
+        record(self, result, stage_properties(result))
         cause = runs.failed_before(self.spec, result)
         if cause is not None:
             if any(getattr(i, "spec", None) == self.spec and i.name == cause.stage for i in self.session.items):
                 skip_at_item(f"not run: {cause.stage} failed")
-            self._record(cause)
+            record(self, cause, stage_properties(cause))
             raise StageFailed(cause)
         if result.outcome is Outcome.NOT_RUN:  # a job does not do it, or is not sent
             skip_at_item("; ".join(result.not_checked))
@@ -184,14 +133,6 @@ class StageItem(pytest.Item):
             if not any(map(each.get_closest_marker, ("skip", "skipif"))):
                 run.stages.append(each.stage)
         return [run for run in found.values() if len(run.stages) == of_all[run.spec]]
-
-    def _record(self, result: StageResult) -> None:
-        """Puts numbers, facts and findings where JUnit and other reporters find them."""
-        from t5x_harness.report.properties import finding_properties, stage_properties
-
-        self.user_properties += stage_properties(result)
-        tell_job(self, result)
-        self.user_properties += finding_properties(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The findings instead of a traceback; the traceback of anything unforeseen."""

@@ -1,21 +1,125 @@
-"""What promotion does to the selected tests: their order, their jobs that are sent early, and what is false of them."""
+"""What promotion makes of the selected tests: their order, and stand-ins for those with ``ship=True``.
+
+These run in a job, and pytest's reports of them there are their reports here.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.promotion.resources import ResourcesError
-from t5x_harness.spec import RunSpec
+from t5x_harness.promotion.settings import NOT_SENT
+from t5x_harness.upstream.pytest import skip_at_item
 
-from . import marks
 from .gin_items import StageItem
-from .promotion import PROMOTION, Promotion, promotion_of
-from .shipped_items import ShippedItem, replaced
+from .options import usage_errors
+from .promotion import PROMOTION, JobItem, Promotion
+from .reports import JOB_SECTION
+from .session import SESSION
 
-__all__ = ["arrange", "check_promotable", "check_sent", "network_guarded"]
+if TYPE_CHECKING:
+    from t5x_harness.promotion.shipped_reports import RepeatedReports
+    from t5x_harness.promotion.shipped_test import ShippedTest
+
+_DECIDED_THERE = frozenset({"skip", "skipif", "xfail"})
+
+
+class ShippedItem(JobItem):
+    """Stands in the place of a test that runs elsewhere: none of its fixtures is set up here."""
+
+    promotion: Promotion
+    test: ShippedTest
+    where: tuple[os.PathLike[str] | str, int | None, str]
+    _failure: Exception | None
+
+    @classmethod
+    def of(cls, item: pytest.Item, promotion: Promotion) -> ShippedItem:
+        """The item for a test with ``ship=True``."""
+        from t5x_harness.promotion.shipped_test import LocalTest, ShippedTest
+
+        assert item.parent is not None
+        config, session = item.config, item.config.stash[SESSION]
+        shipped: ShippedItem = cls.from_parent(item.parent, name=item.name)
+        shipped.own_markers = item.own_markers
+        shipped.keywords.update(item.keywords)
+        shipped.promotion, shipped.where, shipped._failure = promotion, item.reportinfo(), None
+        local = LocalTest(
+            name=item.name,
+            nodeid=shipped.nodeid,
+            root=config.rootpath,
+            file=shipped.path,
+            globs=promotion.resources(item).files,
+            ini=config.inipath,
+            python_path=[Path(folder) for folder in session.project.python_path],
+            live=config.option.capture == "no",
+        )
+        shipped.test = ShippedTest(
+            local,
+            lambda: promotion.order(
+                shipped.name, promotion.resources(shipped), session.slice_name, promotion.targets.of(shipped)
+            ),
+            lambda: promotion.jobs,
+        )
+        return shipped
+
+    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
+        """Its marks, without those that depend on where it runs: pytest there looks at them."""
+        for node, mark in super().iter_markers_with_node(name):
+            if mark.name not in _DECIDED_THERE:
+                yield node, mark
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where the test itself stands."""
+        return self.where
+
+    def setup(self) -> None:
+        """Waits for the job; what pytest there said of each phase is said here."""
+        from t5x_harness.promotion.jobs import JobNotSent
+        from t5x_harness.promotion.shipped import ShipFailed
+
+        self.test.submit()
+        submit_early(self.session)  # those that go where this one goes, which may be known only now
+        session = self.config.stash[SESSION]
+        try:
+            with session.working() as runs:
+                self.test.wait(runs.folder, session.progress)
+        except JobNotSent:
+            skip_at_item(NOT_SENT)
+        except ShipFailed as failure:  # a test that failed: only what its fixtures do is an error of its setup
+            self._failure = failure
+        finally:
+            self.user_properties += self.test.properties
+
+    def runtest(self) -> None:
+        """It ran elsewhere; its subtests there are told of here.
+
+        Raises:
+          ShipFailed: it left no outcome, or one of a subtest that pytest here cannot read.
+        """
+        if (reports := self._reports) is not None:
+            reports.repeat_warnings()
+            self._failure = self._failure or reports.repeat_subtests()
+        if self._failure is not None:
+            raise self._failure
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Why there is no outcome, without a traceback."""
+        return str(excinfo.value) if excinfo.value is self._failure else super().repr_failure(excinfo, style)
+
+    def report(self, when: str) -> pytest.TestReport | None:
+        """The report of a phase that pytest made in the job; None if there is none, or it does not count."""
+        return self._reports.phase(when) if self._reports is not None and self._failure is None else None
+
+    @property
+    def _reports(self) -> RepeatedReports | None:
+        from t5x_harness.promotion.shipped_reports import RepeatedReports
+
+        return RepeatedReports(self.test.outcome, self) if self.test.outcome is not None else None
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,59 +135,52 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     promotion = config.stash[PROMOTION]
     if not promotion.active:
         return
-    promotion.check(items)
-    items[:] = [replaced(item, promotion) for item in items]
-    for item in items:
-        if isinstance(item, StageItem) and promotion.promotes(item):
-            try:
-                item.spec = promotion.planned(item, item.spec)
-            except ResourcesError as error:
-                raise pytest.UsageError(f"[tool.t5x_harness.tpu] and t5x_tpu: {error}") from None
-    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist take a part of the tests
-        _jobs_after_plans(items, promotion)
-
-
-def check_promotable(item: pytest.Item) -> None:
-    """Fails a promoted test that has nothing to send: run here, its green would be taken for one of a TPU."""
-    if promotion_of(item) is None or isinstance(item, StageItem | ShippedItem):
-        return
-    if "t5x_run" not in getattr(item, "fixturenames", ()):
-        pytest.fail(
-            f"{item.name} is promoted to a TPU and has nothing to send there: give a config to t5x_run in it, or have "
-            "the test itself run there: @pytest.mark.tpu(ship=True)",
-            pytrace=False,
-        )
-
-
-def check_sent(item: pytest.Item) -> None:
-    """Fails a promoted test that ended without a job."""
-    if promotion_of(item) is None or isinstance(item, StageItem | ShippedItem):
-        return
-    if not item.stash.get(marks.EXERCISED, 0):
-        pytest.fail(f"{item.name} is promoted to a TPU, and no job did anything for it: call t5x_run", pytrace=False)
-
-
-@contextlib.contextmanager
-def network_guarded(item: pytest.Item) -> Iterator[None]:
-    """Around a smoke test, as :func:`.marks.network_guarded`, unless its job is on the real Vertex AI."""
-    promotion = promotion_of(item)
-    if promotion is not None and not promotion.settings.emulated:
-        yield
-        return
-    with marks.network_guarded(item):
-        yield
-
-
-def _jobs_after_plans(items: list[pytest.Item], promotion: Promotion) -> None:
-    """Brings the stages before the jobs of several runs to the front, so that these jobs are there at once."""
+    from t5x_harness.promotion.order import planned
     from t5x_harness.runs.early_jobs import jobs_after_plans
 
-    runs: dict[RunSpec, list[StageItem]] = {}
-    for item in items:
-        if isinstance(item, StageItem) and promotion.promotes(item):
-            runs.setdefault(item.spec, []).append(item)
-    arranged, early = jobs_after_plans([*runs.values()], promotion.settings.parallel)
-    places = [index for index, item in enumerate(items) if isinstance(item, StageItem) and promotion.promotes(item)]
-    for index, item in zip(places, arranged, strict=True):
-        items[index] = item
-    promotion.plan_early(early)
+    with usage_errors():
+        promotion.check(items)
+    items[:] = [_replaced(item, promotion) for item in items]
+    stages = {at: item for at, item in enumerate(items) if isinstance(item, StageItem) and promotion.promotes(item)}
+    with usage_errors("[tool.t5x_harness.tpu] and t5x_tpu: "):
+        for item in stages.values():
+            item.spec = planned(item.spec, promotion.resources(item))
+    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist take a part of the tests
+        arranged, early = jobs_after_plans([*stages.values()], promotion.settings.parallel)
+        for at, item in zip(stages, arranged, strict=True):
+            items[at] = item
+        promotion.early = set(early)
+
+
+def submit_early(session: pytest.Session) -> None:
+    """Sends jobs of shipped tests that follow, as many as may be there at once, and of which is known where they go.
+
+    Not in a process of pytest-xdist, in which other workers take a part of the tests.
+    """
+    promotion = session.config.stash[PROMOTION]
+    if not promotion.active or session.config.option.collectonly or hasattr(session.config, "workerinput"):
+        return
+    for item in [item for item in session.items if isinstance(item, ShippedItem) and item.test.is_pending]:
+        if promotion.targets.is_known(item) and promotion.jobs.has_room:
+            item.test.submit()
+
+
+def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
+    """What runs in a test's place: the test itself, unless it is promoted and to be shipped."""
+    try:
+        ships = promotion.promotes(item) and promotion.resources(item).ship and not hasattr(item, "spec")
+    except ResourcesError:
+        return item  # which fails with the mistake of its marker
+    return ShippedItem.of(item, promotion) if ships else item
+
+
+def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
+    """The report of a phase: for a shipped test the one that pytest made in the job, with what is known of the job."""
+    if not isinstance(item, ShippedItem):
+        return report
+    if (there := item.report(report.when)) is not None:
+        there.user_properties += item.user_properties
+        report = there
+    if item.test.message:
+        report.sections.append((JOB_SECTION, item.test.message))
+    return report

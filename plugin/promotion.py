@@ -1,37 +1,35 @@
-"""Tests marked ``tpu`` that ``-m`` promotes: which they are, where they run, and their jobs."""
+"""Tests marked ``tpu`` that ``-m`` promotes: which they are, where their jobs go, and what they are like."""
 
 from __future__ import annotations
 
-import functools
-import os
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.promotion.expression import TPU
+from t5x_harness.fixtures.vertex_target import Targets
+from t5x_harness.promotion.expression import SMOKE, TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
-from t5x_harness.promotion.session import EmulationError, PromotionSession
-from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
+from t5x_harness.promotion.session import PromotionSession
 from t5x_harness.runs.stages import BEFORE_EXECUTION
+from t5x_harness.settings.options import JOBS, option
 from t5x_harness.spec import RunSpec
-from t5x_harness.vertex.emulated import is_led_to_private_google
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks
-from .promotion_options import read_settings, read_target
+from .options import values
 from .session import HarnessSession
-from .targets import TargetsOfConftests
 
 if TYPE_CHECKING:
-    from t5x_harness.promotion.jobs import PromotedJobs
-    from t5x_harness.promotion.order import JobOrder
     from t5x_harness.runs.pipeline import BackendFactory
     from t5x_harness.vertex.machine import Machine
 
-__all__ = ["NOT_SENT", "PROMOTION", "Promotion", "promotion_of"]
-
 PROMOTION = pytest.StashKey["Promotion"]()
+
+
+class JobItem(pytest.Item):
+    """An item whose job, once it is promoted, is its own, and not that of a call of ``t5x_run``."""
 
 
 def promotion_of(item: pytest.Item) -> Promotion | None:
@@ -40,60 +38,33 @@ def promotion_of(item: pytest.Item) -> Promotion | None:
     return promotion if promotion.promotes(item) else None
 
 
-class Promotion:
-    """What this session promotes; settings are read when something is.
+class Promotion(PromotionSession):
+    """What a session of pytest promotes; settings are read when something is.
 
     Args:
       config: pytest's.
       session: the harness's.
+
+    Attributes:
+      targets: where the jobs of items go that take no fixtures.
+      early: the items after which their runs' jobs are sent, as those that wait for these come later.
     """
 
     def __init__(self, config: pytest.Config, session: HarnessSession) -> None:
-        self.config = config
+        # As with the output of tests, -s shows logs as they come; xdist's workers have no terminal.
+        streams = config.option.capture == "no" and not session.is_worker
+        super().__init__(
+            session.expression,
+            active=session.promotes,
+            given=lambda: values(config, JOBS),
+            option_of=lambda name: option(name).pytest[0],
+            tpu=session.project.tpu,
+            vertex=session.project.vertex,
+            say=session.say if streams else None,
+        )
+        self.early: set[pytest.Item] = set()
         self._session = session
-        self.active = session.promotes
-        self.shared = PromotionSession()
-        self._early: set[pytest.Item] = set()
-        self._targets = TargetsOfConftests()
-
-    @functools.cached_property
-    def settings(self) -> PromotionSettings:
-        """How promoted tests run.
-
-        Raises:
-          pytest.UsageError: a value is none of those that there are.
-        """
-        return read_settings(self.config, self._session.project.tpu)
-
-    @functools.cached_property
-    def target(self) -> VertexTarget:
-        """Where the jobs go of items that no conftest's fixture says more for.
-
-        Raises:
-          pytest.UsageError: values are missing, or one is wrong.
-        """
-        return read_target(self.config, self.settings, self._session.project.vertex)
-
-    @property
-    def names_resources(self) -> bool:
-        """Whether the project or the ini file says what configs, which have no markers, are promoted to."""
-        return bool(self.settings.defaults)
-
-    @property
-    def jobs(self) -> PromotedJobs:
-        """The session's jobs."""
-        # As with the output of tests, -s shows it as it comes; xdist's workers have no terminal.
-        streams = self.config.option.capture == "no" and not hasattr(self.config, "workerinput")
-        return self.shared.jobs(self.settings, self._session.progress.say if streams else None)
-
-    def check_options(self) -> None:
-        """Checks the options before pytest collects anything, in a session that promotes.
-
-        Raises:
-          pytest.UsageError: a value is none of those that there are.
-        """
-        if self.active:
-            _ = self.settings
+        self.targets = Targets()
 
     def promotes(self, item: pytest.Item) -> bool:
         """Whether a test is promoted; its mark is inert otherwise."""
@@ -103,33 +74,16 @@ class Promotion:
         """Checks that there is a target for the promoted ones of the selected tests; the emulated Vertex AI starts.
 
         Raises:
-          pytest.UsageError: values are missing, all of which the message names.
+          VertexTargetError: values are missing, all of which the message names.
+          EmulationError: it cannot start.
         """
         promoted = [item for item in items if self.promotes(item)]
-        if any(not self._targets.overrides(item) for item in promoted):
+        if any(not self.targets.is_overridden(item) for item in promoted):
             _ = self.target
-        needed = promoted and self.settings.emulated and not self.settings.dry_run
-        if needed and not self.config.option.collectonly:
-            self._emulate(promoted)
-
-    def header(self) -> list[str]:
-        """What ``-m`` means for tests marked ``tpu``, where it names them."""
-        expression = self.config.option.markexpr or ""
-        if not self.active:
-            if marks.selects_only(expression, TPU):
-                return [
-                    f"t5x-harness: -m {expression!r} also selects tests that are not marked {TPU}, so none is promoted "
-                    "to a TPU job: all run here"
-                ]
-            return []
-        try:
-            where = f"project {self.target.project}, {self.target.location}, image {self.target.image}"
-        except pytest.UsageError:
-            where = "no target is configured"
-        here = self.settings.emulated or is_led_to_private_google(os.environ)
-        service = "an emulated Vertex AI on this machine" if here else "Vertex AI"
-        dry = "; --t5x-tpu-dry-run sends none" if self.settings.dry_run else ""
-        return [f"t5x-harness: -m {expression!r} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
+        session, settings = self._session, self.settings
+        if promoted and settings.emulated and not settings.dry_run and not session.config.option.collectonly:
+            self.emulate(session.options.gcs_root or session.project.gcs_root, [*self._machines(promoted)])
+            session.take_surroundings()
 
     def resources(self, item: pytest.Item) -> TpuResources:
         """What a test asks for.
@@ -139,90 +93,63 @@ class Promotion:
         """
         return marks.tpu_resources(item, self.settings.defaults)
 
-    def target_of(self, item: pytest.Item) -> VertexTarget:
-        """Where the job goes of an item without fixtures: a gin config, or a shipped test.
-
-        Fails the item, without a traceback, if a conftest's fixture gives no target.
-
-        Args:
-          item: one that is being set up, or runs, if :meth:`knows_target` is false of it.
-        """
-        return self._targets.of(item) if self._targets.overrides(item) else self.target
-
-    def knows_target(self, item: pytest.Item) -> bool:
-        """Whether :meth:`target_of` answers before an item is set up."""
-        return not self._targets.overrides(item) or self._targets.known(item)
-
-    def order(self, item: pytest.Item, slice_name: str, target: VertexTarget) -> JobOrder:
-        """A test's order for a job.
-
-        Args:
-          item: the test.
-          slice_name: the slice that smoke emulates for it.
-          target: where the job goes.
+    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> BackendFactory:
+        """What makes the backend of a run that is planned for its job.
 
         Raises:
           ResourcesError: nothing, or only a half of it, says what to run on.
         """
-        from t5x_harness.promotion.order import order_of
-
-        name = item.name if not hasattr(item, "spec") else item.spec.name
-        return order_of(name, self.resources(item), self.settings, target, slice_name)
-
-    def planned(self, item: pytest.Item, spec: RunSpec) -> RunSpec:
-        """A run as it is planned for its job: on the slice that the job has.
-
-        Raises:
-          ResourcesError: see :meth:`order`.
-        """
-        from t5x_harness.promotion.order import planned
-
-        return planned(spec, self.resources(item))
-
-    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> BackendFactory:
-        """What makes the backend of a promoted run.
-
-        Args:
-          item: the test that the run is for.
-          spec: of :meth:`planned`.
-          target: where the job goes.
-        """
         from t5x_harness.runs.vertex import backend_factory
 
-        return backend_factory(self.order(item, spec.slice, target), spec, lambda: self.jobs)
-
-    def plan_early(self, items: Sequence[pytest.Item]) -> None:
-        """Notes the items after which their runs' jobs are sent, as those that wait for these come later."""
-        self._early = set(items)
-
-    def submits_early(self, item: pytest.Item) -> bool:
-        """Whether a run's job is sent after this stage of it, while other runs' stages follow."""
-        return item in self._early and self.jobs.has_room
-
-    def _emulate(self, promoted: Sequence[pytest.Item]) -> None:
-        source = self._session.options.gcs_root or self._session.project.gcs_root
-        try:
-            self.shared.emulate(source, self.target.image, [*self._machines(promoted)])
-        except EmulationError as error:
-            raise pytest.UsageError(f"--t5x-vertex=emulated: {error}") from None
-        self._session.take_surroundings()
+        name = item.name if not hasattr(item, "spec") else item.spec.name
+        order = self.order(name, self.resources(item), spec.slice, target)
+        return backend_factory(order, spec, lambda: self.jobs)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
         """The machines of the jobs that will run T5X, as far as is known before; an item's mistake is told later."""
         from t5x_harness.promotion.order import machine_of
 
-        seen: set[RunSpec] = set()
-        for item in items:
-            spec = getattr(item, "spec", None)
-            if spec is not None and (item.name in BEFORE_EXECUTION or spec in seen):
-                continue
-            if spec is None and "t5x_run" not in getattr(item, "fixturenames", ()):
-                continue
-            seen.update([spec] if spec is not None else [])
-            try:
+        # The stages of a run are one job.
+        jobs = {getattr(item, "spec", item): item for item in items if item.name not in BEFORE_EXECUTION}
+        for item in jobs.values():
+            with contextlib.suppress(ResourcesError, pytest.fail.Exception):
                 asked = self.resources(item)
-                if not asked.ship or spec is not None:
-                    own = marks.slice_name(item) if spec is None else spec.slice
-                    yield machine_of(asked, own or self._session.slice_name)
-            except (ResourcesError, pytest.fail.Exception):
-                continue
+                if hasattr(item, "spec"):
+                    yield machine_of(asked, item.spec.slice)
+                elif "t5x_run" in getattr(item, "fixturenames", ()) and not asked.ship:
+                    yield machine_of(asked, marks.slice_name(item) or self._session.slice_name)
+
+
+def check_promotable(item: pytest.Item) -> None:
+    """Fails a promoted test that has nothing to send: run here, its green would be taken for one of a TPU."""
+    if _calls_t5x_run(item) and "t5x_run" not in getattr(item, "fixturenames", ()):
+        pytest.fail(
+            f"{item.name} is promoted to a TPU and has nothing to send there: give a config to t5x_run in it, or have "
+            "the test itself run there: @pytest.mark.tpu(ship=True)",
+            pytrace=False,
+        )
+
+
+def check_sent(item: pytest.Item) -> None:
+    """Fails a promoted test that ended without a job."""
+    if _calls_t5x_run(item) and not item.stash.get(marks.EXERCISED, 0):
+        pytest.fail(f"{item.name} is promoted to a TPU, and no job did anything for it: call t5x_run", pytrace=False)
+
+
+@contextlib.contextmanager
+def network_guarded(item: pytest.Item) -> Iterator[None]:
+    """Around a smoke test: sockets of this process refuse what is beyond this machine, but for the real Vertex AI."""
+    promotion = promotion_of(item)
+    sends = promotion is not None and not promotion.settings.emulated
+    if sends or item.get_closest_marker(SMOKE) is None or marks.network_allowed(item):
+        yield
+        return
+    from t5x_harness.system.network import forbidden
+
+    with forbidden():
+        yield
+
+
+def _calls_t5x_run(item: pytest.Item) -> bool:
+    """Whether a test is promoted, and its jobs are those of the runs that it makes."""
+    return promotion_of(item) is not None and not isinstance(item, JobItem)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from ._pytest_internals import scheduling_by
-from .failures import COLUMNS, columns_of
+from t5x_harness.upstream.xdist import scheduling_by
+
 from .promotion import PROMOTION
+from .reports import COLUMNS, columns_of
 from .session import SESSION
 
 _RESULTS = "t5x_harness"
-_JOBS = "t5x_harness_jobs"
 _NODES = pytest.StashKey[list[Any]]()
 _SECONDS = 10.0
 """How long workers that were interrupted, too, may take to hand over what they know; a second Ctrl-C ends the wait."""
@@ -45,8 +45,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """In a worker: hands its results to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output[_RESULTS] = json.dumps(session.config.stash[SESSION].runs.results.to_json())
-        output[_JOBS] = json.dumps(session.config.stash[PROMOTION].shared.to_json())
+        runs, jobs = session.config.stash[SESSION].runs.results, session.config.stash[PROMOTION]
+        output[_RESULTS] = json.dumps([runs.to_json(), jobs.to_json()])
 
 
 def pytest_testnodedown(node: Any, error: Any) -> None:
@@ -54,8 +54,9 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
     node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
-        node.config.stash[SESSION].runs.results.add_json(json.loads(output[_RESULTS]))
-        node.config.stash[PROMOTION].shared.add_json(json.loads(output[_JOBS]))
+        runs, jobs = json.loads(output[_RESULTS])
+        node.config.stash[SESSION].runs.results.add_json(runs)
+        node.config.stash[PROMOTION].add_json(jobs)
 
 
 class Interruption:

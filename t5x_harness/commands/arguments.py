@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.settings.options import RUNS, add_to_command, option
-from t5x_harness.settings.project import ProjectConfig, find_project
-from t5x_harness.settings.specs import Given, SettingsError
+from t5x_harness.settings.project import ProjectConfig, SettingsError, find_project
+from t5x_harness.settings.specs import Given
 from t5x_harness.spec import RunSpec
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -99,26 +99,6 @@ def _report_file(text: str) -> Path:
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"{text}: no permission to write it")
     return path
-
-
-def rewrite_gin(arguments: Sequence[str]) -> list[str]:
-    """Turns ``--gin.NAME=VALUE`` into ``--gin_bindings=NAME = VALUE``, as T5X does.
-
-    Raises:
-      UsageError: an argument has no ``=``, no name, or ``--gin.`` twice.
-    """
-    rewritten = []
-    for argument in arguments:
-        if argument.startswith("--gin."):
-            name, equals, value = argument.removeprefix("--gin.").partition("=")
-            if not equals or not name:
-                raise UsageError(f"{argument}: a gin binding has the form --gin.NAME=VALUE")
-            if name.startswith(("--gin.", "gin.")):
-                raise UsageError(f"{argument}: --gin. stands there twice, write --{name.removeprefix('--')}={value}")
-            rewritten.append(f"--gin_bindings={name} = {value}")
-        else:
-            rewritten.append(argument)
-    return rewritten
 
 
 def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 
 from t5x_harness import __version__
-from t5x_harness.commands.arguments import UsageError, add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
 from t5x_harness.report.report import Report
 from t5x_harness.runs.model_dirs import ModelDirError
-from t5x_harness.settings.project import ProjectError
-from t5x_harness.settings.specs import Given
+from t5x_harness.settings.project import SettingsError
+from t5x_harness.settings.specs import Given, rewrite_gin
 from t5x_harness.spec import RunResult, RunSpec, Stage
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run: Callable[[argparse.Namespace], int] = module.run
             return run(parsed)
         return _lint(parsed, started) if parsed.command == "lint" else _run(parsed, started)
-    except (UsageError, ProjectError, ModelDirError) as error:
+    except (UsageError, SettingsError, ModelDirError) as error:
         return _usage(str(error))
     except SystemExit as stop:  # argparse has said why
         return stop.code if isinstance(stop.code, int) else USAGE

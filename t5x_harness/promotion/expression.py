@@ -1,14 +1,26 @@
-"""Whether ``-m EXPRESSION`` promotes the tests that it selects."""
+"""The markers, and what ``-m EXPRESSION`` asks for by one: runs of configs, or jobs for the tests that it selects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["TPU", "promotes"]
+from t5x_harness.promotion.resources import SIGNATURE
 
-TPU = "tpu"
+SMOKE, TPU = "smoke", "tpu"
+
+MARKERS = (
+    "smoke: runs T5X here, on CPU devices laid out like a TPU slice; fails if it exercised nothing",
+    "slice(name='v3-8'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this test",
+    "network(): lets this test and its runs reach beyond this machine; smoke tests and runs without it reach loopback "
+    "only, unless --t5x-network=allow",
+    f"{TPU}({SIGNATURE}): under -m tpu, and any other -m that selects it because of this mark alone, the test is "
+    "promoted to a job on Vertex AI with these resources; it means nothing else",
+)
+"""The markers as pytest documents them."""
 
 _Atom = tuple[str, tuple[tuple[str, object], ...]]
+_Evaluate = Callable[[Callable[..., bool]], bool]
+"""Takes what says whether a mark, by its name and keyword arguments, is there."""
 
 
 class _Undecided(Exception):
@@ -19,19 +31,33 @@ class _Undecided(Exception):
         self.atom = atom
 
 
-def promotes(evaluate: Callable[[Callable[..., bool]], bool]) -> bool:
+def selects_only(expression: str, mark: str) -> bool:
+    """Whether an expression selects an item because of ``mark``: true with that mark alone, false without it."""
+    evaluate = _compiled(expression, mark)
+    return bool(evaluate(lambda name, **_: name == mark)) and not evaluate(lambda name, **_: False)
+
+
+def promotes(expression: str) -> bool:
     """Whether an expression can be true of a test marked ``tpu`` and of no test without that mark.
 
     So ``tpu`` and ``tpu and not slow`` promote; ``smoke or tpu`` does not, as it selects what is not meant for a TPU as
     well, and neither does ``not tpu``.
-
-    Args:
-      evaluate: the compiled expression: takes what says whether a mark, by its name and keyword arguments, is there.
     """
+    evaluate = _compiled(expression, TPU)
     return _can_hold(evaluate, {}, tpu=True) and not _can_hold(evaluate, {}, tpu=False)
 
 
-def _can_hold(evaluate: Callable[[Callable[..., bool]], bool], known: dict[_Atom, bool], *, tpu: bool) -> bool:
+def _compiled(expression: str, mark: str) -> _Evaluate:
+    """Returns the compiled expression; one that is never true if it does not name the mark, or has a mistake in it."""
+    if mark not in expression:
+        return lambda is_there: False
+    from t5x_harness.upstream.pytest import compiled_expression
+
+    compiled = compiled_expression(expression)
+    return compiled.evaluate if compiled is not None else lambda is_there: False
+
+
+def _can_hold(evaluate: _Evaluate, known: dict[_Atom, bool], *, tpu: bool) -> bool:
     """Whether some set of marks makes the expression true, with or without ``tpu`` and as ``known`` has decided."""
 
     def is_there(name: str, /, **arguments: object) -> bool:

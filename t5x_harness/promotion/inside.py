@@ -21,9 +21,7 @@ import pytest
 from t5x_harness import __version__
 from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
 from t5x_harness.promotion.shipped import ShippedOutcome
-from t5x_harness.promotion.shipped_warnings import to_json
-
-__all__ = ["main", "run_test"]
+from t5x_harness.promotion.shipped_reports import warning_to_json
 
 _UNPACKING_FAILED = 2
 _PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the second one is the old way, for which jax has no field
@@ -56,7 +54,7 @@ class Recorder:
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
         """Keeps what the test warned of; what collecting it does is warned of where it is sent from, too."""
         if when == "runtest":
-            self.warnings.append(to_json(warning_message, self._folder))
+            self.warnings.append(warning_to_json(warning_message, self._folder))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keeps why a module could not be collected."""

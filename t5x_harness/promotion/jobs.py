@@ -26,8 +26,6 @@ from t5x_harness.vertex.submitted import SubmittedJob, running_with_label
 from t5x_harness.vertex.target import placeholders_in
 from t5x_harness.vertex.waiting import WaitError
 
-__all__ = ["REFUSALS", "Ended", "JobNotSent", "JobRefused", "PromotedJobs"]
-
 
 class JobRefused(Exception):
     """A job is not sent; the message says why and what to change."""

@@ -13,8 +13,6 @@ from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
-__all__ = ["JobOrder", "machine_of", "order_of", "planned"]
-
 _EMULATED_SECONDS = 900
 
 

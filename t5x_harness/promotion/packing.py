@@ -13,8 +13,6 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-__all__ = ["LIMIT", "PackingError", "TestArchive", "listed_files", "pack", "unpack"]
-
 LIMIT = 64 * 2**20
 """Bytes of all files together; what is larger belongs into a bucket."""
 

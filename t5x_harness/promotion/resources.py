@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.promotion.duration import seconds_of
 from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
-
-__all__ = ["FIELDS", "SIGNATURE", "ResourcesError", "TpuResources", "merged"]
 
 
 class ResourcesError(ValueError):
@@ -120,6 +118,28 @@ class TpuResources:
                 raise ResourcesError(f"no argument {name!r}: {hint}")
         return cls(**values)
 
+    @classmethod
+    def of_marks(
+        cls, marks: Iterable[tuple[Sequence[Any], Mapping[str, Any]]], otherwise: Mapping[str, Any]
+    ) -> TpuResources:
+        """Makes them from the arguments of a test's markers: the closest counts most, then those of class and module.
+
+        Args:
+          marks: the arguments of each, by place and by name.
+          otherwise: what holds where no marker says anything, such as the project's table.
+
+        Raises:
+          ResourcesError: a marker has an argument that there is not, or with a value that cannot be.
+        """
+        layers = []
+        for args, values in marks:
+            if args:
+                given = ", ".join(map(repr, args))
+                raise ResourcesError(f"arguments are given by name, as accelerator_type='TPU_V3'; not {given}")
+            cls.of(values)
+            layers.append(values)
+        return cls.of(merged([*layers, otherwise]))
+
     @property
     def seconds(self) -> float | None:
         """The limit of the job's run time; None for none of its own."""
@@ -190,6 +210,26 @@ def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
             elif name not in found and name not in decided:
                 found[name] = value
     return found
+
+
+def resources_in(lines: Iterable[str]) -> Mapping[str, Any]:
+    """Reads ``accelerator_count = 8`` and so on; whole numbers and booleans are read as such.
+
+    Raises:
+      ResourcesError: a line has another form, or a value cannot be.
+    """
+    values: dict[str, Any] = {}
+    for line in lines:
+        name, equals, text = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise ResourcesError(f"t5x_tpu: {line!r} is no NAME = VALUE, such as accelerator_type = TPU_V3")
+        words = {"true": True, "false": False}
+        values[name] = int(text) if text.isascii() and text.isdigit() else words.get(text.lower(), text)
+    try:
+        TpuResources.of(values)
+    except ResourcesError as error:
+        raise ResourcesError(f"t5x_tpu: {error}") from None
+    return values
 
 
 def _maps_texts(values: Any) -> bool:

@@ -12,8 +12,6 @@ from t5x_harness.spec import Checkpoint, Measure
 from t5x_harness.vertex.metrics import read_metrics
 from t5x_harness.vertex.storage import Folder
 
-__all__ = ["JobResults", "last_of_each", "read_results"]
-
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)/")
 _OF_STEP = re.compile(r"(?P<task>.+)-(?P<step>\d+)\.jsonl")
 _INFERENCE = "inference_eval/"

@@ -1,65 +1,136 @@
-"""What a session that promotes tests has beside them: its jobs, and the emulated Vertex AI if they run there."""
+"""What a session that promotes tests has beside them: settings, jobs, and the emulated Vertex AI if they run there."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from t5x_harness.promotion.settings import PromotionSettings
+from t5x_harness.promotion.expression import TPU, selects_only
+from t5x_harness.promotion.settings import PromotionSettings, target_of
+from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import PromotedJobs
+    from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.promotion.resources import TpuResources
     from t5x_harness.vertex.machine import Machine
 
-__all__ = ["EmulationError", "PromotionSession"]
 
-
-class EmulationError(Exception):
+class EmulationError(ValueError):
     """The emulated Vertex AI cannot start; the message says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"--t5x-vertex=emulated: {why}")
 
 
 class PromotionSession:
-    """Starts what is asked for, and ends it.
+    """Reads and starts what is asked for, and ends it.
+
+    Args:
+      expression: of ``-m``.
+      active: whether it promotes the tests that it selects.
+      given: reads the values of options, variables and ini file, by field.
+      option_of: the name of the option for a field, for messages.
+      tpu: resources of the project's file.
+      vertex: the target's values there.
+      say: takes each line of the jobs' logs; None for nobody.
 
     Attributes:
+      active: as above.
       shown: jobs that are only printed.
       left: what became of jobs that had not ended with the session.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        expression: str,
+        *,
+        active: bool,
+        given: Callable[[], Mapping[str, Any]],
+        option_of: Callable[[str], str],
+        tpu: Mapping[str, Any],
+        vertex: Mapping[str, str],
+        say: Callable[[str], None] | None,
+    ) -> None:
+        self.active = active
+        self._expression = expression
+        self._given = given
+        self._option_of = option_of
+        self._tpu = tpu
+        self._vertex = vertex
+        self._say = say
         self.shown: list[str] = []
         self.left: list[str] = []
         self._jobs: PromotedJobs | None = None
         self._emulated = contextlib.ExitStack()
         self._importing: threading.Thread | None = None
 
-    def jobs(self, settings: PromotionSettings, say: Callable[[str], None] | None) -> PromotedJobs:
-        """Returns the session's jobs.
+    @functools.cached_property
+    def settings(self) -> PromotionSettings:
+        """How promoted tests run.
 
-        Args:
-          settings: how promoted tests run.
-          say: takes each line of the jobs' logs; None for nobody.
+        Raises:
+          ValueError: a value is none of those that there are.
         """
+        return PromotionSettings.of(self._given(), self._tpu, emulated=is_led_to_private_google(os.environ))
+
+    @functools.cached_property
+    def target(self) -> VertexTarget:
+        """Where the jobs go of tests that no fixture says more for.
+
+        Raises:
+          VertexTargetError: values are missing, all of which the message names; or one is wrong.
+        """
+        return target_of(self.settings, self._given(), os.environ, self._vertex, self._option_of)
+
+    def header(self) -> list[str]:
+        """Says what ``-m`` means for tests marked ``tpu``, where it names them."""
+        begin = f"t5x-harness: -m {self._expression!r}"
+        if not self.active:
+            also = (
+                f"{begin} also selects tests that are not marked {TPU}, so none is promoted to a TPU job: all run here"
+            )
+            return [also] if selects_only(self._expression, TPU) else []
+        try:
+            where = f"project {self.target.project}, {self.target.location}, image {self.target.image}"
+        except VertexTargetError:
+            where = "no target is configured"
+        here = self.settings.emulated or is_led_to_private_google(os.environ)
+        service = "an emulated Vertex AI on this machine" if here else "Vertex AI"
+        dry = "; --t5x-tpu-dry-run sends none" if self.settings.dry_run else ""
+        return [f"{begin} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
+
+    def order(self, name: str, resources: TpuResources, slice_name: str, target: VertexTarget) -> JobOrder:
+        """Returns a test's order for a job; see :func:`~t5x_harness.promotion.order.order_of`."""
+        from t5x_harness.promotion.order import order_of
+
+        return order_of(name, resources, self.settings, target, slice_name)
+
+    @property
+    def jobs(self) -> PromotedJobs:
+        """The session's jobs."""
         if self._jobs is None:
             from t5x_harness.promotion.jobs import PromotedJobs
 
             if self._importing is not None:
                 self._importing.join()
-            self._jobs = PromotedJobs(settings, self.shown.append, say)
+            self._jobs = PromotedJobs(self.settings, self.shown.append, self._say)
         return self._jobs
 
-    def emulate(self, source: str | None, image: str, machines: Sequence[Machine]) -> None:
+    def emulate(self, source: str | None, machines: Sequence[Machine]) -> None:
         """Has this process's Google clients use an emulated Vertex AI until :meth:`end`.
 
         Args:
           source: a folder with a folder for each bucket; None for no buckets.
-          image: where T5X is.
           machines: what the jobs that run T5X will run on; those on the first one's machine are prepared for.
 
         Raises:
@@ -77,7 +148,7 @@ class PromotionSession:
         if machines:
             # Its message would take Google's library, which is not waited for here.
             machine = {name: value for name, value in dataclasses.asdict(machines[0]).items() if value}
-            expected = ExpectedJobs(image, machine, machines.count(machines[0]))
+            expected = ExpectedJobs(self.target.image, machine, machines.count(machines[0]))
         try:
             self._emulated.enter_context(private_google(source=source, warm=True, expected=expected))
         except ServerError as error:

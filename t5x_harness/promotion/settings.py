@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
-from t5x_harness.promotion.resources import TpuResources
+from t5x_harness.promotion.resources import TpuResources, resources_in
+from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
-
-__all__ = ["DEFAULT_PARALLEL", "NOT_SENT", "PromotionSettings", "target_of"]
 
 DEFAULT_PARALLEL = 4
 
@@ -36,6 +35,27 @@ class PromotionSettings:
     dry_run: bool = False
     reuse: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], table: Mapping[str, Any], *, emulated: bool) -> Self:
+        """Takes them out of what is given.
+
+        Args:
+          given: values of options, variables and ini file, by field; None where none is given.
+          table: resources of the project's file.
+          emulated: whether jobs go to the emulated Google Cloud where nothing else is given.
+
+        Raises:
+          ResourcesError: a resource of the ini file has a mistake in it.
+        """
+        return cls(
+            service=given["vertex"] or ("emulated" if emulated else "real"),
+            parallel=given["parallel"] or DEFAULT_PARALLEL,
+            max_chip_hours=given["max_chip_hours"] or DEFAULT_MAX_CHIP_HOURS,
+            dry_run=bool(given["dry_run"]),
+            reuse=tuple(given["reuse"]),
+            defaults={**table, **resources_in(given["tpu"] or ())},
+        )
 
     @property
     def emulated(self) -> bool:

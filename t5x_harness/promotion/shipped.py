@@ -9,13 +9,15 @@ from typing import Any, Self
 
 from t5x_harness.vertex.ran_on import RanOn
 
-__all__ = ["ShippedOutcome", "ShippedOutcomeError"]
-
 _VERSION = 2
 
 
 class ShippedOutcomeError(ValueError):
     """What a job left is no outcome of a test; the message says what it is."""
+
+
+class ShipFailed(Exception):
+    """A job gave no outcome of its test, or one that does not count; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,7 @@ class ShippedOutcome:
       platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none.
       told: whether JAX was told what platforms to take, as by JAX_PLATFORMS. Else it takes the best it finds.
       versions: of Python, pytest, the harness and JAX.
-      warnings: that the test caused, as :mod:`t5x_harness.promotion.shipped_warnings` has them.
+      warnings: that the test caused, as :mod:`t5x_harness.promotion.shipped_reports` has them.
     """
 
     nodeid: str

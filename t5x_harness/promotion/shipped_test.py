@@ -11,18 +11,12 @@ from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import PackingError, listed_files, pack
 from t5x_harness.promotion.resources import ResourcesError
-from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError
+from t5x_harness.promotion.shipped import ShipFailed, ShippedOutcome, ShippedOutcomeError
 from t5x_harness.promotion.shipping import Shipment, read_outcome, ship
 from t5x_harness.promotion.stages import ending
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.storage import Folder, StorageError
-
-__all__ = ["LocalTest", "ShipFailed", "ShippedTest"]
-
-
-class ShipFailed(Exception):
-    """A job gave no outcome of its test, or one that does not count; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,6 @@ from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, unique_stamp
 from t5x_harness.vertex.paths import GS, mounted
 from t5x_harness.vertex.storage import Folder
 
-__all__ = ["Shipment", "read_outcome", "ship"]
-
 _COMMAND = ("python", "-m", "t5x_harness.promotion.inside")
 _ARCHIVE, _OUTCOME = "test.tar.gz", "outcome.json"
 

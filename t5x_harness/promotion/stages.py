@@ -15,8 +15,6 @@ from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.ran_on import RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
 
-__all__ = ["ending", "stages_of_job"]
-
 _NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_cfg or train_eval_dataset_cfg"
 _NO_PREDICTIONS = (
     "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"

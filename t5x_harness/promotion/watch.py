@@ -9,8 +9,6 @@ from typing import Any
 
 from t5x_harness.vertex.logs import LogLine
 
-__all__ = ["JobWatch", "Steps"]
-
 _STATES = {
     "JOB_STATE_QUEUED": "job queued",
     "JOB_STATE_PENDING": "job waiting for its machine",

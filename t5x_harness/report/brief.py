@@ -14,6 +14,7 @@ from t5x_harness.report.terminal import (
     finding_lines,
     given_values,
     hidden_notes,
+    render,
     slow_imports,
 )
 from t5x_harness.spec import Outcome, Reason, Severity
@@ -26,6 +27,13 @@ _CHANGES = {
 """What to call a change by what it is for; stand-ins and folders have sections of their own."""
 
 _NAMES = 2
+
+
+def render_end(report: Report, *, width: int, color: bool, notes: bool, told: bool) -> str:
+    """The report in brief; the whole of it where notes are wanted. ``told`` as for the whole."""
+    if notes:
+        return render(report, width=width, color=color, notes=True, told=told)
+    return render_brief(report, width=width, color=color)
 
 
 def render_brief(report: Report, *, width: int, color: bool = False) -> str:

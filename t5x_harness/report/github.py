@@ -20,6 +20,12 @@ def render(report: Report) -> str:
     return "\n".join([*annotation_commands(report), last_line(report)]) + "\n"
 
 
+def commands_where_wanted(report: Report, when: str, environment: Mapping[str, str]) -> list[str]:
+    """Returns what :func:`annotation_commands` does, if ``when`` is ``always``, or ``auto`` and this a workflow."""
+    wanted = when == "always" or (when == "auto" and environment.get("GITHUB_ACTIONS") == "true")
+    return annotation_commands(report) if wanted else []
+
+
 def annotation_commands(report: Report) -> list[str]:
     """A command for each finding, and for each failed stage that no finding explains.
 

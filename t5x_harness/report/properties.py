@@ -25,7 +25,7 @@ def version_properties(runtime: Runtime, slices: Iterable[str]) -> Iterator[tupl
 
 
 def stage_properties(result: StageResult) -> list[tuple[str, str]]:
-    """Returns the numbers of a stage, ``t5x.loss.train.step_4``, and its facts of one line."""
+    """Returns the numbers of a stage, ``t5x.loss.train.step_4``, its facts of one line, and its findings' places."""
     found = {
         ".".join(["t5x", measure.name, *filter(None, [measure.of]), *_step(measure)]): f"{measure.value:.10g}"
         for measure in result.measures
@@ -33,12 +33,22 @@ def stage_properties(result: StageResult) -> list[tuple[str, str]]:
     facts = {f"t5x.{name}": value for name, value in result.facts if "\n" not in value}
     tables = {f"t5x.{table.name}" for table in result.tables}
     found = {name: value for name, value in facts.items() if name not in tables} | found
-    return [("_".join(name.split()), value) for name, value in found.items()]
+    findings = [("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings]
+    return [*(("_".join(name.split()), value) for name, value in found.items()), *findings]
 
 
-def finding_properties(result: StageResult) -> list[tuple[str, str]]:
-    """Returns the findings of a stage, each by its code and place."""
-    return [("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings]
+def job_properties(result: StageResult) -> list[tuple[str, str]]:
+    """Returns what there is to know of the job that a stage was, if it was one."""
+    return [(f"t5x.{name}", value) for name, value in result.facts if name in ("job", "job_url", "state", "devices")]
+
+
+def job_lines(result: StageResult) -> list[str]:
+    """Returns the same in lines for people."""
+    facts = dict(result.facts)
+    if "job" not in facts:
+        return []
+    page = [facts["job_url"]] if "job_url" in facts else []  # the emulated Vertex AI has none
+    return [f"{facts['job']}: {facts['state']}", *page, f"devices: {facts['devices']}"]
 
 
 def _step(measure: Measure) -> list[str]:

@@ -6,30 +6,34 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from t5x_harness.runs.stages import BEFORE_EXECUTION
-from t5x_harness.spec import Stage
+from t5x_harness.spec import RunSpec, Stage
 
 
 class _OfStage(Protocol):
+    spec: RunSpec
     stage: Stage
 
 
 T = TypeVar("T", bound=_OfStage)
 
 
-def jobs_after_plans(runs: Sequence[Sequence[T]], at_once: int) -> tuple[list[T], list[T]]:
+def jobs_after_plans(items: Sequence[T], at_once: int) -> tuple[list[T], list[T]]:
     """Puts the stages before several runs' jobs first, and then those that wait for the jobs.
 
     Args:
-      runs: what stands for the stages of each run, in their order.
+      items: what stands for the stages of runs, in their order.
       at_once: how many jobs may be there at once; as many runs are taken together.
 
     Returns:
       All of them in the new order; and the last one before each job that is waited for only after those of other runs.
     """
+    runs: dict[RunSpec, list[T]] = {}
+    for item in items:
+        runs.setdefault(item.spec, []).append(item)
     arranged: list[T] = []
     last_before: list[T] = []
     for start in range(0, len(runs), at_once):
-        group = runs[start : start + at_once]
+        group = [*runs.values()][start : start + at_once]
         arranged += [each for run in group for each in run if each.stage in BEFORE_EXECUTION]
         arranged += [each for run in group for each in run if each.stage not in BEFORE_EXECUTION]
         for run in group:

@@ -120,7 +120,10 @@ class RunPool:
     @property
     def refusals(self) -> list[str]:
         """Why runs did not begin in the worker that is kept for this shell, though there is one."""
-        return [text for worker in self._workers.values() if (text := getattr(worker, "refusal", ""))]
+        from t5x_harness.workers import NOT_KEPT
+
+        found = [getattr(worker, "refusal", "") for worker in self._workers.values()]
+        return [f"{NOT_KEPT}: {text}" for text in found if text]
 
     @property
     def import_seconds(self) -> float:

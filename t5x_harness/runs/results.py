@@ -55,6 +55,14 @@ class RunResults:
         return list(dict.fromkeys([*self._refusals, *self._pool.refusals]))
 
     @property
+    def kept_lines(self) -> list[str]:
+        """Where logs and outputs of runs that failed are, in words."""
+        if len(self.kept) == 1:
+            return [f"log and output of the failed run are kept in {self.kept[0]}"]
+        folders = dict.fromkeys(folder.parent for folder in self.kept)
+        return [f"logs and outputs of the failed runs are kept in {folder}" for folder in folders]
+
+    @property
     def import_seconds(self) -> float:
         """How long runs have waited for imports; of several processes, in the one that has waited longest."""
         return max(self._import_seconds, self._pool.import_seconds)

@@ -67,7 +67,6 @@ def run_specs(
     """
     ensure_model_dirs(specs)
     from t5x_harness.runs.background import runs_at_once
-    from t5x_harness.workers import NOT_KEPT
 
     at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
     pool = RunPool(timeout=options.timeout, in_process=options.in_process, at_once=at_once)
@@ -86,7 +85,7 @@ def run_specs(
         pool.close(patient=patient)
         if on_note is not None:
             for refusal in pool.refusals:
-                on_note(f"{NOT_KEPT}: {refusal}")
+                on_note(refusal)
         if on_imports is not None and not pool.refusals:
             on_imports(pool.import_seconds)
 

@@ -13,6 +13,7 @@ from t5x_harness.runs.pipeline import OnProgress, Pipeline
 from t5x_harness.runs.pool import RunContext, RunPool
 from t5x_harness.runs.prefetch import PendingRun, Prefetcher
 from t5x_harness.runs.results import RunResults
+from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -55,15 +56,23 @@ class SharedRuns:
         context: RunContext,
         *,
         origin: str,
+        pending: Callable[[], list[PendingRun]],
     ) -> StageResult:
         """Returns the result of one stage of a run, which is run once however often it is asked for.
+
+        Runs that follow begin to work in the background, if they may, and this one is no job.
 
         Args:
           spec: what to run.
           stage: one of its stages.
           context: where it is made, if this call is the first for it.
           origin: what asks for the run; the first one counts.
+          pending: finds it and the runs after it.
         """
+        if context.promote is None:
+            self._prefetch(spec, pending, context.buckets)
+        elif stage not in BEFORE_EXECUTION:
+            self._submitted_early.discard(spec)  # it ends with its last stage, as every other one
         return self._begun(spec, context, origin).stage(stage)
 
     def run(self, spec: RunSpec, context: RunContext, *, origin: str, may_fail: bool = False) -> RunResult:
@@ -80,29 +89,12 @@ class SharedRuns:
             pipeline.stage(stage)
         return self.end(spec, may_fail=may_fail)
 
-    def prefetch(self, spec: RunSpec, find: Callable[[], list[PendingRun]], *, buckets: str | None = None) -> None:
-        """Has a run and those that follow it work in the background, if they may.
-
-        Args:
-          spec: the run whose stage is the next to be asked for.
-          find: finds it and the runs after it.
-          buckets: see :class:`~t5x_harness.runs.pool.RunContext`.
-        """
-        for run in self._prefetcher.next_runs(spec, find):
-            if run.spec not in self._pipelines:
-                make = self._factory(run.spec, RunContext(network=run.network, buckets=buckets))
-                self._pipelines[run.spec] = self.pool.begin(run.spec, run.stages, make, lambda _: self._on_progress)
-
     def submit_early(self, spec: RunSpec) -> None:
         """Submits the job of a promoted run that is waited for later, when others were submitted."""
         run = self._pipelines.get(spec)
         if isinstance(run, Pipeline):
             self._submitted_early.add(spec)
             run.submit_early()
-
-    def waits_for_job(self, spec: RunSpec) -> None:
-        """Notes that a run's job is waited for from now on: it ends with its last stage."""
-        self._submitted_early.discard(spec)
 
     def failed_before(self, spec: RunSpec, result: StageResult) -> StageResult | None:
         """Returns the failed stage because of which ``result`` was not run."""
@@ -166,6 +158,12 @@ class SharedRuns:
                 shutil.rmtree(workspace, ignore_errors=True)
         if not self.results.kept:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _prefetch(self, spec: RunSpec, pending: Callable[[], list[PendingRun]], buckets: str | None) -> None:
+        for run in self._prefetcher.next_runs(spec, pending):
+            if run.spec not in self._pipelines:
+                make = self._factory(run.spec, RunContext(network=run.network, buckets=buckets))
+                self._pipelines[run.spec] = self.pool.begin(run.spec, run.stages, make, lambda _: self._on_progress)
 
     def _begun(self, spec: RunSpec, context: RunContext, origin: str) -> Pipeline | BackgroundRun:
         self.results.asked_for(spec, origin)

@@ -21,6 +21,14 @@ _EXECUTING: Mapping[Mode, tuple[Stage, ...]] = {
 }
 
 
+class StageFailed(Exception):
+    """A stage of a run failed; the result says why."""
+
+    def __init__(self, result: StageResult) -> None:
+        super().__init__(f"{result.stage} failed")
+        self.result = result
+
+
 def stages_of(mode: Mode | None, until: Stage | None = None) -> tuple[Stage, ...]:
     """Returns the stages of a run of this mode, in order; only lint for a config whose mode cannot be seen.
 

@@ -7,8 +7,6 @@ import os
 
 from t5x_harness.promotion.duration import seconds_of
 
-__all__ = ["count", "duration", "folder", "from_zero", "positive"]
-
 
 def positive(text: str) -> float:
     """Parses a number above zero."""

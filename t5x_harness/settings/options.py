@@ -26,8 +26,6 @@ from t5x_harness.spec import (
 from t5x_harness.variables import VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 
-__all__ = ["JOBS", "RUNS", "Option", "add_option", "add_to_command", "option", "reference"]
-
 Kind = Literal["value", "flag", "list"]
 
 _READS = ("lint", "plan", "run", "submit")

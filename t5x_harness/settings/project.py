@@ -45,8 +45,6 @@ from typing import Any
 from t5x_harness.findings.silencing import not_codes
 from t5x_harness.spec import GcsPaths, Mode, StandInPolicy
 
-__all__ = ["DeclaredRun", "ProjectConfig", "ProjectError", "find_project", "load_project"]
-
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
 _VERTEX = f"{_TABLE}.vertex"
@@ -54,7 +52,11 @@ _TPU = f"{_TABLE}.tpu"
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
 
 
-class ProjectError(ValueError):
+class SettingsError(ValueError):
+    """Settings contradict each other, or one has no such value; the message names the option."""
+
+
+class ProjectError(SettingsError):
     """The table has a mistake in it; the message begins with file and line."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from t5x_harness.settings.options import RUNS, Option
-from t5x_harness.settings.project import ProjectConfig
+from t5x_harness.settings.project import ProjectConfig, SettingsError
 from t5x_harness.spec import (
     DEFAULT_SLICE,
     READ_SECONDS,
@@ -22,8 +22,6 @@ from t5x_harness.spec import (
     StandInPolicy,
 )
 
-__all__ = ["Given", "SettingsError", "golden_file"]
-
 _APART = ("search_paths", "python_path", "ignore", "select")
 """Lists whose values may stand in one word, with commas between them."""
 
@@ -35,10 +33,6 @@ _ENUMS: Mapping[str, Callable[[str], Any]] = {
     "standins": StandInPolicy,
     "runtime": RuntimeChoice,
 }
-
-
-class SettingsError(ValueError):
-    """Settings contradict each other, or one has no such value; the message names the option."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +177,26 @@ class Given:
     def _seen_from(self, cwd: Path, path: str) -> str:
         """A path as runs find it that work in ``cwd``."""
         return path if not path or "://" in path or self.here == cwd else os.path.join(self.here, path)
+
+
+def rewrite_gin(arguments: Sequence[str]) -> list[str]:
+    """Turns ``--gin.NAME=VALUE`` into ``--gin_bindings=NAME = VALUE``, as T5X does.
+
+    Raises:
+      SettingsError: an argument has no ``=``, no name, or ``--gin.`` twice.
+    """
+    rewritten = []
+    for argument in arguments:
+        if argument.startswith("--gin."):
+            name, equals, value = argument.removeprefix("--gin.").partition("=")
+            if not equals or not name:
+                raise SettingsError(f"{argument}: a gin binding has the form --gin.NAME=VALUE")
+            if name.startswith(("--gin.", "gin.")):
+                raise SettingsError(f"{argument}: --gin. stands there twice, write --{name.removeprefix('--')}={value}")
+            rewritten.append(f"--gin_bindings={name} = {value}")
+        else:
+            rewritten.append(argument)
+    return rewritten
 
 
 def golden_file(target: str, name: str) -> str:

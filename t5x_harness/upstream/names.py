@@ -79,7 +79,7 @@ LIBRARIES = (
     ),
     Library(
         "pytest",
-        "plugin/_pytest_internals.py",
+        "t5x_harness/upstream/pytest.py",
         (
             ("_pytest/_io/terminalwriter.py", ("_file",)),
             ("_pytest/fixtures.py", ("_ispytest",)),
@@ -92,7 +92,7 @@ LIBRARIES = (
     ),
     Library(
         "pytest-xdist",
-        "plugin/_pytest_internals.py",
+        "t5x_harness/upstream/xdist.py",
         (("xdist/scheduler/loadgroup.py", ("_split_scope",)),),
     ),
     Library(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
 from t5x_harness.workers.in_process import InProcess
-from t5x_harness.workers.progress import ProgressPrinter
+from t5x_harness.workers.progress import InlineProgress, ProgressPrinter
 from t5x_harness.workers.renewal import KeptZygotes
 from t5x_harness.workers.run import Run
 from t5x_harness.workers.zygote import NOT_KEPT, Zygote
@@ -13,6 +13,7 @@ from t5x_harness.workers.zygote import NOT_KEPT, Zygote
 __all__ = [
     "NOT_KEPT",
     "InProcess",
+    "InlineProgress",
     "KeptZygotes",
     "ProgressPrinter",
     "Run",

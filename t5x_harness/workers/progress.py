@@ -90,6 +90,43 @@ class ProgressPrinter(Closing):
         self._stream.flush()
 
 
+class InlineProgress:
+    """Shows the last progress event behind what stands in a terminal's line already, such as the dots of tests.
+
+    Args:
+      write: writes to the terminal, past whoever counts its columns.
+      watched: whether a person watches it; else only :meth:`say` writes.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, watched: bool) -> None:
+        self._write = write
+        self._watched = watched
+        self._shown = 0
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Shows one event, as :meth:`ProgressPrinter.__call__` takes it."""
+        if self._watched:
+            step, of = event.get("step"), event.get("of")
+            count = "" if step is None else f"step {step}/{of}" if of else f"step {step}"
+            self._rewrite(f" [{' '.join(filter(None, (event.get('stage'), count, event.get('note'))))}]")
+
+    def clear(self) -> None:
+        """Removes what was shown."""
+        if self._shown:
+            self._rewrite("")
+
+    def say(self, text: str) -> None:
+        """Writes a line of its own, also where no person watches."""
+        self.clear()
+        self._write(f"{text}\n")
+
+    def _rewrite(self, text: str) -> None:
+        # Backspaces, not a carriage return: what stands in the line before it stays.
+        padding = " " * max(0, self._shown - len(text))
+        self._write("\b" * self._shown + text + padding + "\b" * len(padding))
+        self._shown = len(text)
+
+
 def _duration(seconds: float) -> str:
     whole = int(seconds)
     hours, minutes = divmod(whole // 60, 60)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from t5x_harness.commands.arguments import rewrite_gin
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.settings.project import load_project
+from t5x_harness.settings.specs import rewrite_gin
 
 
 @pytest.fixture(scope="module")

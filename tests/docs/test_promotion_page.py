@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.plugin import marks
+from t5x_harness.promotion.expression import promotes
 from t5x_harness.promotion.resources import FIELDS
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.settings.project import load_project
@@ -72,6 +72,6 @@ def test_it_lists_every_argument_of_the_marker(page: str) -> None:
 def test_the_expressions_do_what_it_says(page: str) -> None:
     rows = re.findall(r"^\| (`.*?) \| (yes|no)", page, re.MULTILINE)
     assert len(rows) == 2
-    for expressions, promotes in rows:
+    for expressions, answer in rows:
         for expression in re.findall(r"`([^`]+)`", expressions):
-            assert marks.promotes_tpu(expression) is (promotes == "yes"), expression
+            assert promotes(expression) is (answer == "yes"), expression

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.commands.arguments import rewrite_gin, specs_of
+from t5x_harness.commands.arguments import specs_of
 from t5x_harness.commands.main import parser_of
 from t5x_harness.lint import lint
 from t5x_harness.settings.project import load_project
+from t5x_harness.settings.specs import rewrite_gin
 from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 
 

@@ -15,8 +15,9 @@ import pytest
 
 import t5x_harness
 import t5x_harness.vertex
-from t5x_harness import plugin, variables
+from t5x_harness import variables
 from t5x_harness.commands import main
+from t5x_harness.fixtures import every
 from t5x_harness.settings import project
 from t5x_harness.settings.options import JOBS, RUNS, reference
 from t5x_harness.settings.specs import Given
@@ -100,13 +101,13 @@ def test_docs_import_public_names_only(repository: Path) -> None:
 
 def test_every_fixture_is_listed_with_its_type_and_scope(page: str, pytester: pytest.Pytester) -> None:
     rows = {quoted(name)[0]: (quoted(kind)[0], scope) for name, kind, scope, _ in cells(section(page, "Fixtures"))}
-    assert sorted(rows) == sorted(plugin.__all__)
+    assert sorted(rows) == sorted(every.__all__)
     shown = pytester.runpytest_subprocess("--fixtures").stdout.str()
     for name, (kind, scope) in rows.items():
         (line,) = re.findall(rf"^{name}\b.*", shown, re.MULTILINE)
         assert ("[session scope]" in line) is (scope == "session"), name
         assert scope in ("session", "function")
-        annotation = inspect.signature(getattr(plugin, name)).return_annotation
+        annotation = inspect.signature(getattr(every, name)).return_annotation
         assert re.search(rf"\b{kind}\b", annotation), f"{name}: {annotation}"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.commands.arguments import rewrite_gin
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.settings.specs import rewrite_gin
 
 EMBEDDED = "--t5x-runtime=embedded"
 SUBJECT = "finetune.gin"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.commands.arguments import rewrite_gin
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import load_project
+from t5x_harness.settings.specs import rewrite_gin
 from t5x_harness.vertex.target import FIELDS, VertexTarget
 
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(p for folder in ("t5x_harness", "plugin", "fixtures") for p in (ROOT / folder).rglob("*.py"))
-HOUSES = ("t5x_harness/upstream/", "t5x_harness/resolve/gin_config.py", "plugin/_pytest_internals.py")
+HOUSES = ("t5x_harness/upstream/", "t5x_harness/resolve/gin_config.py")
 EMBEDDED = "t5x_harness/embedded/"  # its own _driver and _utils are what it is made of
 DOCUMENTED = {"_exit", "_getframe", "_replace", "_ActionsContainer", "_ArgumentGroup"}
 """Of os, sys and named tuples; and argparse's, which annotations cannot do without."""

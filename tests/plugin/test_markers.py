@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.plugin import marks
+from t5x_harness.promotion.expression import selects_only
 
 
 def test_markers_are_listed_with_their_signature(pytester: pytest.Pytester) -> None:
@@ -52,4 +52,4 @@ def test_a_slice_marker_that_names_no_slice_fails_its_test(
     ],
 )
 def test_an_expression_selects_because_of_the_mark(expression: str, only: bool) -> None:
-    assert marks.selects_only(expression, "smoke") is only
+    assert selects_only(expression, "smoke") is only

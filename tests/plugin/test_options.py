@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.plugin.session_settings import SessionSettings
+from t5x_harness.plugin.session import HarnessSession
 from t5x_harness.settings.options import JOBS, RUNS
 
 Run = Callable[..., pytest.RunResult]
+
+
+def settings_of(config: pytest.Config) -> HarnessSession:
+    return HarnessSession(config, lambda reporter, session: None)
 
 
 def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
@@ -51,12 +55,12 @@ def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     pytester.makeini("[pytest]\nt5x_search_paths = last\n")
     flags = ("--gin_search_paths=conf,models", "--gin_search_paths=gs://b/c", "--tfds_data_dir=data")
     last = str(pytester.path / "last")
-    given = SessionSettings(pytester.parseconfig(*flags)).spec(["run.gin"])
+    given = settings_of(pytester.parseconfig(*flags)).spec(["run.gin"])
     assert given.search_paths == ("conf", "models", "gs://b/c", last)
     assert given.tfds_data_dir == "data"
     below = pytester.mkdir("below")
     monkeypatch.chdir(below)
-    given = SessionSettings(pytester.parseconfig(*flags, f"--rootdir={pytester.path}")).spec(["run.gin"])
+    given = settings_of(pytester.parseconfig(*flags, f"--rootdir={pytester.path}")).spec(["run.gin"])
     assert given.search_paths == (f"{below}/conf", f"{below}/models", "gs://b/c", last)
     assert given.tfds_data_dir == f"{below}/data"
 
@@ -79,9 +83,9 @@ def test_an_old_name_works_and_is_warned_of_once(pytester: pytest.Pytester) -> N
     (pytester.path / "buckets").mkdir()
     pytester.makepyfile("def test_it():\n    pass\n")
     olds = ("--standins=off", "--gcs-root=buckets", "--plan-golden-update", "--plan-golden=kept/")
-    spec = SessionSettings(config := pytester.parseconfig(*olds)).spec(["run.gin"])
+    spec = (settings := settings_of(pytester.parseconfig(*olds))).spec(["run.gin"])
     assert (spec.standins, spec.gcs_root) == ("off", str(pytester.path / "buckets"))
-    golden = SessionSettings(config).golden("run")
+    golden = settings.options.golden_of("run", settings.project)
     assert golden == {"golden": str(pytester.path / "kept" / "run.plan"), "golden_update": True}
     result = pytester.runpytest_subprocess("--standins=off", "--tpu-reuse=1", "--tpu-reuse=2", "-p", "xdist", "-n0")
     result.assert_outcomes(passed=1, warnings=2)
@@ -106,12 +110,12 @@ def test_codes_strictness_and_folders_of_modules_reach_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyprojecttoml("[tool.t5x_harness]\nselect = ['GIN', 'CKP']\npython_path = ['src']\nstrict = true\n")
-    spec = SessionSettings(pytester.parseconfig("--t5x-ignore=CKP", "--t5x-python-path=lib")).spec(["run.gin"])
+    spec = settings_of(pytester.parseconfig("--t5x-ignore=CKP", "--t5x-python-path=lib")).spec(["run.gin"])
     assert "GIN01" not in spec.ignore
     assert {"CKP01", "MSH02"} <= set(spec.ignore)
     assert spec.strict
     assert spec.python_path == tuple(f"{pytester.path}{folder}" for folder in ("/lib", "/src", ""))
-    spec = SessionSettings(pytester.parseconfig("--t5x-select=MSH02")).spec(["run.gin"])
+    spec = settings_of(pytester.parseconfig("--t5x-select=MSH02")).spec(["run.gin"])
     assert "MSH02" not in spec.ignore
     assert "GIN01" in spec.ignore
 
@@ -125,7 +129,7 @@ def test_a_code_that_there_is_not_is_refused(pytester: pytest.Pytester, option: 
 
 def test_gin_bindings_are_given_as_to_t5x(pytester: pytest.Pytester) -> None:
     flags = ("--gin.BATCH_SIZE=64", "--t5x-gin=A = 1", "--gin_bindings=B = 2", "--gin.models/f.x='a = b'")
-    given = SessionSettings(pytester.parseconfig(*flags)).spec(["run.gin"])
+    given = settings_of(pytester.parseconfig(*flags)).spec(["run.gin"])
     assert given.bindings == ("BATCH_SIZE = 64", "A = 1", "B = 2", "models/f.x = 'a = b'")
 
 

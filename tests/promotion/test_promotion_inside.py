@@ -10,7 +10,7 @@ import pytest
 
 from t5x_harness.promotion.packing import listed_files, pack
 from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError
-from t5x_harness.promotion.shipped_warnings import from_json
+from t5x_harness.promotion.shipped_reports import warning_from_json
 
 MODULE = """
 import os
@@ -204,7 +204,7 @@ def test_devices_that_cannot_be_had_cost_no_outcome(devices: Path, tmp_path: Pat
 
 def test_warnings_come_along(devices: Path, tmp_path: Path) -> None:
     outcome = outcome_of("test_warns", devices, tmp_path)
-    ours = [from_json(value, devices) for value in outcome.warnings]
+    ours = [warning_from_json(value, devices) for value in outcome.warnings]
     line = DEVICES.splitlines().index('    warnings.warn("soon", FutureWarning)') + 1
     assert [(each.category, str(each.message), each.filename, each.lineno) for each in ours] == [
         (FutureWarning, "soon", str(devices / "test_devices.py"), line),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.plugin import marks
 from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.promotion.expression import promotes
 from t5x_harness.promotion.resources import ResourcesError, TpuResources, merged
 
 
@@ -29,7 +29,7 @@ from t5x_harness.promotion.resources import ResourcesError, TpuResources, merged
     ],
 )
 def test_these_promote(expression: str) -> None:
-    assert marks.promotes_tpu(expression)
+    assert promotes(expression)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_these_promote(expression: str) -> None:
     ],
 )
 def test_these_do_not(expression: str) -> None:
-    assert not marks.promotes_tpu(expression)
+    assert not promotes(expression)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_dry_run_without_a_target_shows_the_job_with_placeholders(run: Run, py
 
 def test_each_place_may_name_a_part(run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T5X_HARNESS_VERTEX_PROJECT", "mine")
-    pytester.makefile(".ini", pytest="[pytest]\nt5x_vertex_location = europe-west4\n")
+    pytester.makefile(".ini", pytest="[pytest]\nt5x_vertex_location = europe-west4\nt5x_vertex_project = nor-this\n")
     pytester.makepyprojecttoml('[tool.t5x_harness.vertex]\nimage = "repo/t5x:1"\nproject = "not-this-one"\n')
     result = run("-m", "tpu")
     lines = [line for line in result.stderr.lines if line.startswith("    ") and ": --t5x-vertex-" in line]

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.commands.arguments import add_run_arguments, rewrite_gin, specs_of
+from t5x_harness.commands.arguments import add_run_arguments, specs_of
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runtime.choice import Runtime, find_runtime
 from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.settings.specs import rewrite_gin
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
 from t5x_harness.workers import Zygote
 

@@ -84,7 +84,6 @@ def test_single_vm_slices_of_eight_chips_have_one_host() -> None:
     assert [get_slice(n).hosts for n in ("v5e-8", "v6e-8", "v5e-16", "v3-8", "v4-8", "v5p-8")] == [1, 1, 4, 1, 1, 1]
 
 
-
 def test_describe_is_one_line() -> None:
     assert get_slice("v3-32").describe() == "v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts"
     assert get_slice("v5e-1").describe() == "v5e-1: 1x1 chip, 1 device (TPU v5 lite), 1 host"

@@ -1,8 +1,8 @@
-"""What pytest and pytest-xdist keep to themselves: names that they may change in any release, used here alone."""
+"""What pytest keeps to itself: names that it may change in any release, used here alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -11,21 +11,6 @@ from _pytest.junitxml import xml_key
 
 if TYPE_CHECKING:
     from _pytest.mark.expression import Expression
-
-__all__ = [
-    "ReprExceptionInfo",
-    "colors",
-    "compiled_expression",
-    "failure",
-    "fixture_definitions",
-    "fixture_value",
-    "junit_file",
-    "scheduling_by",
-    "skip_at_item",
-    "temporary_folders",
-    "terminal_columns",
-    "write_past_line",
-]
 
 
 def failure(text: str, path: str, line: int, summary: str) -> ReprExceptionInfo:
@@ -91,18 +76,3 @@ def fixture_value(name: str, item: pytest.Item) -> Any:
         node=item, func=None, cls=None
     )
     return TopRequest(item, _ispytest=True).getfixturevalue(name)  # type: ignore[arg-type]
-
-
-def scheduling_by(group_of: Callable[[str], str | None]) -> type:
-    """Makes pytest-xdist's ``--dist load`` with groups of items that stay together and in order.
-
-    Args:
-      group_of: the name of an item's group by its node id; None for one that xdist shall place.
-    """
-    from xdist.scheduler import LoadGroupScheduling
-
-    class Scheduling(LoadGroupScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid) or str(super()._split_scope(nodeid))
-
-    return Scheduling

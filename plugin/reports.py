@@ -1,0 +1,107 @@
+"""What pytest shows of runs and jobs: failures of items, their sections and properties, and the table at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+
+import pytest
+
+from t5x_harness.spec import StageResult
+from t5x_harness.upstream.pytest import colors, failure, junit_file, terminal_columns
+
+from .promotion import PROMOTION
+from .session import SESSION, HarnessSession
+
+COLUMNS = "t5x_harness_columns"
+"""What a process of pytest-xdist is told of the terminal."""
+
+JOB_SECTION = "Vertex AI job"
+"""The title of the section that the report of a promoted test has."""
+
+_LOG_COLUMNS = 100
+_TOLD = pytest.StashKey[list[str]]()
+
+
+def failure_of(item: pytest.Item, result: StageResult) -> object:
+    """The failure of an item as pytest shows it: by its findings, and in the short summary by the first one's code."""
+    from t5x_harness.report.one_line import failure_in_a_line
+    from t5x_harness.report.terminal import stage_failure
+
+    columns, width = columns_of(item.config)
+    text = stage_failure(result, width=width, notes=item.config.get_verbosity() > 0)
+    path, line, _ = item.reportinfo()
+    is_cut = not any(map(os.environ.get, ("CI", "BUILD_NUMBER")))  # as pytest cuts lines
+    summary = failure_in_a_line(result, columns - len(f"FAILED {item.nodeid} - ") if is_cut else None)
+    return failure(text, os.fspath(path), (line or 0) + 1, summary)
+
+
+def columns_of(config: pytest.Config) -> tuple[int, int]:
+    """The columns that pytest itself fills, and those for what a failure says: more in a log."""
+    if (given := getattr(config, "workerinput", {}).get(COLUMNS)) is not None:
+        return tuple(given)  # a process of pytest-xdist has no terminal of its own
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    columns = terminal_columns(reporter) if reporter is not None else shutil.get_terminal_size().columns
+    is_log = (reporter is None or not reporter.isatty) and "COLUMNS" not in os.environ
+    return columns, max(columns, _LOG_COLUMNS) if is_log else columns
+
+
+def record(item: pytest.Item, result: StageResult, properties: Iterable[tuple[str, str]]) -> None:
+    """Puts properties where JUnit and other reporters find them, and a stage's job into the section of its test."""
+    from t5x_harness.report.properties import job_lines
+
+    item.user_properties += properties
+    if lines := job_lines(result):
+        item.stash.setdefault(_TOLD, []).append("\n".join(lines))
+
+
+def add_job_sections(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Gives the report of a test's call what :func:`record` noted."""
+    if report.when == "call":
+        report.sections += [(JOB_SECTION, text) for text in item.stash.get(_TOLD, [])]
+
+
+def record_versions(config: pytest.Config) -> None:
+    """Adds the versions of all runs to the test suite of ``--junitxml``, if that is asked for and runs were made."""
+    if (xml := junit_file(config)) is not None:
+        for name, value in config.stash[SESSION].properties():
+            xml.add_global_property(name, value)
+
+
+def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
+    """The table of the runs; what failed is told above it, so below it stands what did not fail, but matters.
+
+    In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
+    """
+    runs = session.begun
+    if runs is None or not runs.results.by_run or session.is_worker:
+        return
+    from t5x_harness.report.brief import render_end
+    from t5x_harness.report.github import append_step_summary, commands_where_wanted
+
+    report = session.report()
+    width, color = terminal_columns(reporter), colors(reporter)
+    if reporter.verbosity >= -1:
+        reporter.section("t5x-harness")
+        told = session.config.option.tbstyle != "no"  # where tests failed, above
+        reporter.write(render_end(report, width=width, color=color, notes=reporter.verbosity > 0, told=told))
+        for line in runs.results.kept_lines:
+            reporter.write_line(line)
+        for line in runs.results.refusals:
+            reporter.write_line(line, yellow=True)
+    for command in commands_where_wanted(report, session.options.github_annotations, os.environ):
+        reporter.write_line(command)
+    append_step_summary(report, os.environ)
+
+
+def write_jobs(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The jobs that ``--t5x-tpu-dry-run`` only prints, and what became of those that had not ended with the session."""
+    if config.stash[SESSION].is_worker:  # the controller tells it
+        return
+    promotion = config.stash[PROMOTION]
+    for text in promotion.shown:
+        reporter.section("TPU job, not sent")
+        reporter.write_line(text)
+    for line in promotion.left:
+        reporter.write_line(line, yellow=True)

@@ -1,0 +1,63 @@
+"""A run that a test asks for: what the test and its fixtures say of it, which the session's settings complete."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5x_harness.settings.session import SessionSettings
+from t5x_harness.spec import Mode, RunSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestedRun:
+    """What a test gives to ``t5x_run``, together with its fixtures.
+
+    Attributes:
+      gin_files: in the order they are parsed.
+      mode: None to see it from what the config binds.
+      bindings: parsed after those of the session.
+      slice: that the call names.
+      otherwise_slice: the one where neither the call nor a marker names one.
+      search_paths: before those of the session.
+      python_path: likewise.
+      full_size: run at the sizes that the config names.
+      full_mesh: run on the slice's whole mesh.
+      samples: rows by task or dataset, then split.
+      check: whether a stage that fails fails the test.
+    """
+
+    gin_files: tuple[str, ...]
+    mode: Mode | None
+    bindings: tuple[str, ...]
+    slice: str | None
+    otherwise_slice: str | None
+    search_paths: tuple[str, ...]
+    python_path: tuple[str, ...]
+    full_size: bool
+    full_mesh: bool
+    samples: Mapping[str, Mapping[str, Any]]
+    check: bool
+
+    def spec(self, settings: SessionSettings, marked: str | None) -> RunSpec:
+        """Returns the run under the session's settings; ``marked`` is the slice that a marker names."""
+        base = settings.spec(self.gin_files)
+        return settings.spec(
+            base.gin_files,
+            mode=self.mode,
+            bindings=(*base.bindings, *self.bindings),
+            slice=self.slice or marked or self.otherwise_slice or base.slice,
+            search_paths=(*self.search_paths, *base.search_paths),
+            python_path=(*self.python_path, *base.python_path),
+            full_size=self.full_size or base.full_size,
+            full_mesh=self.full_mesh or base.full_mesh,
+            samples=samples_with(self.samples, base.samples),
+        )
+
+
+def samples_with(own: Mapping[str, Mapping[str, Any]], others: Sequence[str]) -> tuple[str, ...]:
+    """Returns the rows that a test declares, before those of the project: of one name, the first count."""
+    from t5x_harness.standins.rows import Samples
+
+    return (*(Samples(name, splits).to_text() for name, splits in own.items()), *others)

@@ -1,0 +1,195 @@
+"""What a session of pytest is told of runs: by its options, the project's pyproject.toml, and where it stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness import __version__
+from t5x_harness.promotion.expression import SMOKE
+from t5x_harness.settings.project import ProjectConfig, SettingsError, load_project
+from t5x_harness.settings.specs import Given
+from t5x_harness.spec import DEFAULT_SLICE, Location, RunSpec, RuntimeChoice
+from t5x_harness.system.buckets import store
+
+if TYPE_CHECKING:
+    from t5x_harness.runtime.choice import Runtime
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectedRun:
+    """A run that a Gin file is, or that the project declares.
+
+    Attributes:
+      name: what it is called.
+      spec: what to run.
+      start: the line that makes it a run.
+      problem: why the file is none, though it was named.
+    """
+
+    name: str
+    spec: RunSpec
+    start: Location | None = None
+    problem: str = ""
+
+
+class SessionSettings:
+    """Settings of a session; each is read when it is first asked for.
+
+    Args:
+      options: what the command line and the ini file say.
+      root: the folder that runs work in, with the project's pyproject.toml.
+
+    Attributes:
+      options: as above.
+    """
+
+    def __init__(self, options: Given, root: Path) -> None:
+        self.options = options
+        self._root = root
+        self._store = store()
+
+    def check(self) -> None:
+        """Checks what the options and pyproject.toml say before anything is collected.
+
+        Raises:
+          SettingsError: something is wrong with it.
+        """
+        if self.options.slice or self.project.slice:
+            _ = self.slice_name
+        if self.options.runtime is RuntimeChoice.INSTALLED:
+            _ = self.runtime
+        self.options.silenced(self.project)
+        self.options.golden_of("run", self.project)
+
+    @functools.cached_property
+    def project(self) -> ProjectConfig:
+        """``[tool.t5x_harness]`` of the root folder's pyproject.toml.
+
+        Raises:
+          SettingsError: the table has a mistake in it.
+        """
+        return load_project(self._root)
+
+    @functools.cached_property
+    def runtime(self) -> Runtime:
+        """The T5X that runs are made with.
+
+        Raises:
+          SettingsError: ``--t5x-runtime=installed`` and none is installed.
+        """
+        from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+
+        try:
+            return find_runtime(self.options.runtime)
+        except RuntimeChoiceError as error:
+            raise SettingsError(str(error)) from None
+
+    @property
+    def slice_name(self) -> str:
+        """The slice of configs that name none.
+
+        Raises:
+          SettingsError: there is no such slice.
+        """
+        from t5x_harness.slices.slice import SliceError, get_slice
+
+        name = self.options.slice or self.project.slice or DEFAULT_SLICE
+        try:
+            get_slice(name)
+        except SliceError as error:
+            raise SettingsError(f"slice {error}") from None
+        return name
+
+    def header(self) -> str:
+        """Says which versions and which slice runs are made with."""
+        from t5x_harness.slices.slice import get_slice
+
+        tpu, runtime = get_slice(self.slice_name), self.runtime
+        return (
+            f"t5x-harness {__version__}: {runtime.kind} T5X {runtime.version}, slice {tpu.name} "
+            f"({tpu.num_devices} devices), emulated on CPU"
+        )
+
+    def spec(self, gin_files: Sequence[str], **overrides: Any) -> RunSpec:
+        """Returns a run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
+        # Tests that call t5x_run run all of their stages.
+        own: dict[str, Any] = {"slice": self.slice_name, "until": None}
+        if buckets := self.fake_buckets:
+            own["gcs_root"] = buckets
+        spec = self.options.spec(gin_files, self.project, self._root, **own)
+        return dataclasses.replace(spec, **{"python_path": (*spec.python_path, str(self._root)), **overrides})
+
+    def configured_files(self) -> list[Path]:
+        """Returns the gin files that globs match, and pyproject.toml if runs are declared in it."""
+        found = sorted({path for glob in self._globs for path in self._root.glob(glob)})
+        return [*found, self._root / "pyproject.toml"] if self.project.runs else found
+
+    def left_out(self, files: Iterable[Path]) -> list[str]:
+        """Says how many runs of some configured files are left out, and what runs them; nothing if there is none."""
+        number = sum(1 if file.suffix == ".gin" else len(self.project.runs) for file in files)
+        runs, them = ("1 configured run", "it") if number == 1 else (f"{number} configured runs", "them")
+        return [f"t5x-harness: {runs} left out; -m {SMOKE}, or naming a gin file, runs {them}"] if number else []
+
+    def is_configured(self, file: Path) -> bool:
+        """Returns whether a glob matches a gin file."""
+        return any(file in self._root.glob(glob) for glob in self._globs)
+
+    def run_of(self, file: Path, *, named: bool) -> CollectedRun | None:
+        """Returns the run that a gin file is; None for one that is only there to be included.
+
+        Args:
+          file: the gin file.
+          named: whether somebody asks for this very file, and so has to know why it is no run.
+        """
+        from t5x_harness.lint.classify import Kind, classify
+
+        spec = self.spec([str(file)])
+        verdict = classify(spec, t5x_parent=self.runtime.location)
+        if verdict.kind is Kind.FRAGMENT and not (named and verdict.mode):  # lint has the line of what it leaves open
+            return CollectedRun(file.stem, spec, problem=self._no_run(file, verdict.reason)) if named else None
+        if verdict.kind is Kind.BROKEN and not named:
+            return None  # a fragment, for all that can be seen
+        return CollectedRun(file.stem, self._collected(spec, file.stem, mode=verdict.mode), verdict.location)
+
+    def declared_runs(self) -> list[CollectedRun]:
+        """Returns the runs that the project declares."""
+        from t5x_harness.lint.classify import Kind, classify
+
+        runs = []
+        for declared in self.project.runs:
+            spec = self.spec(**declared.overrides(self.project, self.options.bindings, self.slice_name))
+            verdict = classify(spec, t5x_parent=self.runtime.location)
+            seen = verdict.mode if verdict.kind is Kind.RUN_CONFIG else None
+            spec = self._collected(spec, declared.name, mode=spec.mode or seen)
+            runs.append(CollectedRun(declared.name, spec, Location(str(self._root / "pyproject.toml"), declared.line)))
+        return runs
+
+    def take_surroundings(self) -> None:
+        """Takes the emulated Google Cloud that this process uses from now on as where it is, not as a test's own."""
+        self._store = store()
+
+    @property
+    def fake_buckets(self) -> str | None:
+        """The folder of the buckets in ``fake_gcs``, which are the user's own; None if the test that runs has none."""
+        here = store()
+        return str(here.root / "buckets") if here is not None and here != self._store else None
+
+    @property
+    def _globs(self) -> tuple[str, ...]:
+        return (*self.options.gin_files, *self.project.gin_files)
+
+    def _no_run(self, file: Path, reason: str) -> str:
+        return (
+            f"{reason.replace(str(file), os.path.relpath(file, self.options.here))}\n    fix: name the config that "
+            "includes it; or declare a run of several files, [[tool.t5x_harness.runs]] in pyproject.toml"
+        )
+
+    def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
+        """Returns a run as it is collected: to the last stage that is asked for, and with its golden plan."""
+        golden = self.options.golden_of(name, self.project)
+        return dataclasses.replace(spec, until=self.options.until, **golden, **overrides)
