@@ -8,10 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint
+from t5x_harness.vertex.events import scalars_of
 
 
 def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
@@ -25,23 +24,9 @@ def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
     for file in sorted(folder.rglob("events.out.tfevents*")):
         where = file.parent.relative_to(folder).as_posix()
         name = prefix + (f"{where}/" if where != "." else "")
-        for event in tf.compat.v1.train.summary_iterator(str(file)):
-            for value in event.summary.value:
-                number = _number(value)
-                if number is not None:
-                    found.setdefault(f"{name}{value.tag}", {})[event.step] = number
+        for tag, step, value in scalars_of(file.read_bytes()):
+            found.setdefault(f"{name}{tag}", {})[step] = value
     return found
-
-
-def _number(value: Any) -> float | None:
-    """A summary value as a number; None where it is text, an image or a histogram."""
-    if value.HasField("simple_value"):
-        return float(value.simple_value)
-    if value.HasField("tensor"):
-        array = tf.make_ndarray(value.tensor)
-        if array.ndim == 0 and array.dtype.kind in "fiub":
-            return float(array)
-    return None
 
 
 def checkpoints_in(model_dir: Path) -> list[Checkpoint]:

@@ -17,8 +17,7 @@ from flax import traverse_util
 from t5x import adafactor, checkpoints, train_state
 
 from t5x_harness.plan.state_shapes import StateShapes
-from t5x_harness.standins.checkpoint_kinds import CheckpointKind
-from t5x_harness.standins.legacy_checkpoint import write_legacy_checkpoint
+from t5x_harness.standins.checkpoints import CheckpointKind, write_legacy_checkpoint
 from t5x_harness.system.buckets import store
 
 _SPREAD = 0.05

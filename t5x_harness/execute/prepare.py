@@ -24,7 +24,7 @@ from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.mesh import mesh_text
 from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec, StandInPolicy
-from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
+from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 from t5x_harness.system.buckets import is_remote, store
 
 _PRETRAINED_STEP = 1_000_000

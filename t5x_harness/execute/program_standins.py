@@ -178,7 +178,7 @@ class _Process:
 
         from t5x_harness.execute.checkpoint_standin import write_standin
         from t5x_harness.plan.state_shapes import StateShapes
-        from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
+        from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 
         kind = kind_at(path, use_orbax=bool(arguments.get("use_orbax")))
         if kind is CheckpointKind.ORBAX and jax.process_count() > 1:

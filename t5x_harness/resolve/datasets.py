@@ -1,4 +1,4 @@
-"""The data that a config names: which dataset plays which part, and its tasks."""
+"""The data that a config names: which dataset plays which part, its tasks, and what tells vocabularies apart."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import tensorflow as tf
 from t5x import utils
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.resolve.vocabularies import vocabulary_size
 from t5x_harness.spec import Mode
-from t5x_harness.upstream.seqio import preprocessors
+from t5x_harness.upstream.seqio import preprocessors, vocabulary_file
 
 _PARAMETERS: dict[Mode, tuple[str, ...]] = {
     Mode.TRAIN: ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg"),
@@ -157,3 +156,24 @@ def needing_lengths(task: seqio.Task) -> str | None:
             function = step.func if isinstance(step, functools.partial) else step
             return getattr(function, "__name__", type(function).__name__)
     return None
+
+
+def vocabulary_size(vocabulary: seqio.Vocabulary) -> int | None:
+    """Returns how many ids a vocabulary has, with extra ids; None where neither it nor a file here says so."""
+    try:
+        size: int | None = vocabulary.vocab_size
+    except (tf.errors.OpError, OSError, NotImplementedError):
+        return None
+    return size
+
+
+def describe_vocabulary(vocabulary: seqio.Vocabulary) -> str:
+    """Describes a vocabulary by what tells it from others: kind, file, size, extra ids."""
+    size = vocabulary_size(vocabulary)
+    parts = [f"{size} ids" if size is not None else "of unknown size"]
+    extra = getattr(vocabulary, "extra_ids", 0)
+    if extra:
+        parts.append(f"{extra} extra")
+    if file := vocabulary_file(vocabulary):
+        parts.append(file)
+    return f"{type(vocabulary).__name__} ({', '.join(parts)})"

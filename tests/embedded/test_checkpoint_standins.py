@@ -19,7 +19,7 @@ from t5x import checkpoints, optimizers, state_utils, train_state
 
 from t5x_harness.execute.checkpoint_standin import write_standin
 from t5x_harness.plan.stored_tree import Layout, StoredArray, read_tree
-from t5x_harness.standins.checkpoint_kinds import CheckpointKind, kind_at
+from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 from t5x_harness.variables import ROOT_VARIABLE
 
 STEP = 1_000_000

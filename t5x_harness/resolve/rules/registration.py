@@ -81,7 +81,7 @@ class DifferentKinds(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each feature on which two tasks of a mixture do not agree."""
-        from t5x_harness.resolve.vocabularies import describe_vocabulary
+        from t5x_harness.resolve.datasets import describe_vocabulary
 
         said = set()
         for role in run.roles:

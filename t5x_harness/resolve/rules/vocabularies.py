@@ -35,8 +35,8 @@ class DifferentVocabularies(ResolveRule):
         """Yields a finding for each feature of a task whose vocabulary differs."""
         import seqio
 
+        from t5x_harness.resolve.datasets import describe_vocabulary
         from t5x_harness.resolve.gin_config import BindingKey
-        from t5x_harness.resolve.vocabularies import describe_vocabulary
 
         macro = BindingKey.of_macro("VOCABULARY")
         different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
@@ -173,7 +173,7 @@ def _vocabulary(run: Resolved, where: str) -> Any:
 
 def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
     """The largest sampled id of each feature and split, and the size of each feature's vocabulary."""
-    from t5x_harness.resolve.vocabularies import vocabulary_size
+    from t5x_harness.resolve.datasets import vocabulary_size
 
     ids: dict[str, int] = {}
     sizes: dict[str, int] = {}
