@@ -62,14 +62,16 @@ def test_inference_from_endless_data_never_ends(resolve: Resolve) -> None:
 
 
 def test_a_long_generator_may_end_or_not(resolve: Resolve) -> None:
-    long = f"{FEWER}def again():\n    for i in range(2_000):\n        yield {{'inputs': f'{{i}}', 'targets': '1'}}\n\n\n"
+    steps = "for i in range(2_000):\n        yield {'inputs': f'{i}', 'targets': '1'}"
+    long = f"{FEWER}def again():\n    {steps}\n\n\n"
     result = resolve(examples.evaluated(VALIDATION), module((READ, GENERATOR.format(function="again")), before=long))
     assert result.outcome is Outcome.PASSED
     assert "whether counting validation ends: 1,000 examples of its source came" in result.not_checked
 
 
 def test_a_generator_beyond_its_own_count_is_warned_of(resolve: Resolve) -> None:
-    long = f"{FEWER}def again():\n    for i in range(2_000):\n        yield {{'inputs': f'{{i}}', 'targets': '1'}}\n\n\n"
+    steps = "for i in range(2_000):\n        yield {'inputs': f'{i}', 'targets': '1'}"
+    long = f"{FEWER}def again():\n    {steps}\n\n\n"
     files = module(
         (READ, GENERATOR.format(function="again")),
         ("'validation'))", "'validation'), num_input_examples={'validation': 100})"),
