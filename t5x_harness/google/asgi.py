@@ -9,25 +9,6 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-__all__ = [
-    "NOT_EMULATED",
-    "App",
-    "Connection",
-    "Message",
-    "Receive",
-    "Scope",
-    "Send",
-    "answer",
-    "answer_error",
-    "answer_json",
-    "body_of",
-    "connection_of",
-    "handing_over",
-    "header_of",
-    "not_emulated",
-    "raw_headers",
-]
-
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -47,11 +28,7 @@ def header_of(scope: Scope, name: bytes) -> str:
 
 
 async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
-    """A request's whole body.
-
-    Raises:
-      ValueError: it is longer than any that is asked for here.
-    """
+    """A request's whole body; raises ValueError if it is longer than any that is asked for here."""
     body = bytearray()
     while True:
         message = await receive()
@@ -78,7 +55,6 @@ def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 async def answer_json(send: Send, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
-    """Sends a value as JSON."""
     body = json.dumps(value).encode()
     await answer(send, status, body, {"content-type": "application/json; charset=UTF-8", **(headers or {})})
 
@@ -140,11 +116,7 @@ def handing_over(state: Mapping[str, Any], transport: Callable[[], asyncio.Trans
 
 
 def connection_of(scope: Scope) -> Connection:
-    """The connection that a request came by.
-
-    Raises:
-      RuntimeError: the protocol that served it hands none over.
-    """
+    """The connection that a request came by; raises RuntimeError if the protocol that served it hands none over."""
     found = scope.get("state", {}).get(_KEY)
     if not isinstance(found, Connection):
         raise RuntimeError("the HTTP protocol hands no connection over: its ASGI state has to come from handing_over()")

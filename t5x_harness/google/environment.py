@@ -13,8 +13,6 @@ from t5x_harness.google.server.folder import SessionFolder
 from t5x_harness.google.server.hosts import would_bypass
 from t5x_harness.variables import ROOT_VARIABLE
 
-__all__ = ["google_environment"]
-
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -22,7 +20,6 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     """The variables to set for a process, before it imports anything of Google's.
 
     Args:
-      endpoints: of the server.
       base: the environment that they will be set over, whose exceptions from proxies are kept; the process's own by
         default.
     """

@@ -10,8 +10,6 @@ from typing import Any, Literal, Self
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import compile_glob
 
-__all__ = ["OPERATIONS", "Fault", "Kind", "RecordedRequest", "UnmetFault"]
-
 Kind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 
 OPERATIONS = (
@@ -102,7 +100,6 @@ class RecordedRequest:
       status: of the answer; 0 if there was none.
       received: bytes of the request's body that were taken in.
       sent: bytes of the answer's body.
-      user_agent: what the client calls itself.
       conditions: its preconditions, such as ``ifGenerationMatch``, by name.
       fault: the kind of the fault that it met; empty for none.
     """
@@ -119,19 +116,12 @@ class RecordedRequest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Reads what the server says."""
         return cls(**value)
 
 
 @dataclasses.dataclass(frozen=True)
 class UnmetFault:
-    """A fault that fewer requests met than it is for; its text says how many, and which requests there were.
-
-    Attributes:
-      fault: the fault.
-      met: how many requests met it.
-      operations: what all requests were for.
-    """
+    """A fault that fewer requests met than it is for; its text says how many, and which requests there were."""
 
     fault: Fault
     met: int

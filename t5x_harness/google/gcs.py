@@ -15,8 +15,6 @@ from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.session import GoogleSession
 
-__all__ = ["APP", "FakeGcs"]
-
 APP = "t5x_harness.google.storage_http.faulting:make_app"
 """The application of sessions that a handle can be made for."""
 

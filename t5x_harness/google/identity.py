@@ -13,18 +13,6 @@ import time
 import zlib
 from typing import Any
 
-__all__ = [
-    "PRIVATE",
-    "PROJECT",
-    "PROJECT_NUMBER",
-    "TOKEN",
-    "UNAUTHENTICATED",
-    "UNRECORDED",
-    "Authority",
-    "bearer",
-    "project_number",
-]
-
 PROJECT = "t5x-harness"
 """The project that clients without one are in."""
 

@@ -6,8 +6,6 @@ import json
 import math
 from typing import Any
 
-__all__ = ["BadJson", "read_json"]
-
 _MOST_LEVELS = 100
 """As protobuf's own reader of JSON has it. An answer adds a few levels, and Python writes a thousand at most."""
 

@@ -15,8 +15,6 @@ from t5x_harness.google.server.launch import missing_packages
 from t5x_harness.google.session import GoogleSession, ServerError
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
 
-__all__ = ["GooglePool"]
-
 
 class GooglePool:
     """Starts with the first run that enters, or earlier by :meth:`warm`; ends with :meth:`close`.

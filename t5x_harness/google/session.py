@@ -30,7 +30,6 @@ class GoogleSession:
     Args:
       root: folder that keeps the buckets; by default a temporary one, which goes with the session.
       app: answers for Cloud Storage, as ``module:factory``, called with the root.
-      vertex: what is chosen for Vertex AI.
     """
 
     def __init__(

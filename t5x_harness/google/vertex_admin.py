@@ -17,8 +17,6 @@ from t5x_harness.google.server.folder import SessionFolder
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex.faults import RecordedCall, UnmetVertexFault, VertexFault, VertexFaultKind
 
-__all__ = ["ENDED", "FakeVertex", "VertexError", "VertexJob"]
-
 ENDED = frozenset(f"JOB_STATE_{state}" for state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"))
 """The states that a job does not leave."""
 
@@ -66,12 +64,7 @@ class FakeVertex:
     It asks the server itself, without Google's library, and what it asks is not in :attr:`requests`.
 
     Args:
-      session: runs the server.
       location: that jobs are looked for in.
-
-    Attributes:
-      project: the id of the session's project.
-      location: as above.
     """
 
     def __init__(self, session: GoogleSession, location: str = "us-central1") -> None:
@@ -140,9 +133,7 @@ class FakeVertex:
         """A custom job as soon as it is in one of these states, or in one that it does not leave.
 
         Args:
-          name: see :meth:`job`.
           states: such as ``{"JOB_STATE_RUNNING"}``.
-          seconds: how long to wait at most.
 
         Raises:
           VertexError: there is no such job; or it is in none of them, and either time is up or it has ended.
@@ -157,11 +148,7 @@ class FakeVertex:
         return job
 
     def logs(self, name: str) -> list[str]:
-        """What a job's replicas said, and the service of them, line by line, oldest first.
-
-        Args:
-          name: see :meth:`job`.
-        """
+        """What a job's replicas said, and the service of them, line by line, oldest first."""
         job_id = self.job(name).name.rpartition("/")[2]
         request = {"resourceNames": [f"projects/{self.project}"], "filter": f'resource.labels.job_id="{job_id}"'}
         lines: list[str] = []

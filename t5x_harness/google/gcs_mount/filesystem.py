@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from t5x_harness.google.gcs_mount.protocol import Attributes
 from t5x_harness.google.gcs_mount.staged import StagedFile, identity
 
-__all__ = ["FileSystem", "Handle", "Node"]
-
 _FILE_MODE, _FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 
 
@@ -51,8 +49,6 @@ class Handle:
     """An open file.
 
     Attributes:
-      node: its node.
-      writes: whether it may write.
       descriptor: what a reader reads from while nobody writes; None for a writer, and before the last writer has ended.
     """
 
@@ -143,7 +139,6 @@ class FileSystem:
         return node, Handle(node, writes=True)
 
     def open(self, node: Node, flags: int) -> Handle:
-        """Opens an existing file."""
         if flags & os.O_ACCMODE == os.O_RDONLY:
             real = None if node.staged else os.open(self._real(node.path), os.O_RDONLY | os.O_NOFOLLOW)
             reader = Handle(node, writes=False, descriptor=real)
@@ -199,7 +194,6 @@ class FileSystem:
             os.utime(self._real(node.path), ns=(nanoseconds, nanoseconds))
 
     def make_folder(self, parent: Node, name: bytes) -> Node:
-        """A new folder in a bucket."""
         path = self._inside_bucket(parent, name)
         os.mkdir(self._real(path))
         return self._known(path)

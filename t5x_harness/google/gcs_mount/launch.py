@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-__all__ = ["main"]
-
 # As a shell and env(1) have it; 125 for what failed before the command.
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 

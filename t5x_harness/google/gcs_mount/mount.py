@@ -10,16 +10,6 @@ from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, enter_
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
-__all__ = [
-    "ROOT_VARIABLE",
-    "Mode",
-    "Way",
-    "enter",
-    "enter_from_environment",
-    "is_mounted",
-    "mount_namespace",
-]
-
 
 class Way(enum.StrEnum):
     """How paths below ``/gcs`` get to the store, best first."""
@@ -44,7 +34,6 @@ def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
 
     Args:
       root: of the store; its folder ``buckets`` is made if need be.
-      mode: what is seen there.
 
     Returns:
       The way that was taken.
@@ -86,11 +75,7 @@ def is_mounted(root: str | os.PathLike[str]) -> bool:
 
 
 def mount_namespace(root: str | os.PathLike[str], mode: Mode | str) -> None:
-    """The first part of :func:`enter`: a namespace or nothing.
-
-    Raises:
-      NamespaceRefused: this process gets none.
-    """
+    """The first part of :func:`enter`: a namespace or nothing; raises NamespaceRefused if this process gets none."""
     folder = buckets_folder(root)
     os.makedirs(folder, exist_ok=True)
     if Mode(mode) is Mode.FOLDER:

@@ -14,8 +14,6 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["GCS", "NamespaceRefused", "enter_namespace", "mount"]
-
 GCS = "/gcs"
 
 # linux/sched.h
@@ -46,7 +44,6 @@ def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], No
     namespace has a new root with everything of the old one in it; that root itself is read-only.
 
     Args:
-      folder: an existing folder.
       mount_at: mounts something at the path it is given, in place of ``folder``.
 
     Raises:
@@ -131,11 +128,7 @@ def _bind_or_mount(source: str, mount_at: Callable[[str], None] | None) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Mounts something somewhere, with the arguments of the system call.
-
-    Raises:
-      NamespaceRefused: it failed.
-    """
+    """Mounts something somewhere, with the arguments of the system call; raises NamespaceRefused if it failed."""
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     _call(f"mounting {target}", _libc.mount, *texts[:3], ctypes.c_ulong(flags), texts[3])
 

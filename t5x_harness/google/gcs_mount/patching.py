@@ -23,8 +23,6 @@ from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.system.after_import import after_import
 from t5x_harness.upstream.tensorflow import NATIVE_FILES, OPERATIONS_ON_PATHS
 
-__all__ = ["patch"]
-
 # Functions of os by how many of their first arguments are paths.
 _ONE_PATH = (
     "open stat lstat listdir scandir mkdir rmdir remove unlink access chmod chown utime truncate readlink statvfs "

@@ -16,8 +16,6 @@ from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
 from t5x_harness.variables import PATCH_VARIABLE
 
-__all__ = ["Mount", "command_prefix", "launched", "probe", "refusal"]
-
 # A process that mounts and ends at once; a machine that swaps may take a while for it.
 _PROBE_SECONDS = 30.0
 
@@ -93,7 +91,6 @@ def command_prefix(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER)
 
     Args:
       root: of the store; its folder ``buckets`` is made if need be.
-      mode: what is seen there.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
     boot = _BOOT.format(parent=str(Path(__file__).resolve().parents[3]))

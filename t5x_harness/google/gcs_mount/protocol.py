@@ -9,8 +9,6 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["MAX_WRITE", "Attributes", "Operation", "Request", "read_request", "reply", "reply_error"]
-
 MAX_WRITE = 1 << 20
 """The most bytes that the kernel may send in one write, as gcsfuse has it."""
 
@@ -122,12 +120,10 @@ def read_request(device: int) -> Request | None:
 
 
 def reply(device: int, unique: int, *parts: bytes) -> None:
-    """Answers a request."""
     _send(device, 0, unique, parts)
 
 
 def reply_error(device: int, unique: int, number: int) -> None:
-    """Answers a request with an error number."""
     _send(device, -number, unique, ())
 
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import overload
 
-__all__ = ["buckets_folder", "rewrite"]
-
 # A path begins at the start of a word or after what may stand in front of one: quotes, = in options, : in lists of
 # paths, brackets. After anything else (/mnt/gcs, ~/gcs, {root}/gcs, gs://b/gcs) it is a part of a longer path.
 _GCS = re.compile(r"""(?:(?<=file://)|(?<![^\s"'`=:,;|@<>(\[{]))/gcs(?=[/\s"'`:,;|<>)\]}]|$)""")
@@ -32,7 +30,6 @@ def rewrite(
 
     Args:
       value: a text, such as a gin file's; or the words of a command; or an environment, whose values are rewritten.
-      root: of the store.
     """
     folder = buckets_folder(root)
     if isinstance(value, str):

@@ -15,8 +15,6 @@ from t5x_harness.google.gcs_mount.protocol import Operation, Request
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.system.side_process import side_process
 
-__all__ = ["FuseServer", "start_server"]
-
 _DEVICE = "/dev/fuse"
 # Fields of setattr that are heeded: size, time of modification, and that time being now.
 _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
@@ -26,7 +24,6 @@ class FuseServer:
     """The mounting process's side of a server."""
 
     def __init__(self, hand_over: Callable[[int], None]) -> None:
-        """Takes what gives the server its device."""
         self._hand_over = hand_over
 
     def mount_at(self, target: str) -> None:

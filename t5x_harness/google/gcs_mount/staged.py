@@ -9,8 +9,6 @@ import secrets
 
 from t5x_harness.google.storage.locking import changing_files
 
-__all__ = ["StagedFile", "identity"]
-
 Identity = tuple[int, int, int]
 
 
@@ -32,7 +30,6 @@ class StagedFile:
 
     Attributes:
       folder: where it lies: the store's root.
-      descriptor: of the content.
       base: the state of the stored file that this content goes back to; None for a new file.
       dirty: whether there is something to store.
       shared: whether the content is that of the stored file itself, and must be copied before it changes.
@@ -66,7 +63,6 @@ class StagedFile:
         return os.pwrite(self.descriptor, data, offset)
 
     def truncate(self, size: int) -> None:
-        """Sets the size in bytes."""
         self._prepare()
         os.ftruncate(self.descriptor, size)
 
@@ -109,7 +105,6 @@ class StagedFile:
         os.link(nameless, path, src_dir_fd=self.descriptor, follow_symlinks=True)
 
     def close(self) -> None:
-        """Lets the content go."""
         os.close(self.descriptor)
 
     def _prepare(self) -> None:

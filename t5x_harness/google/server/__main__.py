@@ -11,8 +11,6 @@ from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.system.processes import name_process
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until told to end.

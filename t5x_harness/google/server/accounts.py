@@ -23,8 +23,6 @@ from t5x_harness.google.asgi import (
 )
 from t5x_harness.google.identity import PROJECT, PROJECT_NUMBER, TOKEN, Authority
 
-__all__ = ["METADATA_PATH", "TOKEN_PATHS", "answer_metadata", "answer_token"]
-
 TOKEN_PATHS: Mapping[str, tuple[str, ...]] = {
     "oauth2.googleapis.com": ("/token",),
     "www.googleapis.com": ("/oauth2/v4/token", "/oauth2/v3/token"),

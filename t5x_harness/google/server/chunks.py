@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Chunks", "NotChunked"]
-
 _LONGEST_LINE = 1 << 13
 _LONGEST_TRAILERS = 1 << 16
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
@@ -16,11 +14,7 @@ class NotChunked(Exception):
 
 
 class Chunks:
-    """Reads the body of one request.
-
-    Attributes:
-      over: whether it has ended.
-    """
+    """Reads the body of one request."""
 
     def __init__(self) -> None:
         self.over = False

@@ -8,8 +8,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
-__all__ = ["BUSY", "Connections", "Waiting"]
-
 BUSY = float("inf")
 
 _HEAD_SECONDS = 60.0

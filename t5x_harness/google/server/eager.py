@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-__all__ = ["begin"]
-
 
 def begin(work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
     """Runs a coroutine up to where it first waits, and lets a task go on from there.
@@ -36,16 +34,13 @@ class _Begun(Coroutine[Any, Any, None]):
         self._awaited = [awaited]
 
     def send(self, value: object) -> object:
-        """As of any coroutine."""
         return self._awaited.pop() if self._awaited else self._work.send(value)
 
     def throw(self, *error: Any) -> object:
-        """As of any coroutine."""
         self._awaited.clear()
         return self._work.throw(*error)
 
     def close(self) -> None:
-        """As of any coroutine."""
         self._work.close()
 
     def __await__(self) -> Generator[Any, Any, None]:

@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Endpoints"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Endpoints:
@@ -21,7 +19,6 @@ class Endpoints:
       grpc: gRPC without TLS.
       folder: of this one server: its CA, its credentials, its empty configurations; removed with it.
       root: holds the buckets.
-      pid: the process.
       state: the URL at which other processes find the state of Vertex AI; ``memory:`` if none can.
     """
 
@@ -45,11 +42,9 @@ class Endpoints:
         return f"http://127.0.0.1:{self.proxy}"
 
     def to_json(self) -> str:
-        """One line of JSON."""
         return json.dumps(dataclasses.asdict(self), default=str)
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """Reads what :meth:`to_json` wrote."""
         values = json.loads(line)
         return cls(**{**values, "folder": Path(values["folder"]), "root": Path(values["root"])})

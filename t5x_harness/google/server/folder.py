@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["SessionFolder"]
-
 
 class SessionFolder:
     """The paths in it.
 
-    Args:
-      path: the folder.
-
     Attributes:
-      path: the folder.
       authority: the session CA's certificate.
       server: the server's key and certificate.
       credentials: a service account's JSON.

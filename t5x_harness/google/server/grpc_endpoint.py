@@ -15,8 +15,6 @@ from t5x_harness.google.vertex.wire.errors import ApiError
 if TYPE_CHECKING:
     import grpc
 
-__all__ = ["GrpcService"]
-
 # With what comes with every service of Google's: here, the services are those of Vertex AI.
 _OF_VERTEX = (
     "/google.cloud.aiplatform.",
@@ -66,7 +64,6 @@ class GrpcService:
         return int(port)
 
     async def stop(self) -> None:
-        """Ends it, if it was started."""
         if self._starting is not None:
             await asyncio.wait([self._starting])
         if self._server is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["METADATA_HOSTS", "SERVED_NAMES", "is_loopback", "is_served", "would_bypass"]
-
 METADATA_HOSTS = ("metadata.google.internal", "169.254.169.254")
 
 SERVED_NAMES = (

@@ -19,8 +19,6 @@ from t5x_harness.google.server.eager import begin
 from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
 from t5x_harness.google.server.lifespan import Lifespan
 
-__all__ = ["HttpServer"]
-
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_UNREAD = 1 << 20  # bytes of a body that wait for the application before the client has to wait, too
 _ONE_PIECE = 1 << 16  # bytes of a body that are copied behind the head, so that both go out at once
@@ -36,7 +34,6 @@ class HttpServer:
       connections: where those are kept that are open; none yet by default.
 
     Attributes:
-      connections: as above.
       buffer: for what is read of any of them, of which it is copied at once. Without it, asyncio asks the system for
         256 KB of memory for every read.
     """
@@ -50,11 +47,7 @@ class HttpServer:
         self._date = (0, b"")
 
     async def start(self) -> None:
-        """Lets the application start.
-
-        Raises:
-          RuntimeError: it failed to.
-        """
+        """Lets the application start; raises RuntimeError if it failed to."""
         await self._lifespan.start()
 
     def protocol(self) -> HttpProtocol:
@@ -91,13 +84,8 @@ class HttpServer:
 class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
     """One connection, plain or of TLS.
 
-    Args:
-      server: that it belongs to.
-
     Attributes:
       transport: there once the connection is made.
-      waits_since: as of any connection that waits.
-      head_since: as of any connection that waits.
     """
 
     transport: asyncio.Transport
@@ -113,25 +101,21 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
 
     @property
     def date(self) -> bytes:
-        """Of now, as HTTP has it."""
         return self._server.date
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the transport."""
         self.transport = cast(asyncio.Transport, transport)
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._state = handing_over({}, lambda: self.transport)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the transport."""
         self._server.connections.discard(self)
         self._writable.set()
         if self._exchange is not None:
             self._exchange.wake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by the transport: where it puts what it reads."""
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -170,11 +154,9 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         await self._writable.wait()
 
     def pause_writing(self) -> None:
-        """Called by the transport."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Called by the transport."""
         self._writable.set()
 
     def give_up(self) -> None:
@@ -248,13 +230,10 @@ class Exchange:
     """One request and its answer.
 
     Args:
-      connection: that it came on.
-      scope: ASGI's.
       waits: whether the client waits to be told before it sends the body.
       keep_alive: whether the client would use the connection again.
 
     Attributes:
-      transport: of the connection.
       running: whether the application has it.
       begun: whether some of the answer has been given to the transport.
       answered: whether all of it has.

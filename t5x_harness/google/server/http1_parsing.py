@@ -10,17 +10,6 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from t5x_harness.google.asgi import Message
 from t5x_harness.google.server.chunks import Chunks, NotChunked
 
-__all__ = [
-    "LONGEST_HEAD",
-    "AnswerFraming",
-    "BadRequest",
-    "HeadBuffer",
-    "HeadTooLong",
-    "RequestParser",
-    "drop_identity",
-    "plain_answer",
-]
-
 LONGEST_HEAD = 1 << 16
 """The most bytes that a request's head may have; a name of 1024 bytes takes three times that when it is quoted."""
 
@@ -76,12 +65,7 @@ _LONGEST_NUMBER = 18  # digits: more than any disk has bytes
 
 
 class BadRequest(Exception):
-    """What came is no request of HTTP/1.1, or one that is not served.
-
-    Args:
-      reason: what is wrong with it.
-      status: of the answer.
-    """
+    """What came is no request of HTTP/1.1, or one that is not served."""
 
     def __init__(self, reason: str, status: int = 400) -> None:
         super().__init__(reason)
@@ -192,11 +176,9 @@ class RequestParser:
     # What httptools calls.
 
     def on_url(self, url: bytes) -> None:
-        """The target, or a part of it."""
         self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header."""
         self.headers.append((name.lower(), value))
 
 
@@ -208,8 +190,6 @@ def plain_answer(status: int, text: str, reason: str = "") -> bytes:
     """A whole answer of one line, with which a connection ends.
 
     Args:
-      status: of the answer.
-      text: the line.
       reason: takes the place of the status's own phrase.
     """
     body = f"{text}\n".encode("ascii", "replace")
@@ -222,7 +202,6 @@ class AnswerFraming:
     """The framing of one answer.
 
     Args:
-      method: of the request.
       version: of the request, ``1.1`` or ``1.0``.
 
     Attributes:

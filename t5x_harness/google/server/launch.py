@@ -18,8 +18,6 @@ from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.system.processes import kill_quietly
 
-__all__ = ["Launched", "launch", "missing_packages", "require_extra"]
-
 _NEEDED = {
     "httptools": "httptools",
     "cryptography": "cryptography",
@@ -42,11 +40,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 class Launched:
-    """A server that runs.
-
-    Attributes:
-      endpoints: where it is reached.
-    """
+    """A server that runs."""
 
     def __init__(self, endpoints: Endpoints, life: int) -> None:
         self.endpoints = endpoints
@@ -84,7 +78,6 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
     """Starts a server and waits until it is ready.
 
     Args:
-      settings: its settings.
       output: a file for what it says; this process's standard error by default.
 
     Raises:

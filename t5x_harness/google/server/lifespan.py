@@ -7,15 +7,9 @@ import contextlib
 
 from t5x_harness.google.asgi import App, Message
 
-__all__ = ["Lifespan"]
-
 
 class Lifespan:
-    """The lifespan of one application; one that raises instead of taking part in it is left alone.
-
-    Args:
-      app: the application.
-    """
+    """The lifespan of one application; one that raises instead of taking part in it is left alone."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -23,11 +17,7 @@ class Lifespan:
         self._said: asyncio.Queue[Message] = asyncio.Queue()
 
     async def start(self) -> None:
-        """Waits until the application has started.
-
-        Raises:
-          RuntimeError: it says that it cannot.
-        """
+        """Waits until the application has started; raises RuntimeError if it says that it cannot."""
         self._task = asyncio.create_task(self._live())
         said = await self._tell("startup")
         if said is not None and said["type"] == "lifespan.startup.failed":

@@ -16,8 +16,6 @@ from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.peers import Peers
 from t5x_harness.google.server.settings import ServerError
 
-__all__ = ["Listener", "Sayings"]
-
 _BACKLOG = 1024
 _AT_ONCE = 64  # connections before others are served again
 _PAUSE_SECONDS = 1.0
@@ -48,10 +46,8 @@ class Listener:
     asyncio's own server takes everybody's connections, and logs a traceback for each that it has no descriptor for.
 
     Args:
-      protocol: makes the protocol of a connection.
       port: its number; 0 for any.
       tls: for a port of TLS.
-      peers: whose connections are served.
       connections: of the server, of which one may be closed for a new one.
       sayings: where it says what it does not take.
 
@@ -85,7 +81,6 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Its number."""
         return int(self._address[1])
 
     def close(self) -> None:

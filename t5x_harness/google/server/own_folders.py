@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["SERVERS", "OwnFolder", "own_folder"]
-
 SERVERS = "t5x-harness-google-"
 """How the names of servers' folders begin."""
 
@@ -24,7 +22,6 @@ class OwnFolder:
     """A folder for one process.
 
     Attributes:
-      path: it.
       is_kept: whether it stays when the process is done with it; to be set.
     """
 

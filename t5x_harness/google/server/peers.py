@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-__all__ = ["Address", "Peers"]
-
 Address = tuple[str, int]
 """Of IPv4: the host and the port."""
 
@@ -52,12 +50,7 @@ class Peers:
         return self._read is not None
 
     def refusal(self, peer: Address, local: Address) -> str | None:
-        """Why a connection is not served, empty if nobody waits for its answer any more; None if it is served.
-
-        Args:
-          peer: the other end.
-          local: this end.
-        """
+        """Why a connection is not served, empty if nobody waits for its answer any more; None if it is served."""
         if self._read is None:
             return None
         try:

@@ -33,8 +33,6 @@ from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StorageError
 from t5x_harness.google.vertex.settings import VertexSettings
 
-__all__ = ["serve"]
-
 _DESCRIPTORS = 1 << 16  # more are no use to any client, and some programs that jobs start close all that there may be
 _LOOK_SECONDS = 0.5
 
@@ -43,7 +41,6 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
     """Serves until SIGTERM, SIGINT or SIGHUP, or until the process that it is for has ended.
 
     Args:
-      settings: what to serve, and how long.
       ready: called once every port is open.
 
     Raises:

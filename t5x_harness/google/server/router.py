@@ -20,8 +20,6 @@ from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_serv
 from t5x_harness.google.server.tunnel import Refusals
 from t5x_harness.google.server.vertex_endpoint import ADMIN, LOG_ENTRIES, VertexService
 
-__all__ = ["front"]
-
 _STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", "storage.mtls.googleapis.com")
 _REGISTRIES = ("gcr.io", ".pkg.dev")
 _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/", "/download/storage/", "/batch")

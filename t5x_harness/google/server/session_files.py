@@ -10,8 +10,6 @@ from t5x_harness.google.identity import PRIVATE, PROJECT
 from t5x_harness.google.server.folder import SessionFolder
 from t5x_harness.google.server.tls import make_certificates, service_account
 
-__all__ = ["fill_folder", "write_clients_files"]
-
 
 def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
     """Makes the certificates, and what a server needs to use them.
@@ -38,11 +36,8 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
     """Writes what clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``.
 
     Args:
-      folder: where to.
       key: of the service account, as PEM.
-      token: of the session.
       url: of the server's plain HTTP port.
-      proxy: the proxy's port.
     """
     _write_gcloud_configuration(folder.gcloud)
     _write_secret(folder.credentials, service_account(PROJECT, key, f"{url}{PRIVATE}/token").encode())

@@ -9,8 +9,6 @@ from typing import Self
 
 from t5x_harness.google.vertex.settings import VertexOptions
 
-__all__ = ["APP", "ServerError", "ServerGone", "Settings"]
-
 APP = "t5x_harness.google.storage_http.app:make_app"
 """The application that answers for Cloud Storage, as ``module:factory``."""
 
@@ -34,7 +32,6 @@ class Settings:
       owner: the pid of a process with which the server ends; None if it ends by a signal alone.
       create_buckets: whether buckets that are not there are made when they are first used.
       app: answers for Cloud Storage: ``module:factory``, called with the root.
-      vertex: what was chosen for Vertex AI.
     """
 
     root: Path | None = None
@@ -46,13 +43,11 @@ class Settings:
     vertex: VertexOptions = dataclasses.field(default_factory=VertexOptions)
 
     def to_json(self) -> str:
-        """One line of JSON."""
         told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return json.dumps({**told, "vertex": self.vertex.to_dict()}, default=str)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Reads what :meth:`to_json` wrote."""
         values = json.loads(line)
         root = Path(values["root"]) if values["root"] else None
         return cls(**{**values, "root": root, "vertex": VertexOptions.from_dict(values["vertex"])})

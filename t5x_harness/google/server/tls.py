@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from t5x_harness.google.server.hosts import SERVED_NAMES
 
-__all__ = ["make_certificates", "make_service_key", "service_account"]
-
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 # Some clients refuse certificates that are valid for longer than 825 days; a clock may be wrong by hours.
 _BEFORE, _AFTER = datetime.timedelta(days=1), datetime.timedelta(days=365)
@@ -57,7 +55,6 @@ def service_account(project: str, key: bytes, token_uri: str) -> str:
     """The JSON of a service account, as ``GOOGLE_APPLICATION_CREDENTIALS`` names it.
 
     Args:
-      project: its project.
       key: as PEM.
       token_uri: where clients turn its signature into a token.
     """

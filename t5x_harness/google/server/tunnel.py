@@ -17,8 +17,6 @@ from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.hosts import is_served
 from t5x_harness.google.server.http1_parsing import plain_answer
 
-__all__ = ["ByProtocol", "Proxy", "Refusals", "Relay", "with_whole_urls"]
-
 
 class Relay(asyncio.Protocol):
     """One end of a relay: a connection that somebody opened, to be passed on to a port of this machine.
@@ -40,7 +38,6 @@ class Relay(asyncio.Protocol):
         self._early = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the transport."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.pause_reading()  # until there is somebody to read for
         self._task = asyncio.get_running_loop().create_task(self._connect())
@@ -75,18 +72,15 @@ class Relay(asyncio.Protocol):
             self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the transport."""
         if self._other:
             self._hosts.pop(self._number, None)
             self._other.transport.close()
 
     def pause_writing(self) -> None:
-        """Called by the transport, when the one who opened the connection reads slowly."""
         if self._other:
             self._other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Called by the transport."""
         if self._other:
             self._other.transport.resume_reading()
 
@@ -130,7 +124,6 @@ class Refusals:
 
         Args:
           target: the host, with its port if there is one.
-          message: what to say instead of the usual.
 
         Returns:
           One line that says it, for the client.
@@ -175,15 +168,8 @@ class Proxy(asyncio.Protocol):
     """One connection to the proxy.
 
     Args:
-      context: for TLS inside a tunnel.
       inside: makes the protocol that speaks inside a tunnel to a host, told of its connection when TLS has begun.
       plain: makes the protocol of a connection that is no tunnel.
-      refusals: takes note of refused hosts.
-      connections: of the server.
-
-    Attributes:
-      waits_since: as of any connection that waits.
-      head_since: as of any connection that waits.
     """
 
     def __init__(
@@ -203,12 +189,10 @@ class Proxy(asyncio.Protocol):
         self._head = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the transport."""
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the transport, if that is before the connection has become a tunnel or plain HTTP."""
         self._connections.discard(self)
 
     def give_up(self) -> None:
@@ -294,7 +278,6 @@ class ByProtocol(asyncio.Protocol):
     Clients of gRPC offer ``h2`` alone and get it; all others offer HTTP/1.1, too, or nothing, and get HTTP/1.1.
 
     Args:
-      http: makes the protocol for HTTP/1.1.
       grpc: makes the protocol for HTTP/2, told the host.
       host: that the client asked for; empty if it is not known.
     """
@@ -306,7 +289,6 @@ class ByProtocol(asyncio.Protocol):
         self._early = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called after the handshake."""
         agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
         protocol = self._grpc(self._host) if agreed == "h2" else self._http()
         connection = cast(asyncio.Transport, transport)

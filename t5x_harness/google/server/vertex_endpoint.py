@@ -32,8 +32,6 @@ from t5x_harness.google.vertex.state import StateError, StateStore, open_store
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.wire.api import Api
 
-__all__ = ["ADMIN", "LOG_ENTRIES", "VertexMissing", "VertexService"]
-
 ADMIN = f"{PRIVATE}/vertex/"
 """Paths below this are the harness's own, and want the session's token, too."""
 
@@ -56,12 +54,7 @@ class VertexMissing(Exception):
 
 
 class VertexService:
-    """The API, when it is asked for, in threads of its own.
-
-    Args:
-      options: what the user chose.
-      authority: knows who may ask.
-    """
+    """The API, when it is asked for, in threads of its own."""
 
     def __init__(self, options: VertexOptions, authority: Authority) -> None:
         self._options = options

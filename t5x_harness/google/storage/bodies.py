@@ -22,8 +22,6 @@ from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.tree import NO_FILE
 
-__all__ = ["Bodies"]
-
 
 class Bodies:
     """Moves bodies. Every call needs the store's lock."""
@@ -61,7 +59,6 @@ class Bodies:
         """Puts an incoming body where its record, already committed, says it is.
 
         Args:
-          record: of the new body.
           old: what the name had before; its body goes.
         """
         self._move(self._layout.incoming_path(record.body), record)
@@ -124,7 +121,6 @@ class Bodies:
         return moved
 
     def drop(self, bodies: Iterable[str]) -> None:
-        """Removes incoming bodies."""
         for body in bodies:
             _remove(self._layout.incoming_path(body))
 

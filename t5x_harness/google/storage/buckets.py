@@ -14,15 +14,11 @@ from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
 from t5x_harness.system.buckets import note_undeclared
 
-__all__ = ["Buckets", "merge_patch"]
-
 
 class Buckets:
     """The buckets of a store, in memory as they are few. Every call needs the store's lock.
 
     Args:
-      layout: of the store.
-      database: of the store.
       create: whether a bucket that is not there is made when it is first used.
     """
 
@@ -46,11 +42,7 @@ class Buckets:
         return self._keep(Bucket(name, time.time_ns() // 1000, fields=dict(fields)))
 
     def get(self, name: str) -> Bucket:
-        """A bucket.
-
-        Raises:
-          NoSuchBucket: it does not exist.
-        """
+        """A bucket; raises NoSuchBucket if it does not exist."""
         found = self._find(name)
         if found is None and self._create and is_bucket_name(name):
             note_undeclared(self._layout.root, name)

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.values import Checksums
 
-__all__ = ["Digest", "verify"]
-
 
 def _table() -> list[int]:
     """What each byte does to a checksum; the polynomial is Castagnoli's, its bits reversed."""
@@ -62,14 +60,12 @@ class Digest:
         self._crc32c = 0
 
     def update(self, data: bytes) -> None:
-        """Takes in the next bytes."""
         if self._md5 is not None:
             self._md5.update(data)
         self._crc32c = _extend(self._crc32c, data)
 
     @property
     def checksums(self) -> Checksums:
-        """Of all bytes so far."""
         md5 = None if self._md5 is None else base64.b64encode(self._md5.digest()).decode()
         return Checksums(md5, base64.b64encode(self._crc32c.to_bytes(4, "big")).decode())
 

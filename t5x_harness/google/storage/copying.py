@@ -11,8 +11,6 @@ from t5x_harness.google.storage.reading import ObjectReader, open_object
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, SourceObject, StoredObject
 from t5x_harness.google.storage.writing import ObjectWriter
 
-__all__ = ["compose", "copy"]
-
 MOST_SOURCES = 32
 
 
@@ -56,12 +54,7 @@ def copy(
     """Copies an object.
 
     Args:
-      core: of the store.
-      source: what to copy.
-      bucket: where to.
-      name: of the copy.
       fields: of the copy; None takes those of the source.
-      preconditions: on the copy's name.
 
     Raises:
       NotFound: there is no such bucket, source or generation.

@@ -24,8 +24,6 @@ from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 
-__all__ = ["CHUNK", "Core", "Look", "Stale"]
-
 Result = TypeVar("Result")
 
 CHUNK = 1 << 20  # bytes read at a time
@@ -109,7 +107,6 @@ class Core:
                 raise
 
     def close(self) -> None:
-        """Ends the use of the database."""
         with self.lock:
             self._closed = True
             self.database.close()
@@ -149,15 +146,11 @@ class Core:
         it is killed after it, the file is put in its place when the store is opened again.
 
         Args:
-          bucket: its bucket.
-          name: its name.
           body: the name of the incoming file.
-          checksums: of the file.
           fields: what the client says of it.
           preconditions: on what the name has now.
           component_count: for a composed object.
           also: what else to record at the same moment; where it raises, nothing happens.
-          wait: as in :meth:`act`.
 
         Raises:
           NotFound: there is no such bucket.
@@ -238,11 +231,7 @@ class Look:
         return self._core.bodies.move_in(record)
 
     def compare(self, bucket: str, name: str, record: Record | None, found: Identity) -> Record:
-        """The record of a name that has a file in the tree.
-
-        Raises:
-          Stale: the file has to be read first.
-        """
+        """The record of a name that has a file in the tree; raises Stale if the file has to be read first."""
         if record is not None and record.place is Place.TREE and record.identity == found:
             return record
         if unrecorded := self._unrecorded.get((bucket, name)):

@@ -31,8 +31,6 @@ from t5x_harness.google.storage.values import (
     Upload,
 )
 
-__all__ = ["Database", "Identity", "Place", "Record"]
-
 _VERSION = 1
 _CHANGES_KEPT = 3000  # rows; each takes a page or two of 4 KB in the log
 _SCHEMA = """
@@ -94,10 +92,7 @@ class Record:
     """An object and where its body is.
 
     Attributes:
-      object: as clients see it.
-      place: of its body.
       body: what its file is called while incoming or aside; empty for one that came from outside.
-      identity: of its file.
     """
 
     object: StoredObject
@@ -139,7 +134,6 @@ class Database:
         self._checkpointed = self._connection.total_changes
 
     def close(self) -> None:
-        """Ends the connection."""
         self._connection.close()
 
     @property
@@ -183,7 +177,6 @@ class Database:
         self._execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", row)
 
     def buckets(self) -> list[Bucket]:
-        """All of them."""
         rows = self._execute("SELECT name, created, metageneration, fields FROM buckets")
         return [Bucket(name, created, meta, _from_json(fields)) for name, created, meta, fields in rows]
 
@@ -207,7 +200,6 @@ class Database:
         return [body for (body,) in bodies]
 
     def record(self, bucket: str, name: str) -> Record | None:
-        """What is recorded of a name."""
         row = self._execute(_LOOK_UP, (bucket, name.encode())).fetchone()
         return None if row is None else _record(row)
 
@@ -236,7 +228,6 @@ class Database:
         )
 
     def forget(self, bucket: str, name: str) -> None:
-        """Forgets what is recorded of a name."""
         self._keep_clock()
         self._execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name.encode()))
 
@@ -264,11 +255,9 @@ class Database:
         self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (_to_text(written), upload_id))
 
     def forget_upload(self, upload_id: str) -> None:
-        """Forgets an upload."""
         self._execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
 
     def put_multipart(self, upload: MultipartUpload) -> None:
-        """Records a new multipart upload."""
         row = (upload.id, upload.started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields))
         self._execute("INSERT INTO multiparts VALUES (?, ?, ?, ?, ?)", row)
 
@@ -294,7 +283,6 @@ class Database:
         return upload, [part[-1] for part in parts]
 
     def part_bodies(self) -> set[str]:
-        """The bodies of all parts."""
         return {row[0] for row in self._execute("SELECT body FROM parts")}
 
     def put_part(self, upload_id: str, part: Part, body: str) -> None:

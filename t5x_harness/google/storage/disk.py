@@ -11,8 +11,6 @@ from pathlib import Path
 
 from t5x_harness.google.storage.errors import DiskRefused, Forbidden, StorageError
 
-__all__ = ["Reserve", "is_full", "refusal"]
-
 _RESERVED = 256 << 10  # bytes: some dozens of changes of the database
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -2,21 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CannotOpen",
-    "Conflict",
-    "DiskRefused",
-    "Forbidden",
-    "InUse",
-    "Invalid",
-    "NoSuchBucket",
-    "NotFound",
-    "NotModified",
-    "PreconditionFailed",
-    "StorageError",
-    "WouldWait",
-]
-
 
 class StorageError(Exception):
     """A request that cannot be done.
@@ -25,7 +10,6 @@ class StorageError(Exception):
       status: of the HTTP answer.
       reason: the JSON API's short word for it, such as ``conditionNotMet``.
       code: the XML API's, such as ``NoSuchBucket``.
-      message: in words.
     """
 
     status = 500
@@ -52,11 +36,7 @@ class NotFound(StorageError):
 
 
 class NoSuchBucket(NotFound):
-    """There is no such bucket.
-
-    Attributes:
-      bucket: its name.
-    """
+    """There is no such bucket."""
 
     code = "NoSuchBucket"
 

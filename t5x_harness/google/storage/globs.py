@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable
 
 from t5x_harness.google.storage.errors import Invalid
 
-__all__ = ["Glob", "compile_glob", "literal_prefix"]
-
 _SPECIAL = "*?[{\\"
 _LONGEST = 1024  # characters, as names have at most so many bytes
 _STEPS_KEPT = 4096

@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["Layout"]
-
 LONGEST_PATH = 4095  # Linux' PATH_MAX without its NUL
 
 

@@ -14,8 +14,6 @@ from t5x_harness.google.storage.globs import Glob, compile_glob, literal_prefix
 from t5x_harness.google.storage.tree import TreeWalk
 from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
 
-__all__ = ["is_empty", "list_objects"]
-
 MOST_RESULTS = 1000
 _RECORDS_AT_A_TIME = 200
 
@@ -50,7 +48,6 @@ class _Plan:
 
     Attributes:
       start: the first name that can be listed.
-      prefix: of the names.
       end: the name before which the page ends; None is the end of the bucket.
       delimiter: empty if there is none.
       glob: what objects and prefixes have to match.
@@ -105,11 +102,7 @@ class _Page:
         self._unread: list[str] = []
 
     def fill(self) -> Listing:
-        """The page.
-
-        Raises:
-          Stale: with all files of the page that have to be read first.
-        """
+        """Returns the page; raises Stale with all of its files that have to be read first."""
         next_page = None
         position = self._plan.start
         while (entry := self._names.next_from(position)) is not None and not self._is_past(entry.name):

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from t5x_harness.google.storage.errors import InUse, WouldWait
 
-__all__ = ["FolderLock", "changing_files"]
-
 
 class FolderLock:
     """Holds a lock file until it is released or the process ends, however it ends.
@@ -51,7 +49,6 @@ def changing_files(root: str | os.PathLike[str], *, wait: bool = True) -> Iterat
     """Lets one process at a time look at what a name has and put another file there: the store's, or that of a mount.
 
     Args:
-      root: of the store.
       wait: whether to wait for the other one, which takes microseconds.
 
     Raises:

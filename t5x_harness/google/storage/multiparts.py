@@ -12,8 +12,6 @@ from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.values import ANY, Checksums, MultipartUpload, ObjectFields, Part, StoredObject
 from t5x_harness.google.storage.writing import BodyWriter, ObjectWriter
 
-__all__ = ["Multiparts", "PartWriter"]
-
 _MOST_PARTS = 10_000
 _SMALLEST_PART = 5 << 20  # bytes; the last one may have fewer
 
@@ -70,11 +68,7 @@ class Multiparts:
         return upload
 
     def get(self, upload_id: str) -> MultipartUpload:
-        """An upload with its parts.
-
-        Raises:
-          NotFound: there is none, or it was completed or aborted.
-        """
+        """An upload with its parts; raises NotFound if there is none, or it was completed or aborted."""
         with self._core.lock:
             return _recorded(self._core, upload_id)[0]
 
@@ -104,7 +98,6 @@ class Multiparts:
         """Puts parts together and drops those that are not named. The object has no MD5, as with Google.
 
         Args:
-          upload_id: of the upload.
           parts: the number and ETag (without quotes) of each.
 
         Raises:
@@ -129,11 +122,7 @@ class Multiparts:
         return written
 
     def abort(self, upload_id: str) -> None:
-        """Ends an upload without an object.
-
-        Raises:
-          NotFound: there is no such upload.
-        """
+        """Ends an upload without an object; raises NotFound if there is no such upload."""
         with self._core.lock:
             with self._core.database.transaction():
                 bodies = self._end(upload_id)

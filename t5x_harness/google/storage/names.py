@@ -6,8 +6,6 @@ import re
 
 from t5x_harness.google.storage.errors import Invalid
 
-__all__ = ["bucket_fault", "check_bucket_name", "check_object_name", "is_bucket_name", "is_object_name"]
-
 LONGEST_OBJECT_NAME = 1024  # bytes of UTF-8
 _BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]*[a-z0-9]")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -15,11 +13,7 @@ _CHALLENGES = ".well-known/acme-challenge/"
 
 
 def check_bucket_name(name: str) -> None:
-    """Refuses a bucket's name that Google would refuse.
-
-    Raises:
-      Invalid: with the rule that it breaks.
-    """
+    """Raises Invalid, with the rule that is broken, for a bucket's name that Google would refuse."""
     if fault := bucket_fault(name):
         raise Invalid(f"Invalid bucket name: '{name}': {fault}", code="InvalidBucketName")
 
@@ -30,11 +24,7 @@ def is_bucket_name(name: str) -> bool:
 
 
 def check_object_name(name: str) -> None:
-    """Refuses an object's name that Google would refuse.
-
-    Raises:
-      Invalid: with the rule that it breaks.
-    """
+    """Raises Invalid, with the rule that is broken, for an object's name that Google would refuse."""
     if fault := _object_fault(name):
         raise Invalid(f"Invalid object name: {name[:80]!r}: {fault}")
 

@@ -11,15 +11,9 @@ from t5x_harness.google.storage.errors import Forbidden, NotFound, StorageError
 from t5x_harness.google.storage.tree import NO_FILE, identity_of
 from t5x_harness.google.storage.values import SourceObject, StoredObject
 
-__all__ = ["ObjectReader", "open_object"]
-
 
 class ObjectReader:
-    """The bytes of one generation of an object, which stay readable when it is overwritten or deleted.
-
-    Attributes:
-      object: what is read.
-    """
+    """The bytes of one generation of an object, which stay readable when it is overwritten or deleted."""
 
     def __init__(self, stored: StoredObject, fd: int) -> None:
         self.object = stored
@@ -29,7 +23,6 @@ class ObjectReader:
         """Yields the bytes of a range.
 
         Args:
-          start: the first byte.
           end: the byte after the last; None or more than there are stand for the size.
           chunk: the most bytes to yield at a time.
 
@@ -50,7 +43,6 @@ class ObjectReader:
         return b"".join(self.chunks(start, end))
 
     def close(self) -> None:
-        """Closes the file."""
         os.close(self._fd)
 
     def __enter__(self) -> ObjectReader:

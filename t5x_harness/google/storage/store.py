@@ -31,8 +31,6 @@ from t5x_harness.google.storage.values import (
 )
 from t5x_harness.google.storage.writing import ObjectWriter
 
-__all__ = ["ObjectStore"]
-
 _NO_FIELDS = ObjectFields()
 _NO_CHECKSUMS = Checksums()
 _EVERYTHING = ListingQuery()
@@ -52,10 +50,6 @@ class ObjectStore:
 
     Args:
       root: the folder; made if it does not exist. layout.py shows what is in it.
-
-    Attributes:
-      uploads: the resumable uploads.
-      multiparts: the multipart uploads of the XML API.
 
     Raises:
       CannotOpen: another process has the folder open, another release wrote it, it is damaged, or its disk is full.
@@ -254,12 +248,9 @@ class ObjectStore:
         """Changes the fields of an object; its metageneration grows. Raises as ``open_read``.
 
         Args:
-          bucket: its bucket.
-          name: its name.
           fields: None leaves a field as it is. Metadata are merged with what is there, and None removes one of them.
           clear: names of fields to unset first; all of them make it an update in place of a patch.
           generation: the one to change; None takes any.
-          preconditions: on the object.
         """
 
         def action(look: Look) -> StoredObject:

@@ -11,9 +11,6 @@ import stat
 from t5x_harness.google.storage.database import Identity
 from t5x_harness.google.storage.names import is_object_name
 
-__all__ = ["NO_FILE", "TreeWalk", "identify", "identity_of"]
-
-
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """Errors that say that there is no such file: ELOOP is a link that leads to itself."""
 

@@ -16,8 +16,6 @@ from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.values import ANY, Checksums, ObjectFields, Preconditions, StoredObject, Upload
 from t5x_harness.google.storage.writing import write_all
 
-__all__ = ["Uploads"]
-
 _LIFETIME = 7 * 24 * 3600 * 1_000_000  # microseconds: Google's sessions expire after a week
 
 
@@ -100,10 +98,8 @@ class Uploads:
         """Takes in bytes; when this returns, they are kept.
 
         Args:
-          upload_id: of the upload.
           offset: where the bytes belong; those that are kept already are passed over, as a client that lost an answer
             sends them again.
-          data: the bytes.
 
         Returns:
           How many bytes are kept now.
@@ -136,7 +132,6 @@ class Uploads:
         """Makes the received bytes an object; done again, it returns the same.
 
         Args:
-          upload_id: of the upload.
           expected: what the client says the bytes add up to, in addition to what it said at the start.
 
         Raises:
@@ -162,11 +157,7 @@ class Uploads:
                 raise
 
     def cancel(self, upload_id: str) -> None:
-        """Ends an upload without an object.
-
-        Raises:
-          NotFound: there is no such upload.
-        """
+        """Ends an upload without an object; raises NotFound if there is no such upload."""
         with self._alone(upload_id):
             self.get(upload_id)
             self._drop(upload_id)

@@ -8,21 +8,6 @@ from collections.abc import Mapping
 
 from t5x_harness.google.storage.errors import NotModified, PreconditionFailed
 
-__all__ = [
-    "ANY",
-    "Bucket",
-    "Checksums",
-    "Listing",
-    "ListingQuery",
-    "MultipartUpload",
-    "ObjectFields",
-    "Part",
-    "Preconditions",
-    "SourceObject",
-    "StoredObject",
-    "Upload",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
@@ -80,7 +65,6 @@ class StoredObject:
     """One generation of an object.
 
     Attributes:
-      bucket: its bucket.
       name: any name of 1 to 1024 bytes that Google takes, slashes included.
       generation: microseconds, strictly growing in a store; new with every write.
       metageneration: 1 when written, grows with each patch.
@@ -89,7 +73,6 @@ class StoredObject:
       updated: the same, of the last patch.
       md5: base64; None for a composed object.
       crc32c: base64 of the big-endian checksum.
-      fields: what the client said about it.
       component_count: how many objects it was composed of; None if it was not.
     """
 
@@ -126,7 +109,6 @@ class ListingQuery:
     """Which objects of a bucket to list.
 
     Attributes:
-      prefix: of the names.
       delimiter: of any length; names that have it after the prefix are cut behind it and become prefixes.
       match_glob: what objects and prefixes have to match; see globs.py.
       start_offset: the first name, itself included.
@@ -212,10 +194,7 @@ class SourceObject:
     """An object to copy or to compose from.
 
     Attributes:
-      bucket: its bucket.
-      name: its name.
       generation: the one that must be live; None takes any.
-      preconditions: on the source.
     """
 
     bucket: str
@@ -230,9 +209,6 @@ class Upload:
 
     Attributes:
       id: what its client calls it by.
-      bucket: where it goes.
-      name: of the object to be.
-      fields: of the object to be.
       preconditions: checked when it starts and again when it ends.
       expected: checksums said at the start.
       received: how many bytes are kept; all of them survive a broken connection and a killed server.
@@ -257,7 +233,6 @@ class Part:
       number: 1 to 10000; the parts are put together in this order.
       size: in bytes.
       updated: microseconds since 1970.
-      checksums: of its bytes.
     """
 
     number: int
@@ -277,9 +252,6 @@ class MultipartUpload:
 
     Attributes:
       id: what its client calls it by.
-      bucket: where it goes.
-      name: of the object to be.
-      fields: of the object to be.
       started: microseconds since 1970.
       parts: by number.
     """

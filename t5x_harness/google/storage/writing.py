@@ -12,8 +12,6 @@ from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import Core
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 
-__all__ = ["BodyWriter", "IncomingBody", "ObjectWriter", "write_all"]
-
 
 class IncomingBody:
     """The file of a body on its way in, with its checksums; for one thread at a time.
@@ -22,7 +20,6 @@ class IncomingBody:
     descriptor must not be closed, and be somebody else's, under that.
 
     Args:
-      core: of the store.
       md5: False leaves MD5 out.
     """
 
@@ -35,11 +32,7 @@ class IncomingBody:
         self._in_use = threading.Lock()
 
     def write(self, data: bytes) -> None:
-        """Takes in the next bytes.
-
-        Raises:
-          ValueError: it was dropped.
-        """
+        """Takes in the next bytes; raises ValueError if it was dropped."""
         with self._in_use:
             if not self._open:
                 raise ValueError("the body was dropped")
@@ -48,12 +41,10 @@ class IncomingBody:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
         return os.fstat(self._fd).st_size
 
     @property
     def checksums(self) -> Checksums:
-        """Of the bytes so far."""
         return self._digest.checksums
 
     def keep(self) -> None:
@@ -86,7 +77,6 @@ class BodyWriter:
         self._body = IncomingBody(core, md5=md5)
 
     def write(self, data: bytes) -> None:
-        """Takes in the next bytes."""
         self._body.write(data)
 
     def abort(self) -> None:
@@ -127,7 +117,6 @@ class ObjectWriter(BodyWriter):
 
         Args:
           expected: what the client says they add up to.
-          wait: whether to wait where that is needed.
 
         Returns:
           The object, a new generation.

@@ -17,17 +17,6 @@ from t5x_harness.google.storage.values import Checksums, StoredObject
 from t5x_harness.google.storage_http.parameters import count_of, hash_header
 from t5x_harness.google.storage_http.resources import etag_of, header_name, header_text, http_time, xml_etag_of
 
-__all__ = [
-    "Answer",
-    "error_json",
-    "error_xml",
-    "json_answer",
-    "media_headers",
-    "must_unpack",
-    "send_media",
-    "send_unpacked",
-]
-
 _READ_AT_ONCE = 1 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -48,8 +37,6 @@ async def send_unpacked(reader: ObjectReader, headers: Mapping[str, str], send: 
     Args:
       reader: of the object; left open.
       headers: of the object as it is kept.
-      send: ASGI's.
-      head: whether only the headers are asked for.
 
     Raises:
       Invalid: the object does not begin as gzip does; nothing is sent.
@@ -105,7 +92,6 @@ class Answer:
 
 
 def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    """A value as JSON."""
     said = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
     return Answer(status, _as_json(value).encode(), said)
 
@@ -120,7 +106,6 @@ def error_json(error: StorageError) -> Answer:
 
 
 def error_xml(error: StorageError, *, details: str = "") -> Answer:
-    """What the XML API answers."""
     if error.status == 304:
         return Answer(304)
     text = f"<Code>{error.code}</Code><Message>{xml_text(error.message)}</Message>"
@@ -170,9 +155,6 @@ async def send_media(
       reader: of the object; closed at the end.
       asked: the request's headers. A ``Range`` that makes no sense is passed over, as Google does; so is any
         for an object of gzip that the client does not take as it is, which is sent unpacked.
-      send: ASGI's.
-      head: whether only the headers are asked for.
-      xml: whether the XML API is asked.
 
     Raises:
       Invalid: the bytes are not what the object says that they are; nothing is sent.

@@ -29,8 +29,6 @@ from t5x_harness.google.storage_http.request import Body, Request
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml
 
-__all__ = ["make_app"]
-
 _TELL_SECONDS = 60
 _OF_BUCKETS = {
     "acl": "access control lists",
@@ -125,11 +123,7 @@ def _is_json(raw_path: bytes) -> bool:
 
 
 async def _json(store: ObjectStore, request: Request) -> Answer | ObjectReader:
-    """Routes a call of the JSON API.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """Routes a call of the JSON API."""
     segments = list(request.segments)
     if segments[0] == "batch":
         return await answer_batch(request, lambda inner: _whole(store, inner))

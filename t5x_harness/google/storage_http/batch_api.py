@@ -13,8 +13,6 @@ from t5x_harness.google.storage_http.answers import Answer
 from t5x_harness.google.storage_http.related import boundary_of
 from t5x_harness.google.storage_http.request import Request
 
-__all__ = ["answer_batch"]
-
 _MOST = 100
 
 
@@ -23,7 +21,6 @@ async def answer_batch(request: Request, call: Callable[[Request], Awaitable[Ans
 
     Args:
       request: with a body of ``multipart/mixed``.
-      call: answers one of them.
 
     Raises:
       Invalid: it is no batch, or has more than 100 calls.

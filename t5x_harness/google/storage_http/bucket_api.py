@@ -23,8 +23,6 @@ from t5x_harness.google.storage_http.parameters import number_of, preconditions_
 from t5x_harness.google.storage_http.request import Request
 from t5x_harness.google.storage_http.resources import POLICY, PROJECT_FIELD, bucket_resource, etag_of
 
-__all__ = ["MissingBuckets", "answer_bucket", "answer_buckets", "answer_policy", "not_allowed", "not_emulated"]
-
 _FIRST: Mapping[str, Any] = {
     "version": 1,
     "bindings": [
@@ -79,11 +77,7 @@ _TIMES = 3
 
 
 class MissingBuckets:
-    """Counts the requests for each bucket that is not there.
-
-    Args:
-      folder: that has a folder for each bucket.
-    """
+    """Counts the requests for each bucket that is not there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -115,11 +109,7 @@ _MOST = 1000
 
 
 async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
-    """``/storage/v1/b``: lists the buckets or makes one.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """``/storage/v1/b``: lists the buckets or makes one."""
     if request.method == "GET":
         return await _list(store, request)
     if request.method == "POST":
@@ -135,11 +125,7 @@ async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
 
 
 async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answer:
-    """``/storage/v1/b/NAME``.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """``/storage/v1/b/NAME``."""
     conditions = preconditions_of(request.parameters)
     if request.method == "GET":
         return json_answer(bucket_resource(await asyncio.to_thread(store.bucket, name, conditions), request.origin))
@@ -158,11 +144,7 @@ async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answ
 
 
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
-    """A bucket's resource, if what clients read of it has the right types.
-
-    Raises:
-      Invalid: it does not.
-    """
+    """A bucket's resource, if what clients read of it has the right types; raises Invalid if it does not."""
     for name in ("location", "storageClass"):
         text_of(resource, name)
     labels = resource.get("labels")

@@ -14,8 +14,6 @@ from t5x_harness.google.storage.values import Preconditions, SourceObject, Store
 from t5x_harness.google.storage_http.prompt import promptly
 from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
 
-__all__ = ["check_read", "open_checked", "with_entity_tags"]
-
 
 def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
     """Checks ``If-Match``, ``If-None-Match``, ``If-Modified-Since`` and ``If-Unmodified-Since`` of a read.

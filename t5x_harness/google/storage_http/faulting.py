@@ -17,8 +17,6 @@ from t5x_harness.google.storage_http import app as storage
 from t5x_harness.google.storage_http.operations import Meaning, meaning_of, name_in_body, parameters_of
 from t5x_harness.google.storage_http.spoiling import Exchange
 
-__all__ = ["make_app"]
-
 _KEPT = 100_000
 _ENDING_SECONDS = 10.0
 

@@ -26,8 +26,6 @@ from t5x_harness.google.storage_http.request import Request
 from t5x_harness.google.storage_http.resources import object_resource
 from t5x_harness.google.storage_http.rewriting import Rewrite, answer_rewrite
 
-__all__ = ["answer_listing", "answer_object"]
-
 _NOT_EMULATED = {
     "acl": "access control lists",
     "iam": "IAM policies",
@@ -37,11 +35,7 @@ _NOT_EMULATED = {
 
 
 async def answer_listing(store: ObjectStore, request: Request, bucket: str) -> Answer:
-    """``/storage/v1/b/BUCKET/o``.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """``/storage/v1/b/BUCKET/o``."""
     if request.method != "GET":
         raise not_allowed(request)
     page = await asyncio.to_thread(store.list, bucket, listing_of(request.parameters))
@@ -62,9 +56,6 @@ async def answer_object(
 
     Returns:
       The answer, or a reader of the media that are asked for.
-
-    Raises:
-      StorageError: it cannot be done.
     """
     name, *action = rest
     match action:

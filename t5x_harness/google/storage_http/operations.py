@@ -12,8 +12,6 @@ from urllib.parse import unquote
 from t5x_harness.google.asgi import Message, Receive, Scope, header_of
 from t5x_harness.google.storage_http.request import parse_query
 
-__all__ = ["Meaning", "is_json_api", "meaning_of", "name_in_body", "parameters_of"]
-
 _LONGEST_METADATA = 64 << 10
 _DECODER = json.JSONDecoder()
 _JSON_APIS = ("/storage/v1/", "/upload/storage/v1/", "/resumable/upload/storage/v1/", "/download/storage/v1/", "/batch")
@@ -91,7 +89,6 @@ async def name_in_body(receive: Receive, early: list[Message]) -> str:
     """The name in an upload's metadata, at the beginning of its body; empty if there is none.
 
     Args:
-      receive: ASGI's.
       early: takes the messages that were read for it, which nobody else will get from ``receive``.
     """
     head = b""

@@ -9,20 +9,6 @@ from typing import Any
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.values import ANY, Checksums, ListingQuery, ObjectFields, Preconditions
 
-__all__ = [
-    "checksums_of",
-    "cleared_by",
-    "count_of",
-    "every_field",
-    "fields_of",
-    "generation_of",
-    "hash_header",
-    "listing_of",
-    "number_of",
-    "preconditions_of",
-    "text_of",
-]
-
 _FIELDS: Mapping[str, str] = {
     "contentType": "content_type",
     "contentEncoding": "content_encoding",
@@ -42,7 +28,6 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
     """The conditions of a request.
 
     Args:
-      parameters: of the query.
       source: take those on the source of a copy, ``ifSource…``.
 
     Raises:
@@ -55,20 +40,12 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
 
 
 def generation_of(parameters: Mapping[str, str], name: str = "generation") -> int | None:
-    """The generation that is asked for.
-
-    Raises:
-      Invalid: it is no number.
-    """
+    """The generation that is asked for; raises Invalid if it is no number."""
     return number_of(parameters, name)
 
 
 def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
-    """What to list.
-
-    Raises:
-      Invalid: a number is none.
-    """
+    """What to list; raises Invalid if a number is none."""
     wanted = number_of(parameters, "maxResults")
     return ListingQuery(
         prefix=parameters.get("prefix", ""),
@@ -86,7 +63,6 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
     """The fields of an object's JSON resource.
 
     Args:
-      resource: what the client sent.
       content_type: of the media, where the resource names none.
 
     Raises:
@@ -158,11 +134,7 @@ def hash_header(found: Checksums) -> str:
 
 
 def number_of(parameters: Mapping[str, str], name: str) -> int | None:
-    """A parameter that is a number; None if it is not given.
-
-    Raises:
-      Invalid: it is no number.
-    """
+    """Reads a parameter that is a number, None if it is not given; raises Invalid if it is no number."""
     text = parameters.get(name)
     if text is None or text == "":
         return None

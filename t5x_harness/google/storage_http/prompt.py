@@ -13,8 +13,6 @@ from t5x_harness.google.storage.errors import WouldWait
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 
-__all__ = ["promptly", "write_object"]
-
 Result = TypeVar("Result")
 
 _SMALL = 1 << 16  # bytes, whose checksums and writing take less than a hop

@@ -10,17 +10,11 @@ from typing import Any
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage_http.request import Request, parse_json
 
-__all__ = ["boundary_of", "read_related"]
-
 _LONGEST_HEAD = 1 << 20
 
 
 def boundary_of(content_type: str) -> bytes:
-    """The boundary that a content type names.
-
-    Raises:
-      Invalid: it names none.
-    """
+    """The boundary that a content type names; raises Invalid if it names none."""
     message = Message()
     message["content-type"] = content_type
     boundary = message.get_boundary()

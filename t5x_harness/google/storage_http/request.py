@@ -11,25 +11,18 @@ from t5x_harness.google.asgi import Message, Receive, Scope
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.storage.errors import Invalid
 
-__all__ = ["Body", "Request", "parse_json", "parse_query", "utf8_text"]
-
 _CHUNK = 1 << 20
 _LARGEST_JSON = 16 << 20
 
 
 class Body:
-    """A request's body as ASGI gives it, which knows when it is over: asking once more would wait for the client.
-
-    Args:
-      receive: ASGI's.
-    """
+    """A request's body as ASGI gives it, which knows when it is over: asking once more would wait for the client."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._over = False
 
     async def receive(self) -> Message:
-        """The next message, as ASGI's own."""
         message = await self._receive()
         self._over = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
@@ -51,7 +44,6 @@ class Request:
       segments: the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name.
       parameters: of the query; the last one of a name counts.
       headers: names in lower case.
-      receive: ASGI's.
     """
 
     method: str
@@ -64,11 +56,7 @@ class Request:
 
     @classmethod
     def of(cls, scope: Scope, receive: Receive) -> Request:
-        """Reads an ASGI scope.
-
-        Raises:
-          Invalid: path or parameters are no UTF-8.
-        """
+        """Reads an ASGI scope; raises Invalid if path or parameters are no UTF-8."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["raw_path"].decode("latin-1").partition("?")[0]
         try:
@@ -107,11 +95,7 @@ class Request:
                 return
 
     async def body(self) -> bytes:
-        """The whole body, where it is short by its nature.
-
-        Raises:
-          Invalid: it is too long for that.
-        """
+        """The whole body, where it is short by its nature; raises Invalid if it is too long for that."""
         whole = bytearray()
         async for chunk in self.chunks():
             whole += chunk
@@ -125,11 +109,7 @@ class Request:
             pass
 
     async def json(self) -> dict[str, Any]:
-        """The body as a JSON object; empty if there is none.
-
-        Raises:
-          Invalid: it is something else.
-        """
+        """Reads the body as a JSON object, empty if there is none; raises Invalid if it is something else."""
         return parse_json(await self.body())
 
 
@@ -149,11 +129,7 @@ def _unquoted(text: str, errors: str) -> str:
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """A JSON object that an answer can give back; empty for no text.
-
-    Raises:
-      Invalid: it is something else.
-    """
+    """Reads a JSON object that an answer can give back, empty for no text; raises Invalid if it is something else."""
     if not body.strip():
         return {}
     try:
@@ -166,11 +142,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def utf8_text(raw: bytes, what: str) -> str:
-    """Text that came as bytes.
-
-    Raises:
-      Invalid: it is not UTF-8.
-    """
+    """Text that came as bytes; raises Invalid if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -14,19 +14,6 @@ from urllib.parse import quote
 from t5x_harness.google.identity import PROJECT_NUMBER
 from t5x_harness.google.storage.values import Bucket, StoredObject
 
-__all__ = [
-    "POLICY",
-    "PROJECT_FIELD",
-    "bucket_resource",
-    "etag_of",
-    "header_name",
-    "header_text",
-    "http_time",
-    "object_resource",
-    "rfc3339",
-    "xml_etag_of",
-]
-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _IN_NAMES = "!#$&'*+^`|"
 """What may be in a header's name, beside letters, digits and ``-._~``."""
@@ -44,7 +31,6 @@ def _date_and_time(seconds: int) -> str:
 
 
 def http_time(microseconds: int) -> str:
-    """A time as in HTTP's headers."""
     return formatdate(microseconds // 1_000_000, usegmt=True)
 
 
@@ -101,7 +87,6 @@ def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
 
 
 def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
-    """An object's resource."""
     path = f"storage/v1/b/{quote(found.bucket, safe='')}/o/{quote(found.name, safe='')}"
     fields, created = found.fields, rfc3339(found.created)
     optional: Mapping[str, Any] = {

@@ -18,8 +18,6 @@ from t5x_harness.google.storage_http.parameters import number_of
 from t5x_harness.google.storage_http.request import Request, parse_json
 from t5x_harness.google.storage_http.resources import bucket_resource, object_resource
 
-__all__ = ["Rewrite", "answer_rewrite"]
-
 _UNIT = 1 << 20
 
 
@@ -29,10 +27,7 @@ class Rewrite:
 
     Attributes:
       source: the object, in the generation that is asked for.
-      bucket: of the copy.
-      name: of the copy.
       fields: of the copy; None takes those of the source.
-      preconditions: on the copy's name.
     """
 
     source: SourceObject
@@ -48,9 +43,6 @@ async def answer_rewrite(store: ObjectStore, request: Request, rewrite: Rewrite)
     As with Google, ``maxBytesRewrittenPerCall`` counts only where the copy's bucket has another location or the copy
     another storage class; else one call does it all. The bytes are copied in the last call: the token, which is all
     that is kept of a rewrite, says how many calls are left.
-
-    Raises:
-      StorageError: it cannot be done.
     """
     found = await asyncio.to_thread(_source, store, rewrite.source)
     most = number_of(request.parameters, "maxBytesRewrittenPerCall")
@@ -89,11 +81,7 @@ def _token(same: Mapping[str, Any], done: int) -> str:
 
 
 def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
-    """How many bytes the calls before have rewritten.
-
-    Raises:
-      Invalid: the token is of another rewrite.
-    """
+    """How many bytes the calls before have rewritten; raises Invalid if the token is of another rewrite."""
     if token is None:
         return 0
     try:

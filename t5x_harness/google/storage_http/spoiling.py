@@ -10,8 +10,6 @@ from t5x_harness.google.storage.errors import StorageError
 from t5x_harness.google.storage_http.answers import error_json, error_xml
 from t5x_harness.google.storage_http.operations import is_json_api
 
-__all__ = ["Exchange"]
-
 _AS_GOOGLE_SAYS = {
     400: ("badRequest", "InvalidArgument"),
     401: ("authError", "AuthenticationRequired"),
@@ -32,11 +30,6 @@ _TICK = 0.1
 
 class Exchange:
     """One exchange.
-
-    Args:
-      scope: of the request.
-      receive: ASGI's.
-      send: ASGI's.
 
     Attributes:
       fault: what goes wrong; None for nothing.

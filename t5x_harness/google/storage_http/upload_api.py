@@ -18,17 +18,11 @@ from t5x_harness.google.storage_http.related import read_related
 from t5x_harness.google.storage_http.request import Request
 from t5x_harness.google.storage_http.resources import object_resource
 
-__all__ = ["answer_upload"]
-
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 
 
 async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> Answer:
-    """``/upload/storage/v1/b/BUCKET/o``.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """``/upload/storage/v1/b/BUCKET/o``."""
     upload_id = request.parameters.get("upload_id")
     if upload_id is not None:
         return await _resume(store, request, upload_id)

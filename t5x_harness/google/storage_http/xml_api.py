@@ -19,8 +19,6 @@ from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.storage_http.xml_listing import list_bucket
 from t5x_harness.google.storage_http.xml_multipart import S3_NAMESPACE, answer_upload_of_parts, document, list_uploads
 
-__all__ = ["answer_xml"]
-
 _SUFFIX = ".storage.googleapis.com"
 _META = "x-goog-meta-"
 _NOT_EMULATED = frozenset(
@@ -31,11 +29,7 @@ _NOT_EMULATED = frozenset(
 
 
 async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectReader:
-    """Routes a call of the XML API: ``/BUCKET/NAME``, or the bucket in the host's name.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """Routes a call of the XML API: ``/BUCKET/NAME``, or the bucket in the host's name."""
     host = request.host.partition(":")[0].lower()
     segments = list(request.segments)
     bucket = host.removesuffix(_SUFFIX) if host.endswith(_SUFFIX) else segments.pop(0)

@@ -15,8 +15,6 @@ from t5x_harness.google.storage_http.parameters import listing_of
 from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.storage_http.xml_multipart import document
 
-__all__ = ["list_bucket"]
-
 _NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 """Of listings alone; other documents have another one."""
 
@@ -25,8 +23,6 @@ def list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> An
     """A page of the objects of a bucket.
 
     Args:
-      store: has the bucket.
-      bucket: its name.
       given: the parameters: ``list-type=2`` chooses the second version, whose pages go on from a
         ``continuation-token`` where those of the first go on behind a ``marker``.
 

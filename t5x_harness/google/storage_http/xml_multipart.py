@@ -15,13 +15,10 @@ from t5x_harness.google.storage_http.parameters import checksums_of, hash_header
 from t5x_harness.google.storage_http.request import Request
 from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
 
-__all__ = ["S3_NAMESPACE", "answer_upload_of_parts", "document", "list_uploads"]
-
 S3_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 
 def document(root: str, namespace: str, *parts: str) -> Answer:
-    """An answer of XML."""
     body = f"<?xml version='1.0' encoding='UTF-8'?><{root} xmlns='{namespace}'>{''.join(parts)}</{root}>"
     return Answer(200, body.encode(), {"content-type": "application/xml; charset=UTF-8"})
 
@@ -29,11 +26,7 @@ def document(root: str, namespace: str, *parts: str) -> Answer:
 async def answer_upload_of_parts(
     store: ObjectStore, request: Request, bucket: str, name: str, fields: ObjectFields
 ) -> Answer:
-    """A request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``.
-
-    Raises:
-      StorageError: it cannot be done.
-    """
+    """A request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
     named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(name)}</Key>"
     upload_id = request.parameters.get("uploadId")
     if upload_id is None:
@@ -64,11 +57,7 @@ async def answer_upload_of_parts(
 
 
 def list_uploads(store: ObjectStore, bucket: str) -> Answer:
-    """The unfinished uploads to a bucket, all on one page.
-
-    Raises:
-      NotFound: there is no such bucket.
-    """
+    """The unfinished uploads to a bucket, all on one page; raises NotFound if there is no such bucket."""
     uploads = [
         f"<Upload><Key>{escape(it.name)}</Key><UploadId>{it.id}</UploadId><Initiated>{rfc3339(it.started)}</Initiated>"
         "</Upload>"
@@ -115,11 +104,7 @@ def _part(part: Part) -> str:
 
 
 def _parts(body: bytes) -> list[tuple[int, str]]:
-    """Number and ETag of each part that completes an upload.
-
-    Raises:
-      Invalid: it is no such list.
-    """
+    """Number and ETag of each part that completes an upload; raises Invalid if it is no such list."""
     try:
         tree = ElementTree.fromstring(body)
         parts = [part for part in tree.iter() if part.tag.rpartition("}")[2] == "Part"]

@@ -11,8 +11,6 @@ from typing import Any
 
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault, VertexFaultKind
 
-__all__ = ["Faults"]
-
 _KEPT = 100_000
 
 
@@ -51,7 +49,6 @@ class Faults:
         self._told.append(function)
 
     def arm(self, fault: VertexFault) -> None:
-        """Has a fault happen from now on."""
         with self._lock:
             self._armed.append(_Armed(fault))
         for function in self._told:
@@ -62,7 +59,6 @@ class Faults:
 
         Args:
           name: of the method, or the job's display name.
-          kinds: that it can meet here.
         """
         with self._lock:
             armed = next((armed for armed in self._armed if armed.meets(kinds, name)), None)
@@ -81,7 +77,6 @@ class Faults:
             self._record.append(call)
 
     def clear(self) -> None:
-        """Forgets all faults and requests."""
         with self._lock:
             self._armed.clear()
             self._record.clear()

@@ -9,19 +9,15 @@ from t5x_harness.google.vertex.messages.lists import PageToken, page_bounds, pag
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import NotEmulated
 
-__all__ = ["cancel_operation", "delete_operation", "get_operation", "get_project", "list_operations", "wait_operation"]
-
 _WAIT_SECONDS = 60.0
 _PAGE, _LARGEST_PAGE = 100, 1000
 
 
 def get_operation(call: Call) -> Message:
-    """Returns an operation."""
     return call.services.operations.get(call.request.name)
 
 
 def list_operations(call: Call) -> Message:
-    """Returns a page of operations."""
     request = call.request
     if request.filter:
         raise NotEmulated("t5x-harness lists operations without filters only")
@@ -38,13 +34,11 @@ def wait_operation(call: Call) -> Message:
 
 
 def cancel_operation(call: Call) -> Message:
-    """Cancels an operation."""
     call.services.operations.cancel(call.request.name)
     return empty_pb2.Empty()
 
 
 def delete_operation(call: Call) -> Message:
-    """Deletes an operation."""
     call.services.operations.delete(call.request.name)
     return empty_pb2.Empty()
 

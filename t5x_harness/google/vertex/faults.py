@@ -10,8 +10,6 @@ from typing import Any, Literal, Self, cast, get_args
 
 from t5x_harness.google.vertex.wire.errors import Code
 
-__all__ = ["RecordedCall", "UnmetVertexFault", "VertexFault", "VertexFaultKind"]
-
 VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom"]
 
 _KINDS: tuple[VertexFaultKind, ...] = get_args(VertexFaultKind)
@@ -121,13 +119,7 @@ class RecordedCall:
 
 @dataclasses.dataclass(frozen=True)
 class UnmetVertexFault:
-    """A fault that fewer requests or jobs met than it is for.
-
-    Attributes:
-      fault: the fault.
-      met: how many met it.
-      methods: what all requests were for.
-    """
+    """A fault that fewer requests or jobs met than it is for."""
 
     fault: VertexFault
     met: int

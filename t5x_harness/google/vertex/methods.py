@@ -14,16 +14,9 @@ from t5x_harness.google.vertex.services import Method
 from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, usage, writing
 from t5x_harness.google.vertex.tensorboard.points import Points
 
-__all__ = ["methods_of"]
-
 
 def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
-    """The methods by name without a version.
-
-    Args:
-      jobs: that run here.
-      points: of time series.
-    """
+    """The methods by name without a version."""
     return {
         "JobService.CreateCustomJob": jobs.custom.create,
         "JobService.GetCustomJob": jobs.get,

@@ -16,8 +16,6 @@ from t5x_harness.google.vertex.wire.errors import ApiError, Code
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 from t5x_harness.google.vertex.wire.status import to_status
 
-__all__ = ["Operations", "metadata_of"]
-
 _POLL_SECONDS = 0.02
 _PREFIX = "type.googleapis.com/"
 
@@ -26,7 +24,6 @@ class Operations:
     """Operations by name, kept as resources are.
 
     Args:
-      resources: keep them.
       closing: set when the API ends, so that nobody waits any more.
     """
 
@@ -38,7 +35,6 @@ class Operations:
         """One that has its result from the start.
 
         Args:
-          response: the result.
           about: the full name of the resource that it makes or changes, or of the parent of one that it deletes.
           metadata: in the class that clients expect; None for none.
         """
@@ -65,11 +61,7 @@ class Operations:
         return self._resources.update(name, Operation, finish)
 
     def get(self, name: str) -> Operation:
-        """One by name.
-
-        Raises:
-          ApiError: NOT_FOUND.
-        """
+        """Returns one by name; raises ApiError (NOT_FOUND)."""
         return self._resources.get(name, Operation)
 
     def list(self, parent: str) -> list[Operation]:
@@ -89,19 +81,11 @@ class Operations:
         return operation
 
     def cancel(self, name: str) -> None:
-        """Ends one that is not done, with the error CANCELLED.
-
-        Raises:
-          ApiError: NOT_FOUND.
-        """
+        """Ends one that is not done, with the error CANCELLED; raises ApiError (NOT_FOUND)."""
         self.finish(name, ApiError(Code.CANCELLED, "The operation was cancelled."))
 
     def delete(self, name: str) -> None:
-        """Forgets one.
-
-        Raises:
-          ApiError: NOT_FOUND.
-        """
+        """Forgets one; raises ApiError (NOT_FOUND)."""
         self._resources.delete(name)
 
     def _keep(self, operation: Operation, about: str, metadata: Message | None) -> Operation:
@@ -125,7 +109,6 @@ def metadata_of(rpc: Rpc, now: int) -> Message | None:
     """Metadata of an operation that a method answers with; None if the library has no class for it.
 
     Args:
-      rpc: the method.
       now: nanoseconds since 1970.
     """
     pool = descriptor_pool.Default()

@@ -14,8 +14,6 @@ from t5x_harness.google.vertex.messages.names import is_resource, parent_of
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
 
-__all__ = ["Clock", "Resources", "aspect_key"]
-
 _STEP = 1_000  # services tell microseconds
 
 
@@ -40,7 +38,6 @@ def aspect_key(name: str, aspect: str) -> str:
     """The key in the state for something that belongs to a resource, and that goes when the resource is deleted.
 
     Args:
-      name: of the resource.
       aspect: such as ``points`` or ``log/workerpool0-0``.
     """
     return f"{name}#{aspect}"
@@ -51,7 +48,6 @@ class Resources:
 
     Args:
       state: keeps them, each at the key that is its name.
-      clock: for their times.
     """
 
     def __init__(self, state: StateStore, clock: Clock) -> None:
@@ -62,7 +58,6 @@ class Resources:
         """Keeps a new resource.
 
         Args:
-          name: its full name.
           message: its fields; it is not changed.
 
         Returns:
@@ -84,11 +79,7 @@ class Resources:
         return made
 
     def get(self, name: str, kind: type[Kept]) -> Kept:
-        """A resource.
-
-        Raises:
-          ApiError: NOT_FOUND.
-        """
+        """Returns a resource; raises ApiError (NOT_FOUND)."""
         data = self._state.get(name)
         if data is None:
             raise not_found(name)
@@ -100,15 +91,12 @@ class Resources:
         return None if data is None else _read(kind, data)
 
     def exists(self, name: str) -> bool:
-        """Whether a resource is there."""
         return self._state.get(name) is not None
 
     def update(self, name: str, kind: type[Kept], change: Callable[[Kept], object]) -> Kept:
         """Changes a resource with nobody else's change in between; sets its time and etag.
 
         Args:
-          name: its full name.
-          kind: its class.
           change: changes the message that it is given; is called again if somebody else was faster. What it raises is
             raised, and nothing changes.
 
@@ -132,7 +120,6 @@ class Resources:
         """Removes a resource, those below it, and what belongs to any of them (see :func:`aspect_key`).
 
         Args:
-          name: its full name.
           check: is given the resource's bytes, with nobody else's change in between; what it raises is raised, and
             nothing is removed.
 

@@ -22,24 +22,16 @@ from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateStore, open_store
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
-__all__ = ["Call", "FilterFunction", "Method", "Services"]
-
 
 class Services:
     """The ground of all parts of Vertex AI. Any thread may call it.
 
     Args:
-      settings: from the one who starts the server.
       state: keeps everything; by default what ``settings.options.state`` names.
 
     Attributes:
-      settings: as above.
-      state: keeps everything.
       clock: for the times of resources.
-      projects: their numbers.
-      resources: by name.
       closing: set when the API ends, so that nobody waits any more.
-      operations: long-running ones.
       faults: to be injected, and the record of requests.
       methods: by name, once the parts are there.
       filters: functions in filters, by name, once the parts are there.
@@ -83,7 +75,6 @@ class Call:
     Attributes:
       rpc: the method, of v1 whichever version was called.
       request: a message of the class ``rpc.request``, with projects by their numbers. The method may change it.
-      services: that it is answered with.
     """
 
     rpc: Rpc

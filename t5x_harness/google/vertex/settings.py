@@ -9,17 +9,13 @@ from typing import Any, Self
 
 from t5x_harness.google.vertex.faults import VertexFault
 
-__all__ = ["ExpectedJobs", "VertexOptions", "VertexSettings"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedJobs:
     """Jobs that the one who starts the server is about to send: their interpreters are made ready before.
 
     Attributes:
-      image: URI of their image.
       machine: their ``MachineSpec``, by the names of its fields or of its JSON.
-      jobs: how many.
     """
 
     image: str
@@ -59,7 +55,6 @@ class VertexOptions:
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """A value that JSON can hold."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         expected = None if self.expected is None else vars(self.expected) | {"machine": dict(self.expected.machine)}
         faults = [dataclasses.asdict(fault) for fault in self.faults]
@@ -73,7 +68,6 @@ class VertexOptions:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Reads what :meth:`to_dict` made."""
         expected = ExpectedJobs(**values["expected"]) if values["expected"] is not None else None
         faults = tuple(VertexFault(**fault) for fault in values["faults"])
         return cls(**{**values, "images": dict(values["images"]), "expected": expected, "faults": faults})
@@ -87,7 +81,6 @@ class VertexSettings:
       root: of the object store: ``gs://b/x`` is the file ``buckets/b/x`` in it.
       folder: for what jobs need on disk; it is removed when the server ends.
       environment: the variables that lead clients to this server; jobs' processes are given them.
-      options: what the user chose.
     """
 
     root: Path

@@ -10,8 +10,6 @@ from t5x_harness.google.vertex.validation import error_message, judge
 from t5x_harness.google.vertex.wire import errors
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
 
-__all__ = ["check_job"]
-
 _NO_PERSISTENT_RESOURCES = (
     "t5x-harness does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id out."
 )

@@ -10,17 +10,16 @@ from typing import Any
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.jobs.checking import check_job
-from t5x_harness.google.vertex.jobs.driver import Driver, Graces, Trial
+from t5x_harness.google.vertex.jobs.driver import Driver, Graces
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
+from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT
 from t5x_harness.google.vertex.services import Call, Services
-
-__all__ = ["CustomJobs", "with_run"]
 
 # What the SDK writes into a run that it begins, and looks for in one that it takes up.
 _BEGUN: dict[str, Any] = {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
@@ -31,10 +30,6 @@ def with_run(services: Services, job: Any) -> Any:
 
     How the service calls such a run is documented nowhere; here its name is the job's number. No run is made in an
     experiment that is not there.
-
-    Args:
-      services: that keeps both.
-      job: as it is kept.
     """
     experiment = services.resources.find(job.job_spec.experiment, CONTEXT.message) if job.job_spec.experiment else None
     if experiment is None or job.job_spec.experiment_run:
@@ -53,14 +48,7 @@ def with_run(services: Services, job: Any) -> Any:
 
 
 class CustomJobs:
-    """The custom jobs that run here, and the methods for all.
-
-    Args:
-      services: keeps the jobs.
-      ownership: knows who runs them.
-      graces: for their processes.
-      start: starts one of them.
-    """
+    """The custom jobs that run here, and the methods for all."""
 
     def __init__(
         self,
@@ -77,12 +65,7 @@ class CustomJobs:
         self._running: dict[str, Driver] = {}
 
     def keep(self, parent: str, job: Any) -> Any:
-        """Keeps a new job under a name of its own; for one that no client has asked for.
-
-        Args:
-          parent: the location.
-          job: its message.
-        """
+        """Keeps a new job under a name of its own; for one that no client has asked for."""
         return self._services.resources.create(f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}", job)
 
     def run(
@@ -98,8 +81,6 @@ class CustomJobs:
         For :func:`fails_if_not_started`: what this raises is why the job cannot be started here.
 
         Args:
-          job: its message.
-          trial: which it runs.
           notes: what there is to say about its spec.
           ended: called, with its name, when it has ended.
         """
@@ -146,7 +127,6 @@ class CustomJobs:
             driver.close()
 
     def create(self, call: Call) -> Message:
-        """Creates a job and starts it."""
         warnings = check_job(call.request.custom_job, call.request.parent)
         made = run_standard(call)
         with fails_if_not_started(self._services, made):

@@ -26,8 +26,6 @@ from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
 from t5x_harness.google.vertex.services import Services
 
-__all__ = ["Deadlines", "Driver", "Graces", "Scheduling", "Trial"]
-
 T = TypeVar("T")
 
 
@@ -130,14 +128,9 @@ class Driver:
     """Runs one custom job, in a thread of its own.
 
     Args:
-      services: keeps the job.
-      job: its message, as it was created.
-      policy: what its spec asks for.
       ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
       trial: which it runs; None for a job of its own.
       notes: what there is to say about its spec; they begin its log.
-      graces: for its processes.
-      start: starts one of them.
     """
 
     def __init__(
@@ -175,7 +168,6 @@ class Driver:
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
         try:
             self._thread.start()
         except RuntimeError:  # there are as many threads as there may be

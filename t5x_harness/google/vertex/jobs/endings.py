@@ -9,35 +9,12 @@ from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.wire.errors import Code
 
-__all__ = [
-    "KILLED",
-    "KILLED_NOTE",
-    "JobError",
-    "cancelled",
-    "course",
-    "exited",
-    "internal",
-    "logs_address",
-    "lost",
-    "low_on_memory",
-    "may_pass",
-    "never_taken",
-    "no_capacity",
-    "owner_gone",
-    "ran_too_long",
-    "trials_failed",
-    "unable",
-    "waited_too_long",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class JobError:
     """What a job's ``error`` holds.
 
     Attributes:
-      code: its kind.
-      message: its text.
       names_logs: whether the service adds where the job's logs are.
     """
 
@@ -46,12 +23,7 @@ class JobError:
     names_logs: bool = False
 
     def text(self, project: str, job_id: str) -> str:
-        """The whole message.
-
-        Args:
-          project: number of the job's project.
-          job_id: last part of its name.
-        """
+        """The whole message."""
         if not self.names_logs:
             return self.message
         address = logs_address(project, job_id)
@@ -101,7 +73,6 @@ KILLED_NOTE = (
 
 
 def exited(unit: str, status: int) -> JobError:
-    """A replica has ended with this status."""
     message = f"The replica {replica_of(unit)} exited with a non-zero status of {status}."
     return JobError(Code.INVALID_ARGUMENT, message, names_logs=True)
 
@@ -121,7 +92,6 @@ def internal() -> JobError:
 
 
 def no_capacity(region: str) -> JobError:
-    """There are no machines."""
     return JobError(
         Code.RESOURCE_EXHAUSTED,
         f"Resources are insufficient in region: {region}. "
@@ -130,7 +100,6 @@ def no_capacity(region: str) -> JobError:
 
 
 def cancelled() -> JobError:
-    """A client has cancelled the job."""
     return JobError(Code.CANCELLED, "CANCELED")
 
 

@@ -13,8 +13,6 @@ from t5x_harness.google.vertex.messages.filters import And, Expression, Function
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["list_entries"]
-
 _PAGE, _LARGEST_PAGE = 50, 1000
 _SEVERITIES = "DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT EMERGENCY".split()
 _ORDERS = {"": False, "timestamp": False, "timestamp asc": False, "timestamp desc": True}
@@ -26,7 +24,6 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
     """Answers a request.
 
     Args:
-      services: that has the jobs.
       request: ``resourceNames``, ``filter``, ``orderBy``, ``pageSize`` and ``pageToken``, as JSON has them.
 
     Returns:

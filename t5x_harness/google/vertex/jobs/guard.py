@@ -21,8 +21,6 @@ from typing import Any
 
 from t5x_harness.system import processes
 
-__all__ = ["NOT_EXECUTABLE", "NOT_FOUND", "STOP", "main"]
-
 STOP = b"stop "
 """Begins the line that orders the end of the process: SIGTERM, and after so many seconds SIGKILL."""
 

@@ -17,8 +17,6 @@ from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guard import STOP
 from t5x_harness.google.vertex.jobs.own_folders import make_empty
 
-__all__ = ["Guarded", "Task"]
-
 _KILLED = 137
 
 # Neither the import path nor the environment of the job matters to its guard, and it starts as fast as Python can.
@@ -30,9 +28,7 @@ class Task:
     """What to start.
 
     Attributes:
-      words: of the command.
       environment: all of it. It is in no message and no file: it may hold what a user keeps to himself.
-      folder: where it starts.
       home: the folder of its HOME, in which its own Python environment is made as it starts; None for a process that
         has none.
       own: folders that it finds empty, its HOME among them: all that is its own, and not a part of its image.
@@ -66,7 +62,6 @@ class Guarded:
     """A process below a guard of its own; starts at once.
 
     Args:
-      task: what to start.
       inherits: descriptors that the process gets besides its output.
 
     Attributes:
@@ -114,7 +109,6 @@ class Guarded:
 
     @property
     def guard(self) -> int:
-        """The guard's pid."""
         return self._process.pid
 
     def stop(self, grace: float) -> None:

@@ -7,8 +7,6 @@ import fnmatch
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Image", "ImageUnknown", "find_image"]
-
 _EXECUTORS = "*/vertex-ai/training/*"
 # Google's reducers: nothing of a job asks them here, and the service ends them with the job.
 _REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
@@ -23,7 +21,6 @@ class Image:
     """What stands for a container image.
 
     Attributes:
-      uri: of the image.
       entry_point: the words that an image's ENTRYPOINT would be; empty for an image that has none.
       known: whether anybody has said what is in it; else only the command of a job's spec is run.
     """
@@ -66,7 +63,6 @@ def find_image(
     """What stands for an image; one that nothing is known of has no entry point.
 
     Args:
-      uri: of the image.
       images: the user's map: globs for URIs, each with a command line; an empty one for an image without entry point.
         The first glob that fits counts.
       entry_point: that an image of a name has which the map does not name; empty words for one that is not known.

@@ -38,8 +38,6 @@ from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.system.buckets import Store
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
-__all__ = ["Attempt", "CannotLaunch", "announced", "job_folder", "metric_file", "notes_on", "policy_of", "pools"]
-
 _METRIC_FILE = "hypertune/output.metrics"
 
 # What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
@@ -64,10 +62,6 @@ class CannotLaunch(ValueError):
 def job_folder(settings: VertexSettings, name: str) -> Path:
     """The folder of a job; everything that the server writes for it is there.
 
-    Args:
-      settings: of the server.
-      name: of the job.
-
     Raises:
       CannotLaunch: its id is not one that the service gives, and could lead elsewhere.
     """
@@ -78,13 +72,7 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
 
 
 def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
-    """Where the primary replica of a job that runs a trial writes the trial's metrics.
-
-    Args:
-      settings: of the server.
-      name: of the job.
-      spec: its ``CustomJobSpec``.
-    """
+    """Where the primary replica of a job that runs a trial writes the trial's metrics."""
     return job_folder(settings, name) / next(pools(spec, settings)[0].units()).name / _METRIC_FILE
 
 
@@ -138,9 +126,6 @@ class Attempt:
     """One attempt at running a job. Its replicas know each other by addresses of its own.
 
     Attributes:
-      name: of the job.
-      spec: its ``CustomJobSpec``.
-      settings: of the server.
       trial: that the job runs; None for a job of its own.
     """
 
@@ -151,12 +136,10 @@ class Attempt:
 
     @functools.cached_property
     def folder(self) -> Path:
-        """The job's."""
         return job_folder(self.settings, self.name)
 
     @functools.cached_property
     def units(self) -> Mapping[str, tuple[Pool, Unit]]:
-        """All processes by name."""
         return {unit.name: (pool, unit) for pool in pools(self.spec, self.settings) for unit in pool.units()}
 
     @functools.cached_property
@@ -174,14 +157,7 @@ class Attempt:
         }
 
     def task(self, name: str) -> Task:
-        """What to start for a unit.
-
-        Args:
-          name: of the unit.
-
-        Raises:
-          CannotLaunch: it cannot be run here.
-        """
+        """What to start for a unit; raises CannotLaunch if it cannot be run here."""
         pool, unit = self.units[name]
         folder = self.folder / name
         try:

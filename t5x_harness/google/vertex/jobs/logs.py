@@ -18,8 +18,6 @@ from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateStore
 
-__all__ = ["SERVICE", "JobLog", "Line", "Lines", "jobs_with_logs", "project_of", "read_entries", "read_lines"]
-
 SERVICE = "service"
 """The name under which the service itself writes into a job's log."""
 
@@ -40,8 +38,6 @@ class JobLog:
     """The log of one job.
 
     Attributes:
-      name: of the job.
-      project: the id of its project.
       state: keeps the entries, for everybody who can see the job.
       folder: keeps a plain file for each unit, such as ``workerpool0-0.log``; it is there already.
       trial: that the job runs: then it is the log of the tuning job as well, and the entries are those of that.
@@ -61,7 +57,6 @@ class JobLog:
         """Writes what a unit, or the service, says.
 
         Args:
-          unit: its name.
           lines: without their ends.
           severity: ``INFO`` for standard output, ``ERROR`` for standard error, as the service has it.
         """
@@ -91,12 +86,10 @@ class _Said:
     Attributes:
       id: begins those of their entries.
       at: nanoseconds since 1970, of the first; each of the others is one later.
-      unit: that wrote them.
       severity: of those that do not give themselves one.
       project: the id of the job's project.
       job_id: of the job, or of the tuning job whose trial it runs.
       trial: its id; empty for none.
-      lines: their text.
     """
 
     id: str
@@ -110,7 +103,6 @@ class _Said:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Reads an element of the state's list."""
         return cls(**json.loads(data))
 
 
@@ -119,9 +111,7 @@ class Line(NamedTuple):
 
     Attributes:
       at: nanoseconds since 1970.
-      id: of its entry.
       number: its place in what was written at once.
-      said: all of that.
     """
 
     at: int
@@ -163,8 +153,6 @@ def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[Line]:
     """Yields the lines of a job's log, about in the order of their times.
 
     Args:
-      state: that the job is in.
-      name: of the job.
       since: nanoseconds since 1970; earlier lines may be left out, and then cost nothing.
     """
     key = aspect_key(name, _ASPECT)
@@ -187,12 +175,7 @@ def read_entries(state: StateStore, name: str) -> list[dict[str, Any]]:
 
 
 def jobs_with_logs(state: StateStore, project: str) -> list[str]:
-    """The names of jobs that have said something.
-
-    Args:
-      state: that the jobs are in.
-      project: its number.
-    """
+    """The names of jobs that have said something."""
     end = aspect_key("", _ASPECT)
     return [key.removesuffix(end) for key in state.keys(f"projects/{project}/") if key.endswith(end)]
 

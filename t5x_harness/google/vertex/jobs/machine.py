@@ -15,28 +15,6 @@ from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobError
 from t5x_harness.google.vertex.jobs.states import State
 
-__all__ = [
-    "Admitted",
-    "CancelAsked",
-    "Command",
-    "Event",
-    "Exited",
-    "Expired",
-    "InternalFailure",
-    "Limits",
-    "Lost",
-    "OutOfMemory",
-    "Policy",
-    "Progress",
-    "Provisioned",
-    "Refused",
-    "RunTooLong",
-    "Start",
-    "Stop",
-    "WaitedTooLong",
-    "advance",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
@@ -63,7 +41,6 @@ class Policy:
       restarts_as_whole: whether losing a machine restarts all of the job: because it asked for that, or because the
         machine was a part of a slice.
       retries: whether it is tried again at all.
-      limits: how often.
     """
 
     units: frozenset[str]
@@ -92,7 +69,6 @@ class Progress:
 
     Attributes:
       state: what clients see.
-      error: why it ended as it did.
       attempt: from 1.
       live: units that have processes.
       lost: units of these that start again once their processes are gone.
@@ -142,7 +118,6 @@ class Exited:
     """A unit's processes have ended.
 
     Attributes:
-      unit: its name.
       status: as a shell has it: 128 and the number of the signal that ended it.
     """
 
@@ -189,7 +164,6 @@ class Stop:
     """End the processes of these units.
 
     Attributes:
-      units: their names.
       warned: whether they are given the time that the service gives to processes that are cancelled or preempted.
     """
 

@@ -20,20 +20,13 @@ from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["Jobs"]
-
 
 class Jobs:
     """Get, list, cancel and delete for both kinds of jobs; each kind has its own way to create one.
 
     Args:
-      services: keep the jobs.
       graces: for processes that are told to end; by default those of the service.
       deleting: called with a job that is about to be deleted, while it can still be read.
-
-    Attributes:
-      custom: custom jobs.
-      tuning: hyperparameter tuning jobs.
     """
 
     def __init__(
@@ -50,12 +43,10 @@ class Jobs:
         services.faults.on_arm(self.custom.look_for_faults)
 
     def get(self, call: Call) -> Message:
-        """Returns a job."""
         self._ownership.look_after(call.request.name, self._services.message(_kind(call).name))
         return run_standard(call)
 
     def list(self, call: Call) -> Message:
-        """Returns a page of jobs."""
         kind = _kind(call)
         for name in self._services.resources.names(call.request.parent, kind.collection):
             self._ownership.look_after(name, self._services.message(kind.name))

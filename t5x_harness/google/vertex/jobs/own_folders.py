@@ -7,8 +7,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["make_empty"]
-
 
 def make_empty(folders: Iterable[Path]) -> None:
     """Makes folders, or empties them: what the process before this one has left is gone.

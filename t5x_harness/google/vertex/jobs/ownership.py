@@ -21,8 +21,6 @@ from t5x_harness.google.vertex.messages.names import collection_of
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 
-__all__ = ["Owner", "Ownership"]
-
 _ASPECT = "owner"
 _SERVERS = "vertex-servers"
 # How often a server says that it lives and looks for what others ask of it, and how long others believe it.
@@ -35,9 +33,7 @@ class Owner:
     """A server.
 
     Attributes:
-      id: different for each.
       host: the machine that it runs on.
-      pid: its process there.
       started: when that process began, in the kernel's ticks; tells it from a later one with the same pid.
     """
 
@@ -48,16 +44,13 @@ class Owner:
 
     @classmethod
     def this(cls) -> Self:
-        """The server in this process."""
         return cls(uuid.uuid4().hex, socket.gethostname(), os.getpid(), _started(os.getpid()))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Reads what :meth:`to_bytes` wrote."""
         return cls(**json.loads(data))
 
     def to_bytes(self) -> bytes:
-        """For the state."""
         return json.dumps(dataclasses.asdict(self)).encode()
 
     def __str__(self) -> str:
@@ -109,7 +102,6 @@ class Ownership:
 
         Args:
           name: of the job; it need not be there.
-          kind: the class of its message.
         """
         if not self._is_shared:
             return

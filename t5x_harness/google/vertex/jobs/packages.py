@@ -17,8 +17,6 @@ from typing import IO
 
 from t5x_harness.system.buckets import Store
 
-__all__ = ["PackageError", "fetch_packages", "import_path", "unpack"]
-
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 _ZIP_SUFFIXES = (".whl", ".zip", ".egg")
 MOST_BYTES = 1 << 30
@@ -34,7 +32,6 @@ def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path
 
     Args:
       uris: ``gs://`` addresses of source distributions and wheels.
-      store: where they are.
       folder: for all of them; it is made.
 
     Returns:

@@ -14,8 +14,6 @@ from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
 
-__all__ = ["BACKING_JOB", "cancel", "create", "custom_job_of", "delete", "follow_to_the_end", "get", "list_pipelines"]
-
 BACKING_JOB = "backingCustomJob"
 """The key in a pipeline's metadata that has the name of its job."""
 
@@ -24,10 +22,6 @@ _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/defi
 
 def custom_job_of(services: Services, pipeline: Any) -> Any:
     """The job that a pipeline asks for.
-
-    Args:
-      services: knows the messages.
-      pipeline: a ``TrainingPipeline``.
 
     Raises:
       ApiError: INVALID_ARGUMENT for a pipeline that is none, UNIMPLEMENTED for one that is more than a custom job.
@@ -72,7 +66,6 @@ _FAILED, _FINAL = 5, (4, 5, 7)
 
 
 def create(call: Call) -> Message:
-    """Creates a pipeline and its job."""
     pipeline = call.request.training_pipeline
     job = custom_job_of(call.services, pipeline)
     made = call.services.ask("JobService.CreateCustomJob", parent=call.request.parent, custom_job=job)
@@ -95,14 +88,12 @@ def list_pipelines(call: Call) -> Message:
 
 
 def cancel(call: Call) -> Message:
-    """Cancels the job of a pipeline."""
     pipeline = call.services.resources.get(call.request.name, call.services.message("TrainingPipeline"))
     call.services.ask("JobService.CancelCustomJob", name=_job_name(pipeline))
     return empty_pb2.Empty()
 
 
 def delete(call: Call) -> Message:
-    """Deletes a pipeline that has ended."""
     _look_after(call.services, call.request.name)
     pipeline: Any = call.services.resources.get(call.request.name, call.services.message("TrainingPipeline"))
     if pipeline.state not in _FINAL:

@@ -10,8 +10,6 @@ from typing import Any, Protocol, cast
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["Programs", "find_programs"]
-
 
 class Programs(Protocol):
     """A module with these names.
@@ -45,7 +43,6 @@ class Programs(Protocol):
         """The variables of a process that runs one of the programs, is on a TPU, or is given variables.
 
         Args:
-          base: its variables until here.
           words_are_theirs: whether it runs one of the programs.
           slice: that it is on; None for none.
           pod: its place, if it is one host of several.

@@ -15,19 +15,9 @@ from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateError
 from t5x_harness.google.vertex.wire.errors import ApiError
 
-__all__ = ["fails_if_not_started", "publish"]
-
 
 def publish(services: Services, name: str, kind: type[Any], state: State, error: JobError | None = None) -> None:
-    """Sets a job's state. One that has ended, or is gone, is left as it is.
-
-    Args:
-      services: keeps it.
-      name: of the job.
-      kind: the class of its message.
-      state: the new one.
-      error: why it ended.
-    """
+    """Sets a job's state. One that has ended, or is gone, is left as it is."""
     place = JobPlace.of(name)
     now = services.clock.now()
 
@@ -50,10 +40,6 @@ def publish(services: Services, name: str, kind: type[Any], state: State, error:
 @contextlib.contextmanager
 def fails_if_not_started(services: Services, job: Any) -> Iterator[None]:
     """Fails a job that is created already, and cannot be started in the block: nobody else would ever end it.
-
-    Args:
-      services: keeps it.
-      job: its message.
 
     Raises:
       StateError: nothing can be published, as the state is lost.

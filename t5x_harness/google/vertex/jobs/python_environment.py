@@ -20,8 +20,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-__all__ = ["hints", "make", "program", "variables"]
-
 _FOLDER, _USER_BASE = ".python", ".local"
 _BIN, _IMAGE_BIN = "bin", "image-bin"
 
@@ -115,11 +113,7 @@ def make(home: Path) -> None:
 
 
 def hints(lines: Iterable[str]) -> list[str]:
-    """What there is to do about what a job has said of packages that it could not install.
-
-    Args:
-      lines: of its output.
-    """
+    """What there is to do about what a job has said of packages that it could not install."""
     found = []
     for line in lines:
         for pattern, hint in _HINTS.items():

@@ -10,8 +10,6 @@ from typing import Any
 
 from t5x_harness.slices.slice import Slice
 
-__all__ = ["Pool", "Unit", "free_ports", "pools_of", "replica_of"]
-
 
 def free_ports(count: int) -> list[int]:
     """So many different ports of this machine that nobody listens on.
@@ -31,9 +29,6 @@ class Unit:
     """A process of a job: a replica, or a host of a replica that is a TPU slice of several.
 
     Attributes:
-      pool: the number of its pool.
-      index: of its replica in the pool.
-      host: of its replica.
       hosts: how many processes the replica is.
     """
 
@@ -64,7 +59,6 @@ class Pool:
 
     Attributes:
       number: its place in the spec.
-      spec: a ``WorkerPoolSpec``.
       slice: the TPU slice that each of its replicas is; None for other machines.
       most_hosts: how many hosts a slice may have to be as many processes.
     """
@@ -85,7 +79,6 @@ class Pool:
         return self.slice.hosts if self.slice is not None and self.slice.hosts <= self.most_hosts else 1
 
     def units(self) -> Iterator[Unit]:
-        """Its processes, in order."""
         for index in range(self.replicas):
             for host in range(self.hosts):
                 yield Unit(self.number, index, host, self.hosts)
@@ -95,7 +88,6 @@ def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None], most_hosts: int
     """The pools of a ``CustomJobSpec``, those left empty included.
 
     Args:
-      spec: the message.
       slice_of: the slice that a ``MachineSpec`` asks for.
       most_hosts: how many hosts a slice may have to be as many processes.
     """

@@ -19,8 +19,6 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.standby_process import PROGRAM
 
-__all__ = ["Standby", "Standbys"]
-
 # What each job has of its own, and nothing that is imported asks for: the folder of HOME is taken over with the rest.
 _OWN = frozenset({"HOME", "TMPDIR", "CLUSTER_SPEC", "TF_CONFIG"})
 _OWN_PREFIXES = ("AIP_", "CLOUD_ML_")
@@ -62,11 +60,7 @@ class Standby:
         )
 
     def become(self, task: Task) -> Guarded:
-        """Turns it into the task's process, for which :meth:`fits` holds.
-
-        Raises:
-          OSError: it has ended just now.
-        """
+        """Turns it into the task's process, for which :meth:`fits` holds; raises OSError if it has ended just now."""
         with self._orders:
             task.make_folders()
             order = {

@@ -12,8 +12,6 @@ import socket
 import sys
 import tempfile
 
-__all__ = ["PROGRAM", "await_task"]
-
 _TASK = f"__import__('{__name__}', fromlist=['await_task']).await_task()"
 PROGRAM = f"__import__('runpy')._run_module_as_main({_TASK})"  # as python -m does
 """For ``python -c``; a descriptor and the module of the programs follow it. It leaves no name in ``__main__``."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["State"]
-
 
 class State(enum.IntEnum):
     """The states of the API that a job can be in, by their numbers there."""
@@ -21,5 +19,4 @@ class State(enum.IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing changes any more."""
         return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.EXPIRED)

@@ -17,8 +17,6 @@ from google.protobuf.json_format import MessageToDict
 
 from t5x_harness.google.vertex.jobs.replicas import Unit
 
-__all__ = ["JobPlace", "Trial", "cluster_variables", "expand", "job_variables", "trial_variables"]
-
 # The tasks of TensorFlow that the pools are, by their numbers.
 _TENSORFLOW_TASKS = ("chief", "worker", "ps", "evaluator")
 _REFERENCE = re.compile(r"\$\$(?=\()|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
@@ -29,7 +27,6 @@ class JobPlace:
     """Where a job is in the service.
 
     Attributes:
-      project: its number.
       region: such as ``us-central1``.
       job_id: the last part of its name.
     """
@@ -40,7 +37,6 @@ class JobPlace:
 
     @classmethod
     def of(cls, name: str) -> JobPlace:
-        """Of a job's full name."""
         _, project, _, region, _, job_id = name.split("/")
         return cls(project, region, job_id)
 
@@ -59,12 +55,7 @@ class Trial:
 
 
 def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
-    """What all containers of a job have.
-
-    Args:
-      place: of the job.
-      spec: its ``CustomJobSpec``.
-    """
+    """What all containers of a job have."""
     variables = {
         "CLOUD_ML_PROJECT_ID": place.project,
         "CLOUD_ML_REGION": place.region,
@@ -88,12 +79,7 @@ def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
 
 
 def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
-    """What containers of a trial have besides.
-
-    Args:
-      trial: which it is.
-      metric_file: where it is to write its metrics.
-    """
+    """What containers of a trial have besides."""
     return {"CLOUD_ML_TRIAL_ID": trial.id, "CLOUD_ML_HP_METRIC_FILE": str(metric_file)}
 
 
@@ -103,10 +89,7 @@ def cluster_variables(
     """CLUSTER_SPEC and TF_CONFIG of one replica.
 
     Args:
-      spec: the job's ``CustomJobSpec``.
       addresses: ``HOST:PORT`` of each replica, by the numbers of pools; pools without replicas are not there.
-      unit: whose variables they are.
-      trial: that the job runs.
     """
     job = MessageToDict(spec)
 

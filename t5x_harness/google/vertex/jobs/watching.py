@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.logs import Lines
 
-__all__ = ["Ended", "Said", "Watched"]
-
 _CHUNK = 1 << 16
 # The system takes no longer one: it counts milliseconds in 31 bits, and a job may have months.
 _LONGEST_WAIT = 24 * 3600.0
@@ -36,7 +34,6 @@ class Ended:
     """A unit's end: nothing of it is left, and all that it said was told before.
 
     Attributes:
-      unit: its name.
       status: as a shell has it.
     """
 
@@ -45,11 +42,7 @@ class Ended:
 
 
 class Watched:
-    """The processes of one job. All but :meth:`wake` is for one thread.
-
-    Args:
-      start: starts a process.
-    """
+    """The processes of one job. All but :meth:`wake` is for one thread."""
 
     def __init__(self, start: Callable[[Task], Guarded] = Guarded) -> None:
         self._start = start
@@ -80,7 +73,6 @@ class Watched:
             self._units[unit].stop(grace)
 
     def wake(self) -> None:
-        """Has :meth:`wait` return."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it is awake already
             if not self._closed:
                 os.write(self._waker, b"\0")

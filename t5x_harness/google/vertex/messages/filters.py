@@ -11,8 +11,6 @@ from typing import Literal
 
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["And", "Expression", "Function", "Not", "Operator", "Or", "Restriction", "parse_filter"]
-
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", ":"]
 
 
@@ -116,7 +114,6 @@ class _Parser:
         return [*tokens, _Token("end", "", len(text))]
 
     def expression(self, depth: int) -> Expression:
-        """Sequences joined by AND."""
         if depth > _DEEPEST:
             raise self._wrong(self._token.at, f"more than {_DEEPEST} levels of parentheses")
         operands = [self._sequence(depth)]

@@ -9,8 +9,6 @@ from types import MappingProxyType
 from t5x_harness.google.vertex.messages.paths import snake_case
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 
-__all__ = ["KINDS", "Kind", "Verb", "verb_of"]
-
 Verb = str
 _VERBS: tuple[Verb, ...] = ("Create", "Get", "List", "Update", "Delete")
 

@@ -28,8 +28,6 @@ from t5x_harness.google.vertex.messages.paths import (
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
-__all__ = ["PageToken", "in_order", "list_page", "page_bounds", "page_size"]
-
 
 @dataclasses.dataclass(frozen=True)
 class PageToken:
@@ -89,7 +87,6 @@ def page_bounds(names: list[str], request: Any, size: int) -> tuple[int, int]:
     Args:
       names: of all that are listed, in their order.
       request: with ``page_token``.
-      size: of a page.
 
     Raises:
       ApiError: INVALID_ARGUMENT: a token that is none.
@@ -106,8 +103,6 @@ def page_size(request: Any, default: int, largest: int) -> int:
 
     Args:
       request: with ``page_size``; 0 for no wish.
-      default: how many it has then.
-      largest: how many it has at most.
 
     Raises:
       ApiError: INVALID_ARGUMENT: a negative number.
@@ -191,8 +186,6 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
 
     Args:
       call: its request may have ``filter``, ``order_by``, ``page_size``, ``page_token`` and ``read_mask``.
-      kind: of what is listed.
-      resources: all of the collection.
       field: of the response that takes them.
 
     Raises:

@@ -11,8 +11,6 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.messages.paths import FieldPath, NoField, is_map, is_repeated, is_struct
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
-__all__ = ["apply_mask", "check_paths"]
-
 _OF_THE_SERVICE = frozenset(("name", "create_time", "update_time", "etag"))
 
 
@@ -24,8 +22,6 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
     whole is merged key by key; a map is replaced. What only the service sets stays.
 
     Args:
-      kept: the resource.
-      given: of the request.
       paths: of the mask; none stand for all fields that are set, ``*`` for all.
 
     Raises:
@@ -47,8 +43,6 @@ def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
     """Refuses a mask that names what is not there.
 
     Args:
-      descriptor: of the message.
-      paths: of the mask.
       field: of the request that the mask is.
 
     Raises:

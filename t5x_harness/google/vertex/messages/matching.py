@@ -14,8 +14,6 @@ from t5x_harness.google.vertex.messages.paths import ABSENT, FieldPath, NoField,
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["Matcher"]
-
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -27,12 +25,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 class Matcher:
-    """A filter, ready for resources.
-
-    Args:
-      expression: the filter.
-      services: for its functions.
-    """
+    """A filter, ready for resources."""
 
     def __init__(self, expression: Expression, services: Services) -> None:
         self._expression = expression
@@ -40,9 +33,6 @@ class Matcher:
 
     def __call__(self, resource: Any) -> bool:
         """Whether it holds.
-
-        Args:
-          resource: a protobuf message.
 
         Raises:
           ApiError: INVALID_ARGUMENT: it names a field, or a function, that there is not, or compares a field with what

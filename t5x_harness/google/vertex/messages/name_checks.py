@@ -15,8 +15,6 @@ from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 
-__all__ = ["check_location", "check_names", "named_resource"]
-
 _HOST = re.compile(r"(?:(?P<region>[a-z0-9-]+)-)?aiplatform(?:\.mtls)?\.googleapis\.com")
 _WITHOUT_REGION = ("us-central1", "global")
 
@@ -41,7 +39,6 @@ def check_location(request: Message, host: str) -> None:
     """Refuses a request whose location is not its host's.
 
     Args:
-      request: any.
       host: that it was sent to, without a port. One that is not Vertex AI's own has every location.
 
     Raises:
@@ -62,10 +59,6 @@ _VARIABLE = re.compile(r"\{([\w.]+)=([^}]+)\}")
 
 def check_names(rpc: Rpc, request: Any) -> None:
     """Refuses a name that no resource of the method's kind can have.
-
-    Args:
-      rpc: the method.
-      request: to it.
 
     Raises:
       ApiError: INVALID_ARGUMENT, with what the name has to be like.

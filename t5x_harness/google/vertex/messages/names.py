@@ -10,8 +10,6 @@ from t5x_harness.google.identity import PROJECT_NUMBER, project_number
 from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.state import StateStore
 
-__all__ = ["ProjectNames", "collection_of", "is_resource", "location_of", "map_names", "parent_of"]
-
 _RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/\s\"]+)*(?:/[A-Za-z]+)?")
 _PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
 _LOCATION = re.compile(r"projects/[^/]+/locations/([^/]+)")

@@ -10,8 +10,6 @@ from typing import Any, Self
 from google.protobuf import struct_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
-__all__ = ["ABSENT", "FieldPath", "NoField", "SeveralValues", "is_map", "is_repeated", "is_struct", "snake_case"]
-
 ABSENT: Any = object()
 """In the place of a value that a message does not have."""
 
@@ -44,7 +42,6 @@ class FieldPath:
         """Looks a path up.
 
         Args:
-          descriptor: of the message that it begins in.
           path: names of fields, in snake or in camel case, then keys.
 
         Raises:
@@ -97,7 +94,6 @@ class FieldPath:
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field is a map."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 

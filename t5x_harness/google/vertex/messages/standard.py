@@ -20,17 +20,11 @@ from t5x_harness.google.vertex.operations import metadata_of
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation, not_found
 
-__all__ = ["run_standard"]
-
 _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
 
 
 def run_standard(call: Call) -> Message:
-    """Does what a method does by the common rules.
-
-    Raises:
-      ApiError: as the rules have it; .
-    """
+    """Does what a method does by the common rules; raises ApiError as they have it."""
     found = verb_of(call.rpc)
     assert found is not None, f"{call.rpc.name} has no standard form"
     verb, kind = found
@@ -111,8 +105,6 @@ def check_etag(kind: str, given: str, kept: str, code: Code) -> None:
     Args:
       kind: the resource's, such as ``Context``.
       given: the etag of the request; empty for none.
-      kept: the resource's.
-      code: of the error.
 
     Raises:
       ApiError: they differ.

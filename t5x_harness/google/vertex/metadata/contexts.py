@@ -12,8 +12,6 @@ from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTIO
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["add_children", "add_members", "remove_children"]
-
 _MOST_PARENTS = 10
 
 

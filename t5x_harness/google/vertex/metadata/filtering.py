@@ -12,8 +12,6 @@ from t5x_harness.google.vertex.metadata.schemas import title_of
 from t5x_harness.google.vertex.services import FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["FILTERS"]
-
 
 def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool:
     """``in_context("NAME")``: whether an artifact or an execution is in a context."""

@@ -12,8 +12,6 @@ from t5x_harness.google.vertex.messages.names import collection_of
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["ARTIFACT", "CONTEXT", "EXECUTION", "KINDS", "NodeKind", "get_node", "kind_of", "store_of"]
-
 _SchemaType = metadata_schema.MetadataSchema.MetadataSchemaType
 
 
@@ -24,7 +22,6 @@ class NodeKind:
     Attributes:
       noun: ``Artifact``, as methods and messages are called.
       collection: ``artifacts``, as names have it.
-      message: the class of the nodes.
       schema_type: of the schemas that their metadata may have.
     """
 
@@ -52,11 +49,6 @@ def kind_of(call: Call) -> NodeKind:
 
 def get_node(services: Services, name: str, kind: NodeKind) -> Any:
     """A node.
-
-    Args:
-      services: that has it.
-      name: its full name.
-      kind: what it has to be.
 
     Raises:
       ApiError: NOT_FOUND in this service's words; INVALID_ARGUMENT if the name is of something else.

@@ -16,8 +16,6 @@ from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTIO
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
-__all__ = ["add_events", "query_artifact", "query_context", "query_execution"]
-
 _LARGEST = 1000
 _Subgraph = lineage_subgraph.LineageSubgraph.pb()
 _NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED

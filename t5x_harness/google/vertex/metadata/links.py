@@ -16,21 +16,6 @@ from t5x_harness.google.vertex.metadata.kinds import CONTEXT
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 
-__all__ = [
-    "Connections",
-    "add_child",
-    "add_event",
-    "add_member",
-    "children",
-    "connections_of",
-    "contexts_of",
-    "cut",
-    "events_of",
-    "executions_of",
-    "members",
-    "remove_child",
-]
-
 _MEMBERS, _CONTEXTS, _CHILDREN, _EXECUTIONS = "members", "contexts", "children", "executions"
 
 Event = event_types.Event.pb()
@@ -96,10 +81,6 @@ class Connections:
     """The names of all nodes that a node is connected with; most are empty for most kinds.
 
     Attributes:
-      contexts: that it is in.
-      members: of a context.
-      parents: of a context.
-      children: of a context.
       executions: that an artifact has events with.
       artifacts: that an execution has events with.
     """

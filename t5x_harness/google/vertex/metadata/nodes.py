@@ -19,8 +19,6 @@ from t5x_harness.google.vertex.metadata.stores import ensure_default_store
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
-__all__ = ["create", "delete", "get", "list_nodes", "purge", "update"]
-
 _LARGEST_METADATA = 200 * 1024  # bytes
 _LONGEST_DISPLAY_NAME = 128
 
@@ -36,14 +34,12 @@ def create(call: Call) -> Message:
 
 
 def get(call: Call) -> Message:
-    """Returns a node."""
     kind = kind_of(call)
     found: Message = get_node(call.services, call.request.name, kind)
     return found
 
 
 def list_nodes(call: Call) -> Message:
-    """Returns a page of nodes."""
     ensure_default_store(call.services, call.request.parent)
     return run_standard(call)
 
@@ -78,8 +74,6 @@ def _prepare(node: Any, kind: NodeKind, parents: Sequence[str] = ()) -> None:
     """Brings a node that a request holds into the form in which it is kept.
 
     Args:
-      node: its message.
-      kind: what it is.
       parents: of a context; AddContextChildren sets them, and nothing else does.
 
     Raises:

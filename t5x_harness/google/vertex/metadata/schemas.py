@@ -15,8 +15,6 @@ from t5x_harness.google.vertex.metadata.system_schemas import schema_id, system_
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["add_system_schemas", "conform", "parse_schema", "schemas_of", "title_of", "violations"]
-
 
 def violations(schema: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:
     """Yields what is wrong with metadata, one sentence for each property.
@@ -59,9 +57,7 @@ def conform(services: Services, node: Any, kind: NodeKind, name: str) -> None:
     """Holds a node to its schema, and gives it the schema's latest version if it names none.
 
     Args:
-      services: that has the store.
       node: the message; its ``schema_version`` may be set.
-      kind: of the node.
       name: of the node or of its store.
 
     Raises:
@@ -89,7 +85,6 @@ def conform(services: Services, node: Any, kind: NodeKind, name: str) -> None:
 
 
 def schemas_of(services: Services, store: str) -> list[Any]:
-    """The schemas that a store has."""
     return services.resources.list(store, _COLLECTION, _Schema)
 
 
@@ -118,11 +113,7 @@ def title_of(schema: Any) -> str:
 
 @functools.lru_cache(maxsize=256)
 def parse_schema(text: str) -> Mapping[str, Any]:
-    """Reads a schema's text.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: it is no YAML mapping.
-    """
+    """Reads a schema's text; raises ApiError (INVALID_ARGUMENT) if it is no YAML mapping."""
     try:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -14,8 +14,6 @@ from t5x_harness.google.vertex.metadata.system_schemas import schema_id
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
-__all__ = ["create_schema", "create_store", "ensure_default_store", "list_schemas"]
-
 _DEFAULT = "/metadataStores/default"
 _Store = metadata_store.MetadataStore.pb()
 
@@ -69,6 +67,5 @@ def create_schema(call: Call) -> Message:
 
 
 def list_schemas(call: Call) -> Message:
-    """The schemas of a store."""
     ensure_default_store(call.services, call.request.parent)
     return run_standard(call)

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from google.cloud.aiplatform_v1.types import metadata_schema
 
-__all__ = ["VERSION", "schema_id", "system_schemas"]
-
 VERSION = "0.0.1"
 
 _ARTIFACTS = (

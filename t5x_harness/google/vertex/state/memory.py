@@ -11,15 +11,13 @@ from typing import TypeVar
 
 from t5x_harness.google.vertex.state.store import StateError
 
-__all__ = ["MemoryStore"]
-
 Kept = TypeVar("Kept", bytes, list[bytes], set[str])
 
 _NAMES: dict[type, str] = {bytes: "value", list: "list", set: "set"}
 
 
 class MemoryStore:
-    """A :class:`StateStore` of dictionaries under one lock."""
+    """A :class:`StateStore`, which says what its methods do, of dictionaries under one lock."""
 
     url = "memory:"
 
@@ -30,23 +28,19 @@ class MemoryStore:
         self._locks: dict[str, float] = {}
 
     def get(self, key: str) -> bytes | None:
-        """See :class:`StateStore`, as for all of them."""
         with self._mutex:
             return self._find(key, bytes)
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Several values."""
         with self._mutex:
             return [self._find(key, bytes) for key in keys]
 
     def put(self, key: str, value: bytes) -> None:
-        """Sets a value."""
         with self._mutex:
             self._find(key, bytes)
             self._keep(key, value)
 
     def create(self, key: str, value: bytes) -> bool:
-        """Sets a value that is not there."""
         with self._mutex:
             if key in self._kept:
                 return False
@@ -54,7 +48,6 @@ class MemoryStore:
             return True
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
-        """Changes a value."""
         with self._mutex:
             value = self._find(key, bytes)
             if value is None:
@@ -64,7 +57,6 @@ class MemoryStore:
             return changed
 
     def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
-        """Removes a key."""
         with self._mutex:
             if check is not None and (value := self._find(key, bytes)) is not None:
                 check(value)
@@ -74,7 +66,6 @@ class MemoryStore:
             return True
 
     def keys(self, prefix: str) -> list[str]:
-        """Keys that begin with a prefix."""
         with self._mutex:
             first = last = bisect.bisect_left(self._sorted, prefix)
             while last < len(self._sorted) and self._sorted[last].startswith(prefix):
@@ -82,7 +73,6 @@ class MemoryStore:
             return self._sorted[first:last]
 
     def append(self, key: str, *values: bytes) -> int:
-        """Adds to a list."""
         with self._mutex:
             elements = self._find(key, list) or []
             if values:
@@ -91,12 +81,10 @@ class MemoryStore:
             return len(elements)
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """Elements of a list."""
         with self._mutex:
             return (self._find(key, list) or [])[start:stop]
 
     def add(self, key: str, member: str) -> bool:
-        """Adds to a set."""
         with self._mutex:
             elements = self._find(key, set) or set()
             new = member not in elements
@@ -105,7 +93,6 @@ class MemoryStore:
             return new
 
     def discard(self, key: str, member: str) -> bool:
-        """Removes from a set."""
         with self._mutex:
             elements = self._find(key, set) or set()
             if member not in elements:
@@ -116,13 +103,11 @@ class MemoryStore:
             return True
 
     def members(self, key: str) -> set[str]:
-        """Members of a set."""
         with self._mutex:
             return set(self._find(key, set) or ())
 
     @contextlib.contextmanager
     def lock(self, name: str, seconds: float) -> Iterator[bool]:
-        """Tries to take a lock."""
         until = time.monotonic() + seconds
         with self._mutex:
             free = self._locks.get(name, 0.0) <= time.monotonic()
@@ -136,7 +121,6 @@ class MemoryStore:
                     del self._locks[name]
 
     def clear(self) -> None:
-        """Removes everything."""
         with self._mutex:
             self._kept.clear()
             self._sorted.clear()

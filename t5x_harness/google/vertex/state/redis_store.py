@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from t5x_harness.google.vertex.state.store import StateError
 
-__all__ = ["RedisStore", "import_redis", "open_redis"]
-
 _SPACE = "t5x-harness:"
 # Each kind is below a prefix of its own, as Redis' own error for a wrong kind has fakeredis end the connection.
 _VALUE, _LIST, _SET, _LOCK = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set", "lock"))
@@ -42,11 +40,7 @@ def open_redis(url: str, end: Callable[[], None] = lambda: None) -> RedisStore:
 
 
 def import_redis(name: str) -> Any:
-    """Imports a package that state in Redis needs.
-
-    Raises:
-      StateError: it is not installed.
-    """
+    """Imports a package that state in Redis needs; raises StateError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
@@ -64,7 +58,6 @@ class RedisStore:
     Args:
       client: of the package ``redis``, answering bytes.
       url: where others find it; a password in it is told to nobody.
-      end: called by :meth:`close`.
     """
 
     def __init__(self, client: Any, url: str, end: Callable[[], None]) -> None:
@@ -74,11 +67,9 @@ class RedisStore:
         self.url = _without_password(url)
 
     def get(self, key: str) -> bytes | None:
-        """See :class:`StateStore`, as for all of them."""
         return self.get_all([key])[0]
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Several values."""
         found: list[bytes | None] = []
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
@@ -92,11 +83,9 @@ class RedisStore:
         return found
 
     def put(self, key: str, value: bytes) -> None:
-        """Sets a value."""
         self._write(key, _VALUE, lambda pipe: pipe.set(_VALUE + key, value))
 
     def create(self, key: str, value: bytes) -> bool:
-        """Sets a value that is not there."""
 
         def create(pipe: Any) -> bool:
             if pipe.hget(_KINDS, key) is not None:
@@ -110,7 +99,6 @@ class RedisStore:
         return self._watching(key, create)
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
-        """Changes a value."""
 
         def update(pipe: Any) -> bytes | None:
             value = pipe.get(_VALUE + key)
@@ -125,7 +113,6 @@ class RedisStore:
         return self._watching(key, update)
 
     def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
-        """Removes a key."""
         if check is None:
             with self._telling(), self._client.pipeline() as pipe:
                 _forget(pipe, key)
@@ -144,20 +131,17 @@ class RedisStore:
         return self._watching(key, delete)
 
     def keys(self, prefix: str) -> list[str]:
-        """Keys that begin with a prefix."""
         first = prefix.encode()
         # No character begins with the byte 255 in UTF-8, so all that begin with the prefix are before that.
         with self._telling():
             return [key.decode() for key in self._client.zrangebylex(_INDEX, b"[" + first, b"(" + first + b"\xff")]
 
     def append(self, key: str, *values: bytes) -> int:
-        """Adds to a list."""
         if not values:
             return int(self._read(key, _LIST, lambda pipe: pipe.llen(_LIST + key)))
         return int(self._write(key, _LIST, lambda pipe: pipe.rpush(_LIST + key, *values)))
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """Elements of a list."""
         if stop == 0:
             return []
         last = -1 if stop is None else stop - 1
@@ -165,11 +149,9 @@ class RedisStore:
         return elements
 
     def add(self, key: str, member: str) -> bool:
-        """Adds to a set."""
         return bool(self._write(key, _SET, lambda pipe: pipe.sadd(_SET + key, member)))
 
     def discard(self, key: str, member: str) -> bool:
-        """Removes from a set."""
 
         def discard(pipe: Any) -> bool:
             if not pipe.sismember(_SET + key, member):
@@ -186,13 +168,11 @@ class RedisStore:
         return self._watching(key, discard)
 
     def members(self, key: str) -> set[str]:
-        """Members of a set."""
         found: set[bytes] = self._read(key, _SET, lambda pipe: pipe.smembers(_SET + key))
         return {member.decode() for member in found}
 
     @contextlib.contextmanager
     def lock(self, name: str, seconds: float) -> Iterator[bool]:
-        """Tries to take a lock."""
         mine = secrets.token_bytes(16)
         with self._telling():
             free = bool(self._client.set(_LOCK + name, mine, nx=True, px=max(1, round(seconds * 1000))))
@@ -203,14 +183,12 @@ class RedisStore:
                 self._give_back(_LOCK + name, mine)
 
     def clear(self) -> None:
-        """Removes everything."""
         with self._telling():
             found = list(self._client.scan_iter(f"{_SPACE}*", count=_AT_ONCE))
             for first in range(0, len(found), _AT_ONCE):
                 self._client.delete(*found[first : first + _AT_ONCE])
 
     def close(self) -> None:
-        """Ends the connection."""
         self._client.close()
         self._end()
 
@@ -250,7 +228,6 @@ class RedisStore:
         """Runs a transaction, again for as long as somebody else writes to its key meanwhile, as whatever kind.
 
         Args:
-          key: that it reads and writes.
           change: reads through the pipeline that it is given, and writes behind its ``multi()``.
 
         Returns:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-__all__ = ["StateError", "StateStore"]
-
 
 class StateError(Exception):
     """The state cannot be had or is lost, or a key holds another kind of value; the message says which."""
@@ -23,23 +21,18 @@ class StateStore(Protocol):
     @property
     def url(self) -> str:
         """Where others find the same state; ``memory:`` if nobody else can."""
-        ...
 
     def get(self, key: str) -> bytes | None:
         """A value; None if the key is not there."""
-        ...
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
         """Several values at once, in the order of their keys."""
-        ...
 
     def put(self, key: str, value: bytes) -> None:
         """Sets a value, whether or not there was one."""
-        ...
 
     def create(self, key: str, value: bytes) -> bool:
         """Sets a value only if the key is not there; whether it did."""
-        ...
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
         """Replaces a value by what ``change`` makes of it, with nobody else's write in between.
@@ -49,7 +42,6 @@ class StateStore(Protocol):
         Returns:
           The new value; None if the key is not there.
         """
-        ...
 
     def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
         """Removes a key with all that it holds; whether it was there.
@@ -59,15 +51,12 @@ class StateStore(Protocol):
           check: is given the value that is removed, with nobody else's write in between; what it raises is raised, and
             nothing is removed.
         """
-        ...
 
     def keys(self, prefix: str) -> list[str]:
         """All keys that begin with a prefix, sorted by code point."""
-        ...
 
     def append(self, key: str, *values: bytes) -> int:
         """Adds to the end of a list; returns its length."""
-        ...
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
         """Elements of a list, from ``start`` up to but not including ``stop``, both counted from 0.
@@ -75,19 +64,15 @@ class StateStore(Protocol):
         Returns:
           Empty if the key is not there.
         """
-        ...
 
     def add(self, key: str, member: str) -> bool:
         """Adds to a set; whether it is new there."""
-        ...
 
     def discard(self, key: str, member: str) -> bool:
         """Removes from a set; whether it was there."""
-        ...
 
     def members(self, key: str) -> set[str]:
         """All members of a set; empty if the key is not there."""
-        ...
 
     def lock(self, name: str, seconds: float) -> AbstractContextManager[bool]:
         """Tries once to take a lock. It is given back at the end of the block, or after ``seconds``.
@@ -95,12 +80,9 @@ class StateStore(Protocol):
         Yields:
           Whether it was free.
         """
-        ...
 
     def clear(self) -> None:
         """Removes everything."""
-        ...
 
     def close(self) -> None:
         """Ends the connection, and with it a server that was started for it."""
-        ...

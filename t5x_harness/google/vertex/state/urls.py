@@ -8,8 +8,6 @@ from t5x_harness.google.vertex.state.memory import MemoryStore
 from t5x_harness.google.vertex.state.redis_store import RedisStore, import_redis, open_redis
 from t5x_harness.google.vertex.state.store import StateError, StateStore
 
-__all__ = ["open_store"]
-
 
 def _open_fake_redis() -> RedisStore:
     """Starts a Redis in Python on a free port of 127.0.0.1; it ends with the store that is returned.

@@ -11,8 +11,6 @@ from pathlib import Path
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 
-__all__ = ["blob_bucket", "is_blob_id", "make_bucket", "read_blob", "write_blob"]
-
 _NAMESPACE = uuid.UUID("6b1f0c1e-52c9-4d0e-9b0a-0d3b6b5c3f5a")
 
 
@@ -34,9 +32,7 @@ def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> byt
     """The bytes of a blob.
 
     Args:
-      services: that has the series.
       prefix: the Tensorboard's ``blob_storage_path_prefix``.
-      series: its full name.
       blob_id: as its points name it.
 
     Raises:

@@ -18,8 +18,6 @@ from google.cloud.aiplatform_v1.types import tensorboard_data
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.state import StateStore
 
-__all__ = ["Points", "PointsOfSeries", "choose"]
-
 Element = TypeVar("Element")
 
 _REMEMBERED = 256 << 20  # bytes of points with what Python needs for them
@@ -57,11 +55,7 @@ class PointsOfSeries:
 
 
 class Points:
-    """The points of all time series in a state.
-
-    Args:
-      state: keeps them.
-    """
+    """The points of all time series in a state."""
 
     def __init__(self, state: StateStore) -> None:
         self._state = state
@@ -69,12 +63,7 @@ class Points:
         self._known: collections.OrderedDict[tuple[str, int], _Known] = collections.OrderedDict()
 
     def append(self, series: str, points: Iterable[Any]) -> None:
-        """Writes points; those that there are for the same steps are replaced.
-
-        Args:
-          series: its full name.
-          points: its new points.
-        """
+        """Writes points; those that there are for the same steps are replaced."""
         self._state.append(_key(series), *(point.SerializeToString() for point in points))
 
     def forget(self, series: str) -> None:
@@ -108,10 +97,8 @@ class _Known:
     """What was read of one list.
 
     Attributes:
-      count: of its elements.
       size: about the bytes that this takes.
       steps: in ascending order. Steps are only added to its end, as others may be reading it.
-      by_step: the points.
     """
 
     def __init__(self) -> None:
@@ -143,7 +130,6 @@ def choose(elements: Sequence[Element], most: int) -> Sequence[Element]:
     the same ones are chosen each time.
 
     Args:
-      elements: all of them.
       most: how many to choose, at least one.
     """
     if len(elements) <= most:

@@ -20,8 +20,6 @@ from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tens
 from t5x_harness.google.vertex.tensorboard.usage import count_view
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
-__all__ = ["batch_read", "export", "export_page", "read", "read_blobs"]
-
 _PAGE, _LARGEST_PAGE = 1000, 10_000
 
 
@@ -32,7 +30,6 @@ def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
 
     Args:
       call: its request has ``filter``, ``order_by``, ``page_size`` and ``page_token``.
-      points: all of the time series.
 
     Returns:
       The points, and the token of the next page; empty behind the last.

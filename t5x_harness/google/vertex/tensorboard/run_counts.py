@@ -7,13 +7,10 @@ from collections.abc import Iterable
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 
-__all__ = ["count", "forget", "remember"]
-
 _RUNS = "runs"
 
 
 def count(services: Services, tensorboard: str) -> int:
-    """How many there are."""
     return len(services.state.members(aspect_key(tensorboard, _RUNS)))
 
 

@@ -20,29 +20,12 @@ from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
-__all__ = [
-    "TensorboardTimeSeries",
-    "batch_create_runs",
-    "batch_create_time_series",
-    "claimed",
-    "create_run",
-    "create_time_series",
-    "delete_run",
-    "delete_time_series",
-    "release",
-    "update_run",
-    "update_time_series",
-]
-
 
 @contextlib.contextmanager
 def claimed(services: Services, parent: str, display_name: str, kind: str) -> Iterator[None]:
     """Takes a name for what is made in the block, and gives it back if that fails.
 
     Args:
-      services: that has the parent.
-      parent: its full name.
-      display_name: the name.
       kind: of the child, such as ``TensorboardRun``.
 
     Raises:

@@ -14,17 +14,6 @@ from t5x_harness.google.vertex.tensorboard import run_counts
 from t5x_harness.google.vertex.tensorboard.blobs import blob_bucket, make_bucket
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
-__all__ = [
-    "blob_prefix",
-    "create",
-    "create_experiment",
-    "delete_experiment",
-    "get",
-    "list_tensorboards",
-    "tensorboard_of",
-    "update",
-]
-
 _Tensorboard = tensorboard.Tensorboard.pb()
 
 
@@ -95,7 +84,6 @@ def blob_prefix(services: Services, name: str) -> str:
     """Where the blobs of a Tensorboard are.
 
     Args:
-      services: that has it.
       name: of the Tensorboard, or of anything in it.
     """
     found: Any = services.resources.get(tensorboard_of(name), _Tensorboard)

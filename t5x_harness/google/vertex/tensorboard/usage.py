@@ -14,15 +14,12 @@ from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.points import Points
 from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
 
-__all__ = ["count_view", "read_size", "read_usage"]
-
 _VIEWS = "views/"
 _USER = f"t5x-harness@{PROJECT}.iam.gserviceaccount.com"
 """Whom every client of a session stands for."""
 
 
 def read_usage(call: Call) -> Message:
-    """Returns who read a Tensorboard how often."""
     name = _get(call.services, call.request.tensorboard).name
     response: Any = tensorboard_service.ReadTensorboardUsageResponse.pb()()
     prefix = aspect_key(name, _VIEWS)
@@ -34,7 +31,6 @@ def read_usage(call: Call) -> Message:
 
 
 def read_size(points: Points, call: Call) -> Message:
-    """Returns how many bytes a Tensorboard holds."""
     size = points.size(_get(call.services, call.request.tensorboard).name)
     response: Message = tensorboard_service.ReadTensorboardSizeResponse.pb()(storage_size_byte=size)
     return response

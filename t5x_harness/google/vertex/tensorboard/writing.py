@@ -18,8 +18,6 @@ from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation, not_found
 
-__all__ = ["write_experiment", "write_run"]
-
 _ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
 _FIELDS = {_ValueType.SCALAR: "scalar", _ValueType.TENSOR: "tensor", _ValueType.BLOB_SEQUENCE: "blobs"}
 _MOST_POINTS = 5000
@@ -27,7 +25,6 @@ _ID = re.compile(r"[a-z0-9-]+")
 
 
 def write_run(points: Points, call: Call) -> Message:
-    """Writes points of one run."""
     _write(call.services, points, [call.request])
     response: Message = tensorboard_service.WriteTensorboardRunDataResponse.pb()()
     return response

@@ -14,8 +14,6 @@ from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machi
 from t5x_harness.google.vertex.validation.machines import is_slice, machine_for_slice
 from t5x_harness.google.vertex.validation.verdict import Violation
 
-__all__ = ["accelerator_meant", "accelerator_types", "misspelt_accelerators"]
-
 _KEYS = ("acceleratorType", "accelerator_type")
 _ENUM = "type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType"
 _UNMENTIONED = ("ACCELERATOR_TYPE_UNSPECIFIED", "NVIDIA_TESLA_K80", "TPU_V4_POD", "TPU_V5_LITEPOD")

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.subject import Subject
 
-__all__ = ["CHECKS", "Breach", "Check", "check"]
-
 Breach: TypeAlias = tuple[str, Mapping[str, Any]]
 Check: TypeAlias = Callable[[Subject, RuleText], Iterator[Breach]]
 

@@ -11,8 +11,6 @@ from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.subject import Subject
 from t5x_harness.spec import Mode
 
-__all__: list[str] = []
-
 _PROGRAMS = ("main", "train", "eval", "infer", "precompile", "export")
 _RUN_MODES = (*(mode.value for mode in Mode), "precompile", "export")
 _RENAMED = {"compile": "precompile", "predict": "infer", "test": "eval", "evaluate": "eval", "inference": "infer"}

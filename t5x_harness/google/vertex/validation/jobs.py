@@ -12,8 +12,6 @@ from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.slices import generation_of
 from t5x_harness.google.vertex.validation.subject import Pool, Subject
 
-__all__: list[str] = []
-
 _LABEL = re.compile(r"[\w-]*")
 _ZONE = re.compile(r"(.+\d)-[a-z]")
 _MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128

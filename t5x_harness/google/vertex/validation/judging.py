@@ -11,8 +11,6 @@ from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules
 from t5x_harness.google.vertex.validation.subject import Subject
 from t5x_harness.google.vertex.validation.verdict import Verdict, Violation
 
-__all__ = ["judge"]
-
 # Importing a module with checks enters them into CHECKS.
 _MODULES_WITH_CHECKS = (commands, jobs, machines, studies)
 

@@ -9,17 +9,6 @@ from typing import Any
 
 from t5x_harness.google.vertex.validation.rulebook import read_table
 
-__all__ = [
-    "CloudTpu",
-    "Machine",
-    "accelerator_name",
-    "cloud_tpus",
-    "machine_types",
-    "may_have_tpu",
-    "tpu_regions",
-    "training_regions",
-]
-
 CLOUD_TPU = "cloud-tpu"
 
 
@@ -76,7 +65,6 @@ def machine_types() -> Mapping[str, Machine]:
 
 @functools.cache
 def cloud_tpus() -> Mapping[str, CloudTpu]:
-    """The accelerators of ``cloud-tpu`` by name."""
     return {name: CloudTpu(**about) for name, about in read_table("machines.toml")["machines"]["cloud_tpu"].items()}
 
 
@@ -111,7 +99,6 @@ def accelerator_name(machine_spec: Any) -> str:
 
 
 def training_regions() -> tuple[str, ...]:
-    """The regions of custom training."""
     return tuple(read_table("machines.toml")["training_regions"]["names"])
 
 

@@ -20,8 +20,6 @@ from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.subject import Pool, Subject
 from t5x_harness.slices.slice import Slice, SliceError, get_slice, slice_names
 
-__all__ = ["is_slice", "machine_for_slice"]
-
 _COMPUTE_ENGINE_FORM = re.compile(r"(?P<series>[a-z]+\d+[a-z]*)-[a-z]+-\d+[a-z]*(-[a-z]+)?")
 
 

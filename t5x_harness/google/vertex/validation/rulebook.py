@@ -10,8 +10,6 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Confidence", "RuleText", "Source", "read_rules", "read_table"]
-
 
 class Confidence(enum.StrEnum):
     """How sure it is that the service judges so; ``rules.toml`` says what each means."""
@@ -38,12 +36,9 @@ class RuleText:
     """A rule as the data file has it.
 
     Attributes:
-      name: unique.
       field: the path of what it judges, as ``rules.toml`` explains.
       check: the name of the function that judges.
       message: with the places that the check fills.
-      source: where it is from.
-      confidence: how sure it is.
       accepted: whether the service takes what breaks it.
       code: of the failure catalogue, or None.
       parameters: of the check: ``limit``, ``pattern``, ….

@@ -14,8 +14,6 @@ from t5x_harness.google.vertex.validation.machine_types import (
 )
 from t5x_harness.slices.slice import SliceError, get_slice
 
-__all__ = ["chips_of", "generation_of", "hosts_of", "slice_of"]
-
 
 def slice_of(machine_spec: Any) -> str | None:
     """The slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.slice.get_slice` takes it.

@@ -9,8 +9,6 @@ from t5x_harness.google.vertex.validation.checks import Breach, check
 from t5x_harness.google.vertex.validation.rulebook import RuleText
 from t5x_harness.google.vertex.validation.subject import Subject
 
-__all__: list[str] = []
-
 _RANGES = ("double_value_spec", "integer_value_spec")
 
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Pool", "Subject"]
-
 _SPECS = {"CustomJob": "job_spec", "HyperparameterTuningJob": "trial_job_spec"}
 _STEP = re.compile(r"(?P<name>\w+)(?:\[(?P<index>\d*)\])?")
 _TASKS = ("container_spec", "python_package_spec")
@@ -21,8 +19,6 @@ class Pool:
 
     Attributes:
       path: as the service names it.
-      index: its place among all pools.
-      message: a ``WorkerPoolSpec``.
     """
 
     path: str
@@ -31,7 +27,6 @@ class Pool:
 
     @property
     def machine(self) -> Any:
-        """Its ``MachineSpec``."""
         return self.message.machine_spec
 
 
@@ -40,7 +35,6 @@ class Subject:
     """A ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf message of any version of the API.
 
     Attributes:
-      message: the job.
       location: the region that it was sent to; empty where that is not known, and then no rule looks at it.
     """
 
@@ -59,12 +53,10 @@ class Subject:
 
     @property
     def spec(self) -> Any:
-        """The ``CustomJobSpec``."""
         return getattr(self.message, self.spec_field)
 
     @property
     def tunes(self) -> bool:
-        """Whether it is a job of trials."""
         return self.spec_field == "trial_job_spec"
 
     @functools.cached_property

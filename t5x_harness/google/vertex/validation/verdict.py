@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-__all__ = ["Verdict", "Violation", "error_message"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Violation:

@@ -27,8 +27,6 @@ from t5x_harness.google.vertex.tensorboard.points import Points
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
-__all__ = ["Api"]
-
 _EMULATED = (
     "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
     "(PipelineService), MetadataService, TensorboardService and operations"
@@ -39,14 +37,9 @@ class Api:
     """Vertex AI's services over one state. Any thread may call it.
 
     Args:
-      settings: from the one who starts the server.
       state: keeps everything; by default what ``settings.options.state`` names.
       authority: knows who may ask; by default one with a token of its own.
       graces: for processes of jobs that are told to end; by default those of the service.
-
-    Attributes:
-      services: that its methods are answered with.
-      authority: knows who may ask.
 
     Raises:
       StateError: the state cannot be opened.
@@ -80,7 +73,6 @@ class Api:
 
         Args:
           path: the method's, as gRPC names it: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
-          request: the message's bytes.
           token: of the client; see :class:`Authority`.
           host: that was asked, without a port; its region has to be the request's.
           transport: by which it came, for the record; empty for what the harness asks: it meets no fault and is not

@@ -7,8 +7,6 @@ import enum
 from collections.abc import Iterable
 from typing import Self
 
-__all__ = ["ApiError", "Code", "NotEmulated", "Violation", "not_found"]
-
 
 class Code(enum.StrEnum):
     """The canonical codes of gRPC and of Google's APIs."""
@@ -37,7 +35,6 @@ class Code(enum.StrEnum):
 
     @property
     def http_status(self) -> int:
-        """The status of an answer over HTTP."""
         return _HTTP[self]
 
 
@@ -67,7 +64,6 @@ class Violation:
 
     Attributes:
       field: its path, such as ``job_spec.worker_pool_specs[0].replica_count``.
-      message: what is wrong with it.
     """
 
     field: str
@@ -78,8 +74,6 @@ class ApiError(Exception):
     """A request that is answered with an error.
 
     Attributes:
-      code: its kind.
-      message: its text.
       violations: the fields it is about; clients find them in the error's details.
     """
 
@@ -102,9 +96,6 @@ class NotEmulated(ApiError):
 
     Over HTTP that would be 501, which clients take for a disturbance and repeat for half a minute, so it is answered
     there as Google answers for an API that a project does not have.
-
-    Args:
-      message: the text.
     """
 
     def __init__(self, message: str) -> None:
@@ -112,9 +103,5 @@ class NotEmulated(ApiError):
 
 
 def not_found(name: str) -> ApiError:
-    """The error of a resource that is not there.
-
-    Args:
-      name: its full name.
-    """
+    """The error of a resource that is not there."""
     return ApiError(Code.NOT_FOUND, f"The requested resource {name} was not found.")

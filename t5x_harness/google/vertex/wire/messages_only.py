@@ -10,8 +10,6 @@ import pkgutil
 import sys
 from types import ModuleType
 
-__all__ = ["import_messages_only"]
-
 _LIBRARIES = ("google.cloud.aiplatform_v1", "google.cloud.resourcemanager_v3")
 
 

@@ -20,15 +20,9 @@ from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, V
 from t5x_harness.google.vertex.wire.routes import Match, routes_of
 from t5x_harness.google.vertex.wire.status import to_status
 
-__all__ = ["RestAnswer", "RestRequest", "answer_rest", "check_text", "parse_json", "set_parameters"]
-
 
 def parse_json(body: bytes) -> Any:
-    """Reads a body.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: ``read_json`` refuses it.
-    """
+    """Reads a body; raises ApiError (INVALID_ARGUMENT) if ``read_json`` refuses it."""
     try:
         return read_json(body)
     except BadJson as error:
@@ -40,7 +34,6 @@ def check_text(text: str, what: str) -> None:
     """Refuses a text that has no UTF-8, before anything is done with it.
 
     Args:
-      text: of a request.
       what: it is, such as ``path``.
 
     Raises:
@@ -95,7 +88,6 @@ def _set(owner: Any, field: Any, name: str, value: str) -> None:
 
 
 def _mask(value: str) -> field_mask_pb2.FieldMask:
-    """A mask of paths in either spelling."""
     return field_mask_pb2.FieldMask(paths=[path.strip() for path in value.split(",") if path.strip()])
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from t5x_harness.google.vertex.wire.rpc_table import Binding, Rpc, rpc_table
 
-__all__ = ["Match", "Routes", "routes_of"]
-
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 
 
@@ -20,8 +18,6 @@ class Match:
     """A method, and what a path says of its request.
 
     Attributes:
-      rpc: the method.
-      binding: by which it is called.
       values: of the request's fields, by path: ``{"custom_job.name": "projects/…"}``.
     """
 
@@ -39,11 +35,7 @@ class _Route:
 
 
 class Routes:
-    """Finds methods by verb and path.
-
-    Args:
-      rpcs: the methods.
-    """
+    """Finds methods by verb and path."""
 
     def __init__(self, rpcs: Iterable[Rpc]) -> None:
         self._routes: dict[tuple[str, str, int], list[_Route]] = collections.defaultdict(list)

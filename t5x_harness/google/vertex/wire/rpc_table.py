@@ -21,8 +21,6 @@ from google.protobuf.message import Message
 
 from t5x_harness.upstream.google_sdk import http_options, transport_on
 
-__all__ = ["Binding", "Rpc", "RpcTable", "rpc_table"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
@@ -45,9 +43,7 @@ class Rpc:
 
     Attributes:
       path: as gRPC names it: ``/google.cloud.aiplatform.v1.JobService/CreateCustomJob``.
-      request: the class of its request.
       response: the class of its response, or of each of several.
-      streams: whether its response is a stream.
       bindings: how it is called over HTTP; empty if it is not.
     """
 

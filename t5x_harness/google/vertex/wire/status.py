@@ -6,11 +6,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from t5x_harness.google.vertex.wire.errors import ApiError
 
-__all__ = ["to_status"]
-
 
 def to_status(error: ApiError) -> status_pb2.Status:
-    """An error with its details."""
     status = status_pb2.Status(code=error.code.number, message=error.message)
     if error.violations:
         violations = [

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Metrics", "read_metrics", "select"]
-
 # StudySpec.MeasurementSelectionType and StudySpec.MetricSpec.GoalType
 _BEST, _MINIMIZE = 2, 2
 
@@ -43,7 +41,6 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
 
     Args:
       file: that the trial wrote; it need not be there.
-      study_spec: names the metrics.
     """
     names = [metric.metric_id for metric in study_spec.metrics]
     found: dict[int, Metrics] = {}

@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-__all__ = ["Parameter", "Value", "assign", "grid", "parameters_of"]
-
 Value = float | int | str
 
 # StudySpec.ParameterSpec.ScaleType
@@ -22,7 +20,6 @@ class Parameter:
     """A parameter.
 
     Attributes:
-      name: its id.
       choices: its values; empty for a range.
       low: the least value of a range.
       high: the largest one.
@@ -41,7 +38,6 @@ class Parameter:
 
     @classmethod
     def of(cls, spec: Any) -> Self:
-        """Reads a ``ParameterSpec``."""
         kind = spec.WhichOneof("parameter_value_spec")
         values = getattr(spec, kind)
         conditional = tuple(

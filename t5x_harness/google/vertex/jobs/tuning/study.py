@@ -13,7 +13,6 @@ from typing import Any
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
-from t5x_harness.google.vertex.jobs.driver import Trial
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started, publish
@@ -22,11 +21,10 @@ from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics,
 from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
 from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
 from t5x_harness.google.vertex.jobs.tuning.trials import add_trial, end_trial, job_of_trial
+from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError
-
-__all__ = ["Study"]
 
 _CANCEL, _QUIT = "", "/"
 """What the inbox holds besides the names of custom jobs that have ended."""
@@ -36,9 +34,6 @@ class Study:
     """Runs one tuning job, in a thread of its own.
 
     Args:
-      services: keeps the job.
-      job: its message, as it was created.
-      custom_jobs: run the trials.
       notes: what there is to say about its specs; they begin its log.
       ended: called in the thread with the job's name when it has ended.
     """
@@ -65,11 +60,9 @@ class Study:
         self._thread = threading.Thread(target=self._run, name="vertex-tuning", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Has the job end."""
         self._inbox.put(_CANCEL)
 
     def close(self) -> None:

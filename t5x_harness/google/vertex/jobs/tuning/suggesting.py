@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 
 from t5x_harness.google.vertex.jobs.tuning.space import Parameter, Value, assign, grid
 
-__all__ = ["Past", "Suggestions"]
-
 # StudySpec.Algorithm
 _GRID, _RANDOM = 2, 3
 _CANDIDATES = 128
@@ -30,7 +28,6 @@ class Past:
     """A trial that was suggested.
 
     Attributes:
-      parameters: its own.
       score: how good it was, larger for better; None if it has not ended, or ended without a metric.
     """
 
@@ -44,8 +41,6 @@ class Suggestions:
 
     Attributes:
       parameters: what there is to choose.
-      algorithm: of the API.
-      seed: of the study.
     """
 
     parameters: tuple[Parameter, ...]

@@ -8,8 +8,6 @@ from typing import Any
 from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics
 from t5x_harness.google.vertex.jobs.tuning.space import Value
 
-__all__ = ["ACTIVE", "INFEASIBLE", "SUCCEEDED", "add_trial", "end_trial", "job_of_trial"]
-
 # Trial.State
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 
@@ -18,8 +16,6 @@ def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mappin
     """The ``CustomJob`` that runs a trial.
 
     Args:
-      tuning: the ``HyperparameterTuningJob``.
-      kind: the class of custom jobs.
       trial_id: from 1.
       parameters: its own; each is an argument ``--name=value`` behind those of the spec.
     """
@@ -39,9 +35,7 @@ def add_trial(tuning: Any, trial_id: str, parameters: Mapping[str, Value], custo
     """Adds a trial that runs to the message of a tuning job.
 
     Args:
-      tuning: the ``HyperparameterTuningJob``.
       trial_id: from 1.
-      parameters: its own.
       custom_job: the name of the job that runs it.
       now: nanoseconds since 1970.
     """
@@ -59,9 +53,7 @@ def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
     """Writes a trial's end.
 
     Args:
-      trial: its message.
       final: what it reached; None for nothing.
-      reason: why, where it reached nothing.
       now: nanoseconds since 1970.
     """
     trial.end_time.FromNanoseconds(now)

@@ -15,17 +15,9 @@ from t5x_harness.google.vertex.jobs.tuning.study import Study
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services
 
-__all__ = ["TuningJobs"]
-
 
 class TuningJobs:
-    """The tuning jobs that run here, and the methods for all.
-
-    Args:
-      services: keeps the jobs.
-      ownership: knows who runs them.
-      custom_jobs: run their trials.
-    """
+    """The tuning jobs that run here, and the methods for all."""
 
     def __init__(self, services: Services, ownership: Ownership, custom_jobs: CustomJobs) -> None:
         self._services = services
