@@ -7,13 +7,24 @@ import json
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class StorageApp(Protocol):
+    """An application that keeps files open, until it is closed."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    @property
+    def close(self) -> Callable[[], None]:
+        """Called in a thread when the server ends."""
+
 
 NOT_EMULATED = 403
 """The status of what is not emulated. Clients repeat 501 for half a minute, and then suspect the network."""
@@ -81,43 +92,33 @@ def _error(status: int, message: str) -> dict[str, Any]:
     return {"error": {"code": status, "message": message, "status": _STATUSES[status], "errors": details}}
 
 
-_KEY = "t5x_harness.connection"
+_CONNECTION = "t5x_harness.connection"
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """One connection, plain or of TLS.
+    """One connection, plain or of TLS; the server puts it into the ASGI state of requests, for faults."""
 
-    Args:
-      transport: gives what carries it; asked when it is needed, as TLS puts itself in between later.
-    """
-
-    def __init__(self, transport: Callable[[], asyncio.Transport]) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     def reset(self) -> None:
         """Ends it at once with a TCP RST; what was not sent yet is lost."""
-        transport = self._transport()
         # To linger for no time makes the kernel send RST instead of FIN.
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
-        transport.abort()
+        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+        self._transport.abort()
 
     def end(self) -> None:
         """Sends what is on its way, and ends it, whether an answer is over or not."""
-        self._transport().close()
+        self._transport.close()
 
 
-def handing_over(state: Mapping[str, Any], transport: Callable[[], asyncio.Transport]) -> dict[str, Any]:
-    """The ASGI state of a protocol's requests, with the connection under them.
-
-    Whatever protocol serves the requests calls this once for each connection: it is all that faults need of it.
-    """
-    return {**state, _KEY: Connection(transport)}
+def state_with(transport: asyncio.Transport) -> dict[str, Any]:
+    """The ASGI state of the requests that come by a connection."""
+    return {_CONNECTION: Connection(transport)}
 
 
 def connection_of(scope: Scope) -> Connection:
-    """The connection that a request came by; raises RuntimeError if the protocol that served it hands none over."""
-    found = scope.get("state", {}).get(_KEY)
-    if not isinstance(found, Connection):
-        raise RuntimeError("the HTTP protocol hands no connection over: its ASGI state has to come from handing_over()")
+    """The connection that a request came by."""
+    found: Connection = scope["state"][_CONNECTION]
     return found

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Literal
 
+from t5x_harness.google.armed_faults import CountedFault, counted
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import compile_glob
 
 Kind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 
 OPERATIONS = (
-    "list",
-    "get",
-    "download",
-    "upload",
-    "delete",
-    "compose",
-    "copy",
-    "rewrite",
-    "patch",
-    "batch",
-    "bucket.list",
-    "bucket.get",
-    "bucket.create",
-    "bucket.patch",
-    "bucket.delete",
-)
+    "list get download upload delete compose copy rewrite patch batch "
+    "bucket.list bucket.get bucket.create bucket.patch bucket.delete"
+).split()
 """What a request can be for."""
 
 _VALUES: Mapping[Kind, str] = {
@@ -41,7 +28,7 @@ _VALUES: Mapping[Kind, str] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Fault:
+class Fault(CountedFault):
     """What goes wrong, and for which requests.
 
     Attributes:
@@ -50,18 +37,12 @@ class Fault:
         ``slow``.
       on: an operation of :data:`OPERATIONS`; empty for all.
       match: a glob for the object's name, as ``matchGlob`` has them; empty for all.
-      times: how many requests meet it; None for all.
-      after: how many requests that it is for pass before it.
-      optional: whether a test may end although fewer requests met it.
     """
 
     kind: Kind
     value: float = 0
     on: str = ""
     match: str = ""
-    times: int | None = 1
-    after: int = 0
-    optional: bool = False
 
     def __post_init__(self) -> None:
         if self.on and self.on not in OPERATIONS:
@@ -70,8 +51,7 @@ class Fault:
             compile_glob(self.match)
         except Invalid as error:
             raise ValueError(f"match={self.match!r}: {error.message}") from None
-        if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
+        super().__post_init__()
         if self.after < 0:
             raise ValueError(f"after={self.after}: it counts requests")
         if self.kind == "fail" and not 400 <= self.value <= 599:
@@ -114,10 +94,6 @@ class RecordedRequest:
     conditions: Mapping[str, str]
     fault: str
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**value)
-
 
 @dataclasses.dataclass(frozen=True)
 class UnmetFault:
@@ -127,15 +103,6 @@ class UnmetFault:
     met: int
     operations: tuple[str, ...]
 
-    @classmethod
-    def of(cls, fault: Fault, met: int, requests: Iterable[RecordedRequest]) -> Self | None:
-        """The fault if it is one that is unmet: one that is for all requests (``times=None``) has to be met once."""
-        if fault.optional or met >= (1 if fault.times is None else fault.times):
-            return None
-        return cls(fault, met, tuple(request.operation for request in requests))
-
     def __str__(self) -> str:
         missing = f"met by {self.met} of {self.fault.times} requests" if self.met else "not met by any request"
-        counts = collections.Counter(self.operations)
-        seen = ", ".join(f"{count} {operation}" for operation, count in sorted(counts.items())) or "none"
-        return f"{self.fault} was {missing} (there were: {seen})"
+        return f"{self.fault} was {missing} (there were: {counted(self.operations)})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from urllib.parse import quote
 
 from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import GoogleSession, ask_server, pages_of
 
 APP = "t5x_harness.google.storage_http.faulting:make_app"
 """The application of sessions that a handle can be made for."""
@@ -29,7 +28,6 @@ class FakeGcs:
 
     def __init__(self, session: GoogleSession) -> None:
         self._session = session
-        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     @property
     def endpoint(self) -> str:
@@ -68,7 +66,7 @@ class FakeGcs:
     @property
     def requests(self) -> list[RecordedRequest]:
         """What clients asked, in the order in which it ended; the last 100000."""
-        return [RecordedRequest.from_json(value) for value in self._ask("GET", f"{PRIVATE}/faults")["requests"]]
+        return [RecordedRequest(**value) for value in self._ask("GET", f"{PRIVATE}/faults")["requests"]]
 
     def clear(self) -> None:
         """Forgets all faults and requests."""
@@ -77,9 +75,9 @@ class FakeGcs:
     def unmet(self) -> list[UnmetFault]:
         """The faults that fewer requests met than they are for, but for optional ones."""
         told = self._ask("GET", f"{PRIVATE}/faults")
-        requests = [RecordedRequest.from_json(value) for value in told["requests"]]
-        faults = (UnmetFault.of(Fault(**each["fault"]), each["met"], requests) for each in told["faults"])
-        return [fault for fault in faults if fault is not None]
+        operations = tuple(request["operation"] for request in told["requests"])
+        faults = ((Fault(**each["fault"]), each["met"]) for each in told["faults"])
+        return [UnmetFault(fault, met, operations) for fault, met in faults if fault.is_unmet(met)]
 
     def bucket(self, name: str) -> str:
         """Makes a bucket; returns its name."""
@@ -107,27 +105,18 @@ class FakeGcs:
             self._ask("DELETE", path)
 
     def _items(self, path: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
-        token = ""
-        while True:
-            page = self._ask("GET", path + (f"&pageToken={quote(token, safe='')}" if token else ""))
-            items += page.get("items", [])
-            token = page.get("nextPageToken", "")
-            if not token:
-                return items
+        pages = pages_of(
+            lambda token: self._ask("GET", path + (f"&pageToken={quote(token, safe='')}" if token else ""))
+        )
+        return [item for page in pages for item in page.get("items", ())]
 
     def _arm(self, kind: Kind, value: float, which: Mapping[str, Any]) -> None:
         fault = Fault(kind, value, **which)
         self._ask("POST", f"{PRIVATE}/faults", json.dumps(dataclasses.asdict(fault)).encode())
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        headers = {"Content-Type": "application/json"}
-        if not path.startswith(PRIVATE):
-            headers[UNRECORDED] = "1"
-        request = urllib.request.Request(self.endpoint + path, body, headers, method=method)
+        headers = {} if path.startswith(PRIVATE) else {UNRECORDED: "1"}
         try:
-            with self._direct.open(request, timeout=60) as answer:
-                text = answer.read()
+            return ask_server(self._session.endpoints, method, path, body, headers)
         except urllib.error.HTTPError as error:
             raise ValueError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
-        return json.loads(text) if text else None

@@ -7,10 +7,10 @@ import json
 import os
 import tempfile
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import PRIVATE
@@ -19,7 +19,7 @@ from t5x_harness.google.server.launch import Launched, launch
 from t5x_harness.google.server.settings import APP, ServerError, ServerGone, Settings
 from t5x_harness.google.vertex.settings import VertexOptions
 
-__all__ = ["GoogleSession", "ServerError"]
+__all__ = ["GoogleSession", "ServerError", "ask_server", "pages_of"]
 
 
 class GoogleSession:
@@ -51,11 +51,7 @@ class GoogleSession:
         self.close()
 
     def start(self) -> None:
-        """Starts the server and waits until it is ready; does nothing if it runs.
-
-        Raises:
-          ServerError: it did not start; the message says why.
-        """
+        """Starts the server, unless it runs, and waits until it is ready; raises ServerError, which says why not."""
         if self._launched is None:
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
             self._launched = launch(dataclasses.replace(self._settings, owner=self._owner), self._output)
@@ -80,11 +76,7 @@ class GoogleSession:
         return self._running().endpoints
 
     def fileno(self) -> int:
-        """A descriptor that can be read once the server has ended, however that was.
-
-        Raises:
-          ServerError: it was not started, or has been closed.
-        """
+        """A descriptor that can be read once the server has ended; raises ServerError if none was started."""
         return self._running().fileno()
 
     def how_it_ended(self) -> str:
@@ -113,7 +105,33 @@ class GoogleSession:
 
     def refused(self) -> Mapping[str, int]:
         """The hosts that clients asked the proxy for and that are not Google's, each with how often."""
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with direct.open(f"{self.endpoints.url}{PRIVATE}/refused", timeout=30) as answer:
-            counts: dict[str, int] = json.load(answer)
+        counts: dict[str, int] = ask_server(self.endpoints, "GET", f"{PRIVATE}/refused")
         return counts
+
+
+def ask_server(
+    endpoints: Endpoints, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> Any:
+    """Asks a server itself, past all proxies, without what an unmodified client needs; returns the answer's JSON.
+
+    Raises:
+      HTTPError: it answers with an error.
+    """
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    own = {"Content-Type": "application/json", **(headers or {})}
+    with direct.open(urllib.request.Request(endpoints.url + path, body, own, method=method), timeout=60) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def pages_of(ask: Callable[[str], Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yields the pages of a list.
+
+    Args:
+      ask: gets the page that a token is for; an empty one is for the first.
+    """
+    token = ""
+    while True:
+        yield (page := ask(token))
+        if not (token := page.get("nextPageToken", "")):
+            return

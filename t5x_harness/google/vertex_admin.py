@@ -6,15 +6,14 @@ import dataclasses
 import json
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
-from t5x_harness.google.server.folder import SessionFolder
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.server.endpoints import SessionFolder
+from t5x_harness.google.session import GoogleSession, ask_server, pages_of
 from t5x_harness.google.vertex.faults import RecordedCall, UnmetVertexFault, VertexFault, VertexFaultKind
 
 ENDED = frozenset(f"JOB_STATE_{state}" for state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"))
@@ -71,7 +70,6 @@ class FakeVertex:
         self.project = PROJECT
         self.location = location
         self._session = session
-        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     @property
     def parent(self) -> str:
@@ -103,14 +101,9 @@ class FakeVertex:
           VertexError: the filter cannot be read.
         """
         asked = f"?pageSize={_PAGE}" + (f"&filter={quote(filter)}" if filter else "")
-        jobs: list[VertexJob] = []
-        token = ""
-        while True:
-            page = self._ask("GET", f"/v1/{self.parent}/customJobs{asked}&pageToken={quote(token)}")
-            jobs += map(VertexJob.from_json, page.get("customJobs", ()))
-            token = page.get("nextPageToken", "")
-            if not token:
-                return jobs
+        path = f"/v1/{self.parent}/customJobs{asked}"
+        pages = pages_of(lambda token: self._ask("GET", f"{path}&pageToken={quote(token)}"))
+        return [VertexJob.from_json(job) for page in pages for job in page.get("customJobs", ())]
 
     def job(self, name: str) -> VertexJob:
         """A custom job.
@@ -151,14 +144,8 @@ class FakeVertex:
         """What a job's replicas said, and the service of them, line by line, oldest first."""
         job_id = self.job(name).name.rpartition("/")[2]
         request = {"resourceNames": [f"projects/{self.project}"], "filter": f'resource.labels.job_id="{job_id}"'}
-        lines: list[str] = []
-        token = ""
-        while True:
-            page = self._administer("entries", {**request, "pageSize": 1000, "pageToken": token})
-            lines += map(_text, page["entries"])
-            token = page.get("nextPageToken", "")
-            if not token:
-                return lines
+        pages = pages_of(lambda token: self._administer("entries", {**request, "pageSize": 1000, "pageToken": token}))
+        return [_text(entry) for page in pages for entry in page["entries"]]
 
     def fail(self, on: str, code: str = "UNAVAILABLE", **which: Any) -> None:
         """Requests are answered with an error.
@@ -208,9 +195,9 @@ class FakeVertex:
     def unmet(self) -> list[UnmetVertexFault]:
         """The faults that fewer requests or jobs met than they are for, but for optional ones."""
         told = self._administer("faults")
-        calls = [RecordedCall(**call) for call in told["requests"]]
-        faults = (UnmetVertexFault.of(VertexFault(**each["fault"]), each["met"], calls) for each in told["faults"])
-        return [fault for fault in faults if fault is not None]
+        methods = tuple(call["method"] for call in told["requests"])
+        faults = ((VertexFault(**each["fault"]), each["met"]) for each in told["faults"])
+        return [UnmetVertexFault(fault, met, methods) for fault, met in faults if fault.is_unmet(met)]
 
     def warm(self) -> None:
         """Has the server load Google's library, without waiting for it."""
@@ -228,11 +215,9 @@ class FakeVertex:
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         token = SessionFolder(Path(self._session.endpoints.folder)).token.read_text()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", UNRECORDED: "1"}
-        request = urllib.request.Request(self.endpoint + path, body, headers, method=method)
         try:
-            with self._direct.open(request, timeout=60) as answer:
-                return json.load(answer)
+            own = {"Authorization": f"Bearer {token}", UNRECORDED: "1"}
+            return ask_server(self._session.endpoints, method, path, body, own)
         except urllib.error.HTTPError as error:
             raise VertexError(json.load(error)["error"]["message"]) from None
 

@@ -119,7 +119,8 @@ def launched(
         return [*command_prefix(root, mode), *command], dict(environment)
     if mode is Mode.FUSE:
         raise NamespaceRefused(refused)
-    return rewrite(list(command), root), _patching(rewrite(environment, root), root)
+    environment = {name: rewrite(value, root) for name, value in environment.items()}
+    return [rewrite(word, root) for word in command], _patching(environment, root)
 
 
 def _patching(environment: Mapping[str, str], root: str | os.PathLike[str]) -> dict[str, str]:

@@ -27,11 +27,7 @@ class FuseServer:
         self._hand_over = hand_over
 
     def mount_at(self, target: str) -> None:
-        """Mounts the file system, for all processes that see this one's mounts.
-
-        Raises:
-          NamespaceRefused: the device cannot be opened, or the kernel refuses.
-        """
+        """Mounts the file system for all who see this one's mounts; raises NamespaceRefused where that fails."""
         try:
             device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -112,11 +108,7 @@ class _Server:
                     protocol.reply(self._device, request.unique, found)
 
     def answer(self, request: Request) -> bytes | None:
-        """The answer to a request; None if the kernel expects none.
-
-        Raises:
-          OSError: with the number to answer instead.
-        """
+        """Answers a request, None if the kernel expects none; raises OSError with the number to answer instead."""
         answer = self._answers.get(request.operation)
         if answer is None:
             raise OSError(errno.ENOSYS, "not emulated")

@@ -73,11 +73,7 @@ class StagedFile:
             self.base = _identity_of(os.fstat(self.descriptor))
 
     def publish(self, path: bytes) -> None:
-        """Puts the content into the store, whole and at once.
-
-        Raises:
-          OSError: ESTALE if the stored file is not the one that this content goes back to.
-        """
+        """Puts the content into the store, whole and at once; raises OSError (ESTALE) if another file is there."""
         if not self.dirty:
             return
         with changing_files(self.folder):

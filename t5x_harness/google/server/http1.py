@@ -13,11 +13,10 @@ from email.utils import formatdate
 from typing import cast
 from urllib.parse import unquote
 
-from t5x_harness.google.asgi import App, Message, Scope, handing_over
+from t5x_harness.google.asgi import App, Message, Scope, state_with
 from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.eager import begin
 from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
-from t5x_harness.google.server.lifespan import Lifespan
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_UNREAD = 1 << 20  # bytes of a body that wait for the application before the client has to wait, too
@@ -30,7 +29,7 @@ class HttpServer:
     """Gives every connection to one ASGI application, whoever accepted it.
 
     Args:
-      app: the application. Its lifespan is followed if it has one.
+      app: the application.
       connections: where those are kept that are open; none yet by default.
 
     Attributes:
@@ -42,13 +41,8 @@ class HttpServer:
         self.connections = Connections() if connections is None else connections
         self.buffer = memoryview(bytearray(_READ_AT_ONCE))
         self._app = app
-        self._lifespan = Lifespan(app)
         self._exchanges: set[asyncio.Task[None]] = set()
         self._date = (0, b"")
-
-    async def start(self) -> None:
-        """Lets the application start; raises RuntimeError if it failed to."""
-        await self._lifespan.start()
 
     def protocol(self) -> HttpProtocol:
         """A protocol for one more connection, plain or of TLS."""
@@ -70,7 +64,7 @@ class HttpServer:
         return self._date[1]
 
     async def stop(self) -> None:
-        """Closes idle connections, gives answers under way a moment, cancels the rest, and lets the application end."""
+        """Closes idle connections, gives answers under way a moment, and cancels the rest."""
         for connection in self.connections:
             connection.shut_down()
         if self._exchanges:
@@ -78,7 +72,6 @@ class HttpServer:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._lifespan.end()
 
 
 class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
@@ -106,7 +99,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
-        self._state = handing_over({}, lambda: self.transport)
+        self._state = state_with(self.transport)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -19,10 +19,6 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
 
 
-class HeadTooLong(Exception):
-    """A head of more than :data:`LONGEST_HEAD` bytes."""
-
-
 class HeadBuffer:
     """Holds the head of one request back until it is whole."""
 
@@ -41,14 +37,14 @@ class HeadBuffer:
           The head without the header, and what came behind it; both are empty until the head is whole.
 
         Raises:
-          HeadTooLong: it does not end.
+          BadRequest: it does not end.
         """
         searched = max(0, len(self._held) - 2)
         # Lines may come before a request: some clients end a body with one.
         held = self._held + data if self._held else data.lstrip(b"\r\n")
         end = _BLANK_LINE.search(held, searched)
         if (end.end() if end else len(held)) > LONGEST_HEAD:
-            raise HeadTooLong(f"a head of more than {LONGEST_HEAD} bytes")
+            raise BadRequest(f"a head of more than {LONGEST_HEAD} bytes")
         if end is None:
             self._held = held
             return b"", b""
@@ -128,10 +124,7 @@ class RequestParser:
         return [piece], data[len(piece) :]
 
     def _feed_head(self, data: bytes) -> bytes:
-        try:
-            head, behind = self._head.feed(data)
-        except HeadTooLong as error:
-            raise BadRequest(str(error)) from None
+        head, behind = self._head.feed(data)
         if head:
             self._parse(head)
             self._begin_body()
@@ -253,11 +246,7 @@ class AnswerFraming:
         )
 
     def framed(self, body: bytes, *, more: bool) -> bytes:
-        """A piece of the body as it goes over the connection.
-
-        Raises:
-          RuntimeError: the pieces are not as long as Content-Length says.
-        """
+        """Returns a piece of the body as it goes out; raises RuntimeError if Content-Length has another length."""
         if self._head_only:
             return b""
         if self._chunked:

@@ -24,6 +24,7 @@ _NEEDED = {
     "trustme": "trustme",
     "grpc": "grpcio",
     "google.cloud.storage": "google-cloud-storage",
+    "google_crc32c": "google-crc32c",
 }
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
@@ -119,11 +120,7 @@ def _is_here(module: str) -> bool:
 
 
 def require_extra() -> None:
-    """Refuses to begin without the libraries of the extra ``google``.
-
-    Raises:
-      ServerError: the message names those that are missing.
-    """
+    """Raises ServerError, with their names, if libraries of the extra ``google`` are not installed."""
     if missing := missing_packages():
         raise ServerError(
             f"the private Google needs {', '.join(missing)}, not installed here: "

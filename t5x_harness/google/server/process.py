@@ -13,21 +13,19 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from t5x_harness.google.asgi import App
+from t5x_harness.google.asgi import StorageApp
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority
 from t5x_harness.google.server.connections import Connections
-from t5x_harness.google.server.endpoints import Endpoints
-from t5x_harness.google.server.folder import SessionFolder
+from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.grpc_endpoint import GrpcService
 from t5x_harness.google.server.http1 import HttpServer
 from t5x_harness.google.server.listener import Listener, Sayings
 from t5x_harness.google.server.own_folders import SERVERS, own_folder
 from t5x_harness.google.server.peers import Peers
 from t5x_harness.google.server.router import front
-from t5x_harness.google.server.session_files import fill_folder, write_clients_files
+from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
 from t5x_harness.google.server.settings import ServerError, Settings
-from t5x_harness.google.server.tls import make_service_key
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StorageError
@@ -67,7 +65,8 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     vertex = VertexService(settings.vertex, authority)
     grpc = GrpcService(vertex)
     context = fill_folder(folder)
-    app = front(_storage(settings, root), vertex, authority, refusals)
+    storage = _storage(settings, root)
+    app = front(storage, vertex, authority, refusals)
     http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
 
     def through_grpc(host: str = "") -> Relay:
@@ -76,6 +75,7 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(grpc.stop)
+        stack.push_async_callback(asyncio.to_thread, storage.close)
         peers, sayings = Peers(), Sayings()
         stack.callback(peers.close)
         if not peers.known:
@@ -83,7 +83,6 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
                 "whose connections come in cannot be read here (no sock_diag, no /proc/net/tcp): every user of this "
                 "machine can ask this emulated Google Cloud"
             )
-        await http.start()
         await stack.enter_async_context(http.connections.watched())
         stack.push_async_callback(http.stop)
         stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
@@ -111,9 +110,9 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         yield endpoints
 
 
-def _storage(settings: Settings, root: Path) -> App:
+def _storage(settings: Settings, root: Path) -> StorageApp:
     module, _, attribute = settings.app.partition(":")
-    factory: Callable[..., App] = getattr(importlib.import_module(module), attribute)
+    factory: Callable[..., StorageApp] = getattr(importlib.import_module(module), attribute)
     try:
         root.mkdir(parents=True, exist_ok=True)
         return factory(root, create_buckets=True) if settings.create_buckets else factory(root)

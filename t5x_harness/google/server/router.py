@@ -42,8 +42,6 @@ def front(storage: App, vertex: VertexService, authority: Authority, refusals: R
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await storage(scope, receive, send)
         host = origin = site = b""
         for key, value in scope["headers"]:
             if key == b"host":

@@ -43,8 +43,7 @@ class Settings:
     vertex: VertexOptions = dataclasses.field(default_factory=VertexOptions)
 
     def to_json(self) -> str:
-        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return json.dumps({**told, "vertex": self.vertex.to_dict()}, default=str)
+        return json.dumps({**vars(self), "vertex": self.vertex.to_dict()}, default=str)
 
     @classmethod
     def from_json(cls, line: str) -> Self:

@@ -18,8 +18,31 @@ from t5x_harness.google.server.hosts import is_served
 from t5x_harness.google.server.http1_parsing import plain_answer
 
 
-class Relay(asyncio.Protocol):
-    """One end of a relay: a connection that somebody opened, to be passed on to a port of this machine.
+class _End(asyncio.Protocol):
+    """One end of a relay: what comes goes on to the other end, as fast as that takes it."""
+
+    def __init__(self, other: asyncio.Transport | None = None) -> None:
+        self.other = other
+
+    def data_received(self, data: bytes) -> None:
+        if self.other:
+            self.other.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other:
+            self.other.close()
+
+    def pause_writing(self) -> None:
+        if self.other:
+            self.other.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other:
+            self.other.resume_reading()
+
+
+class Relay(_End):
+    """The end of a relay that somebody opened, to be passed on to a port of this machine.
 
     Args:
       port: gives the port; asked when the connection is there, and may take its time.
@@ -30,11 +53,11 @@ class Relay(asyncio.Protocol):
     def __init__(
         self, port: Callable[[], Awaitable[int]], host: str = "", hosts: MutableMapping[int, str] | None = None
     ) -> None:
+        super().__init__()
         self._port = port
         self._host = host
         self._hosts = {} if hosts is None else hosts
         self._number = 0
-        self._other: _End | None = None
         self._early = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -45,7 +68,7 @@ class Relay(asyncio.Protocol):
     async def _connect(self) -> None:
         try:
             port = await self._port()
-            _, other = await asyncio.get_running_loop().create_connection(
+            other, _ = await asyncio.get_running_loop().create_connection(
                 lambda: _End(self._transport), "127.0.0.1", port
             )
         except OSError:  # nobody to pass it on to: the client is told by the end of its connection
@@ -55,56 +78,23 @@ class Relay(asyncio.Protocol):
             self._transport.abort()
             raise
         if self._transport.is_closing():
-            other.transport.close()
+            other.close()
             return
-        self._other = other
-        self._number = other.transport.get_extra_info("sockname")[1]
+        self.other = other
+        self._number = other.get_extra_info("sockname")[1]
         self._hosts[self._number] = self._host
-        other.transport.write(bytes(self._early))
+        other.write(bytes(self._early))
         self._early.clear()
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the transport, with what goes on to the port."""
-        if self._other:
-            self._other.transport.write(data)
-        else:  # TLS had it decrypted before reading was paused
+        if self.other is None:  # TLS had it decrypted before reading was paused
             self._early += data
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._other:
-            self._hosts.pop(self._number, None)
-            self._other.transport.close()
-
-    def pause_writing(self) -> None:
-        if self._other:
-            self._other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self._other:
-            self._other.transport.resume_reading()
-
-
-class _End(asyncio.Protocol):
-    """The other end: the connection to the port."""
-
-    def __init__(self, peer: asyncio.Transport) -> None:
-        self._peer = peer
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._peer.write(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._peer.close()
-
-    def pause_writing(self) -> None:
-        self._peer.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._peer.resume_reading()
+        self._hosts.pop(self._number, None)
+        super().connection_lost(exc)
 
 
 _CONNECT = b"CONNECT "
@@ -143,7 +133,7 @@ def with_whole_urls(app: App, refusals: Refusals) -> App:
     """Takes requests for whole URLs (``GET http://host/path``) too, as they come to a proxy without TLS."""
 
     async def whole(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["raw_path"].startswith(b"/"):
+        if scope["raw_path"].startswith(b"/"):
             return await app(scope, receive, send)
         # The target is taken for a path; its query is apart already.
         scheme, separator, rest = scope["raw_path"].decode("latin-1").partition("://")

@@ -65,11 +65,7 @@ class VertexService:
         self._loading: asyncio.Task[Api] | None = None
 
     async def open_state(self) -> str:
-        """Opens the state; returns the URL at which other processes find it.
-
-        Raises:
-          ServerError: it cannot be had.
-        """
+        """Opens the state, or raises ServerError; returns the URL at which other processes find it."""
         try:
             self._state = await self._run(open_store, self._options.state)
         except StateError as error:
@@ -140,8 +136,8 @@ class VertexService:
 
     def _make(self) -> Api:
         try:
-            importlib.import_module("t5x_harness.google.vertex.wire.messages_only").import_messages_only()
             rpc_table = importlib.import_module("t5x_harness.google.vertex.wire.rpc_table")
+            rpc_table.import_messages_only()
             rpc_table.rpc_table()
             service = importlib.import_module("t5x_harness.google.vertex.wire.api")
         except ModuleNotFoundError as error:
@@ -150,8 +146,7 @@ class VertexService:
                 f"{error.name}): python -m pip install 't5x-harness[vertex]'"
             ) from None
         assert self._settings is not None
-        api: Api = service.Api(self._settings, state=self._state, authority=self._authority)
-        return api
+        return service.Api(self._settings, state=self._state, authority=self._authority)
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))

@@ -58,12 +58,7 @@ class Buckets:
         return [self._known[name] for name in sorted(self._known)]
 
     def patch(self, name: str, changes: Mapping[str, object], preconditions: Preconditions) -> Bucket:
-        """Changes fields as a JSON merge patch does.
-
-        Raises:
-          NotFound: it does not exist.
-          PreconditionFailed, NotModified: a condition does not hold.
-        """
+        """Changes fields as a JSON merge patch does; raises as ``ObjectStore.patch_bucket``."""
         bucket = self.get(name)
         preconditions.check(bucket)
         fields = merge_patch(bucket.fields, changes)

@@ -159,9 +159,7 @@ class Core:
         """
 
         def action(look: Look) -> StoredObject:
-            self.buckets.get(bucket)
-            if preconditions.given:
-                preconditions.check(look.object(bucket, name))
+            look.check(bucket, name, preconditions)
             old = self.database.record(bucket, name)
             path = self.layout.incoming_path(body)
             generation = self.database.next_generation()
@@ -198,11 +196,7 @@ class Look:
         self._unrecorded: dict[tuple[str, str], Record] = {}
 
     def live(self, bucket: str, name: str) -> Record | None:
-        """The record of a name as the tree has it now; None if there is no such object.
-
-        Raises:
-          Stale: the file has to be read first.
-        """
+        """The record of a name as the tree has it now, None for no object; raises Stale if its file has to be read."""
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
@@ -210,11 +204,7 @@ class Look:
         return live
 
     def see(self, bucket: str, name: str, record: Record | None) -> Record | None:
-        """Compares what is recorded of a name with the tree; None if the object is gone from there, or never was.
-
-        Raises:
-          Stale: the file has to be read first.
-        """
+        """Compares a record with the tree, None if no object is there; raises Stale if its file has to be read."""
         if record is not None and record.place is Place.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
@@ -246,6 +236,12 @@ class Look:
         """The live object of a name; None if there is none."""
         record = self.live(bucket, name)
         return None if record is None else record.object
+
+    def check(self, bucket: str, name: str, preconditions: Preconditions) -> None:
+        """Refuses to write to a bucket that is not there, or where a condition on what the name has does not hold."""
+        self._core.buckets.get(bucket)
+        if preconditions.given:
+            preconditions.check(self.object(bucket, name))
 
     def need(self, bucket: str, name: str, generation: int | None, preconditions: Preconditions) -> Record:
         """The record of an object that must exist.

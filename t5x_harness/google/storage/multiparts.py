@@ -73,11 +73,7 @@ class Multiparts:
             return _recorded(self._core, upload_id)[0]
 
     def all(self, bucket: str) -> list[MultipartUpload]:
-        """The uploads to a bucket, without their parts, by name and then by start.
-
-        Raises:
-          NotFound: there is no such bucket.
-        """
+        """The uploads to a bucket, without their parts, by name and then by start; raises NotFound for no bucket."""
         with self._core.lock:
             self._core.buckets.get(bucket)
             return self._core.database.multiparts(bucket)
@@ -129,11 +125,7 @@ class Multiparts:
             self._core.bodies.drop(bodies)
 
     def _end(self, upload_id: str) -> list[str]:
-        """Forgets an upload, in a transaction; returns the bodies of its parts, also of those that just came.
-
-        Raises:
-          NotFound: somebody else ended it.
-        """
+        """Forgets an upload, in a transaction; returns its parts' bodies, also of those that just came."""
         _, bodies = _recorded(self._core, upload_id)
         self._core.database.forget_multipart(upload_id)
         return bodies

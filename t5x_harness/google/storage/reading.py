@@ -53,14 +53,7 @@ class ObjectReader:
 
 
 def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> ObjectReader:
-    """Opens an object.
-
-    Raises:
-      NotFound: there is no such bucket, object or generation.
-      Forbidden: its file may not be read.
-      PreconditionFailed, NotModified: a condition does not hold.
-      WouldWait: it was not to wait.
-    """
+    """Opens an object; raises as ``ObjectStore.open_read``, and Forbidden if its file may not be read."""
 
     def action(look: Look) -> ObjectReader:
         record = look.need(source.bucket, source.name, source.generation, source.preconditions)

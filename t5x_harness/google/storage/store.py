@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.google.storage import copying, listing, reading
+from t5x_harness.google.storage import listing, reading
 from t5x_harness.google.storage.core import Core, Look
 from t5x_harness.google.storage.disk import Reserve, is_full, refusal
-from t5x_harness.google.storage.errors import CannotOpen, Conflict, StorageError
+from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StorageError
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.locking import FolderLock, changing_files
 from t5x_harness.google.storage.multiparts import Multiparts
@@ -34,6 +35,7 @@ from t5x_harness.google.storage.writing import ObjectWriter
 _NO_FIELDS = ObjectFields()
 _NO_CHECKSUMS = Checksums()
 _EVERYTHING = ListingQuery()
+_MOST_SOURCES = 32
 
 
 class ObjectStore:
@@ -42,8 +44,9 @@ class ObjectStore:
     Every method may be called by any thread. What a method did is kept when it returns, even if the process is killed
     right after; what it had not done yet is not seen. A request of conditions is judged and done at one moment.
 
-    Methods that take ``wait=False`` then raise WouldWait where they would have to wait for another thread, or for a
-    file from outside to be read, so that an event loop can call them.
+    Methods raise NotFound for what is not there, Invalid for a name that Google would refuse, and PreconditionFailed or
+    NotModified where a condition does not hold. Those that take ``wait=False`` then raise WouldWait where they would
+    have to wait for another thread, or for a file from outside to be read, so that an event loop can call them.
 
     Files that somebody else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
     generations, with no fields. Folders are no objects.
@@ -105,22 +108,11 @@ class ObjectStore:
         self.close()
 
     def create_bucket(self, name: str, fields: Mapping[str, object] | None = None) -> Bucket:
-        """Makes a bucket; ``fields`` are JSON values.
-
-        Raises:
-          Invalid: Google would refuse the name.
-          Conflict: it exists.
-        """
+        """Makes a bucket, whose ``fields`` are JSON values; raises Conflict if it exists."""
         with self._core.lock:
             return self._core.buckets.create(name, fields or {})
 
     def bucket(self, name: str, preconditions: Preconditions = ANY) -> Bucket:
-        """A bucket.
-
-        Raises:
-          NotFound: it does not exist.
-          PreconditionFailed, NotModified: a condition does not hold.
-        """
         with self._core.lock:
             found = self._core.buckets.get(name)
             preconditions.check(found)
@@ -132,12 +124,7 @@ class ObjectStore:
             return [bucket for bucket in self._core.buckets.all() if bucket.name.startswith(prefix)]
 
     def patch_bucket(self, name: str, changes: Mapping[str, object], preconditions: Preconditions = ANY) -> Bucket:
-        """Changes the fields of a bucket as a JSON merge patch does; its metageneration grows.
-
-        Raises:
-          NotFound: it does not exist.
-          PreconditionFailed, NotModified: a condition does not hold.
-        """
+        """Changes the fields of a bucket as a JSON merge patch does; its metageneration grows."""
         with self._core.lock:
             return self._core.buckets.patch(name, changes, preconditions)
 
@@ -145,9 +132,7 @@ class ObjectStore:
         """Removes a bucket, its unfinished uploads, and the empty folders in it.
 
         Raises:
-          NotFound: it does not exist.
           Conflict: it has objects, or its folder files that cannot be objects.
-          PreconditionFailed, NotModified: a condition does not hold.
         """
 
         def action(look: Look) -> None:
@@ -169,22 +154,9 @@ class ObjectStore:
         *,
         wait: bool = True,
     ) -> ObjectWriter:
-        """Begins to write an object; the conditions are checked now and again at the commit.
-
-        Raises:
-          Invalid: Google would refuse the name.
-          NotFound: there is no such bucket.
-          PreconditionFailed, NotModified: a condition does not hold already.
-          WouldWait: it was not to wait.
-        """
+        """Begins to write an object; the conditions are checked now and again at the commit."""
         check_object_name(name)
-
-        def action(look: Look) -> None:
-            self._core.buckets.get(bucket)
-            if preconditions.given:
-                preconditions.check(look.object(bucket, name))
-
-        self._core.act(action, wait=wait)
+        self._core.act(lambda look: look.check(bucket, name, preconditions), wait=wait)
         return ObjectWriter(self._core, bucket, name, fields, preconditions)
 
     def write(
@@ -215,11 +187,6 @@ class ObjectStore:
         """Opens an object to read ranges of it; close the reader.
 
         Only the live generation can be named, as versioning is off.
-
-        Raises:
-          NotFound: there is no such bucket, object or generation.
-          PreconditionFailed, NotModified: a condition does not hold.
-          WouldWait: it was not to wait.
         """
         return reading.open_object(self._core, SourceObject(bucket, name, generation, preconditions), wait=wait)
 
@@ -232,7 +199,7 @@ class ObjectStore:
         preconditions: Preconditions = ANY,
         wait: bool = True,
     ) -> StoredObject:
-        """What is known of an object; raises as ``open_read``."""
+        """What is known of an object."""
         return self._core.act(lambda look: look.need(bucket, name, generation, preconditions).object, wait=wait)
 
     def patch(
@@ -245,7 +212,7 @@ class ObjectStore:
         generation: int | None = None,
         preconditions: Preconditions = ANY,
     ) -> StoredObject:
-        """Changes the fields of an object; its metageneration grows. Raises as ``open_read``.
+        """Changes the fields of an object; its metageneration grows.
 
         Args:
           fields: None leaves a field as it is. Metadata are merged with what is there, and None removes one of them.
@@ -269,7 +236,7 @@ class ObjectStore:
     def delete(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> None:
-        """Removes an object; raises as ``open_read``."""
+        """Removes an object."""
 
         def action(look: Look) -> None:
             with changing_files(self._core.layout.root):
@@ -285,9 +252,23 @@ class ObjectStore:
         fields: ObjectFields = _NO_FIELDS,
         preconditions: Preconditions = ANY,
     ) -> StoredObject:
-        """Puts 1 to 32 objects of a bucket together; see ``copying.compose``."""
+        """Puts 1 to 32 objects of a bucket together, one after the other.
+
+        The result has no MD5, as with Google, and counts its components through all compositions.
+        """
         check_object_name(name)
-        return copying.compose(self._core, bucket, name, sources, fields, preconditions)
+        if not 1 <= len(sources) <= _MOST_SOURCES:
+            count = len(sources)
+            raise Invalid(f"The number of source components provided ({count}) must be between 1 and {_MOST_SOURCES}")
+        if any(source.bucket != bucket for source in sources):
+            raise Invalid(f"Objects are composed of objects of the same bucket, {bucket}")
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(reading.open_object(self._core, source)) for source in sources]
+            count = sum(reader.object.component_count or 1 for reader in readers)
+            writing = ObjectWriter(self._core, bucket, name, fields, preconditions, md5=False, component_count=count)
+            with writing as writer:
+                _pour(readers, writer)
+                return writer.commit()
 
     def copy(
         self,
@@ -297,18 +278,26 @@ class ObjectStore:
         fields: ObjectFields | None = None,
         preconditions: Preconditions = ANY,
     ) -> StoredObject:
-        """Copies an object; see ``copying.copy``."""
+        """Copies an object, with its fields if none are given."""
         check_object_name(name)
-        return copying.copy(self._core, source, bucket, name, fields, preconditions)
+        with reading.open_object(self._core, source) as reader:
+            it = reader.object
+            fields = it.fields if fields is None else fields
+            has_md5, count = it.md5 is not None, it.component_count
+            writing = ObjectWriter(self._core, bucket, name, fields, preconditions, md5=has_md5, component_count=count)
+            with writing as writer:
+                _pour([reader], writer)
+                return writer.commit(Checksums(crc32c=it.crc32c))
 
     def list(self, bucket: str, query: ListingQuery = _EVERYTHING) -> Listing:
-        """A page of the objects of a bucket, by the UTF-8 bytes of their names.
-
-        Raises:
-          NotFound: there is no such bucket.
-          Invalid: a bad page token, glob or number of results.
-        """
+        """A page of the objects of a bucket, by the UTF-8 bytes of their names; raises as ``listing.list_objects``."""
         return listing.list_objects(self._core, bucket, query)
+
+
+def _pour(readers: Sequence[ObjectReader], writer: ObjectWriter) -> None:
+    for reader in readers:
+        for data in reader.chunks():
+            writer.write(data)
 
 
 def _why_not(error: OSError | sqlite3.Error, layout: Layout) -> str:

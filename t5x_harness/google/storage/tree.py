@@ -22,11 +22,7 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 def identify(path: str) -> Identity | None:
-    """The identity of a file; None if there is no regular file.
-
-    Raises:
-      PermissionError: the folders above it may not be entered.
-    """
+    """The identity of a file, None for no regular file; raises PermissionError below a closed folder."""
     try:
         status = os.stat(path)
     except OSError as error:

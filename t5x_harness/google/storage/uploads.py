@@ -65,9 +65,7 @@ class Uploads:
         upload = Upload(self._core.bodies.new_name(), bucket, name, fields, preconditions, expected, received=0)
 
         def action(look: Look) -> None:
-            self._core.buckets.get(bucket)
-            if preconditions.given:
-                preconditions.check(look.object(bucket, name))
+            look.check(bucket, name, preconditions)
             path = self._path(upload.id)
             with open(path, "xb"):
                 try:
@@ -80,11 +78,7 @@ class Uploads:
         return upload
 
     def get(self, upload_id: str) -> Upload:
-        """An upload as it stands.
-
-        Raises:
-          NotFound: there is none, or it was cancelled, refused at its end, or is older than a week.
-        """
+        """An upload as it stands; raises NotFound if it was cancelled or refused, or is older than a week."""
         with self._core.lock:  # for both: an upload that ends gives its file away
             upload = self._core.database.upload(upload_id)
             if upload is None:
@@ -178,11 +172,7 @@ class Uploads:
 
     @contextlib.contextmanager
     def _alone(self, upload_id: str) -> Iterator[_Running]:
-        """Lets one thread at a time work on an upload; what is known of its bytes is forgotten when it has ended.
-
-        Raises:
-          NotFound: there is no such upload.
-        """
+        """Lets one thread at a time work on an upload, and forgets what is known of its bytes when it has ended."""
         with self._core.lock:
             self.get(upload_id)
             running = self._running.setdefault(upload_id, _Running())

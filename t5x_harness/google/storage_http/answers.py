@@ -194,11 +194,7 @@ def _no_such_range(wanted: str, size: int, *, xml: bool) -> Answer:
 
 
 async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) -> None:
-    """Sends a range that is not empty.
-
-    Raises:
-      ConnectionResetError: somebody outside cut the file meanwhile, which can be said in no other way any more.
-    """
+    """Sends a range that is not empty; where somebody cuts the file meanwhile, the answer breaks off."""
     try:
         while start < end:
             until = min(end, start + _PIECE)

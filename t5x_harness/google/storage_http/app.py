@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.google.asgi import App, Receive, Scope, Send
+from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp
 from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
@@ -41,7 +41,7 @@ _OF_BUCKETS = {
 }
 
 
-def make_app(root: Path, *, create_buckets: bool = False) -> App:
+def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
     """Cloud Storage over a folder.
 
     Args:
@@ -51,31 +51,33 @@ def make_app(root: Path, *, create_buckets: bool = False) -> App:
     Raises:
       StorageError: the folder cannot be had.
     """
-    store = ObjectStore(root, create_buckets=create_buckets)
-    refusals = _Refusals(store)
-    missing = MissingBuckets(root / "buckets")
+    return _App(ObjectStore(root, create_buckets=create_buckets), MissingBuckets(root / "buckets"))
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            return await _live(store, receive, send)
+
+class _App:
+    def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
+        self._store = store
+        self._missing = missing
+        self._refusals = _Refusals(store)
+        self.close = store.close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         json = _is_json(scope["raw_path"])
         head = scope["method"] == "HEAD"
         body = Body(receive)
         try:
-            with refusals.told():
+            with self._refusals.told():
                 request = Request.of(scope, body.receive)
-                answered = await (_json(store, request) if json else answer_xml(store, request))
+                answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
                 if isinstance(answered, ObjectReader):
                     return await send_media(answered, request.headers, send, head=head, xml=not json)
         except StorageError as error:
             await body.drop()  # else the client still sends when the connection is closed, and never sees why
             if isinstance(error, NoSuchBucket):
-                missing.note(error.bucket)
+                self._missing.note(error.bucket)
             refused = _as_answered(error, scope["method"])
             answered = error_json(refused) if json else error_xml(refused)
         await answered.send(send, head=head)
-
-    return app
 
 
 class _Refusals:
@@ -98,15 +100,6 @@ class _Refusals:
                 self._told = time.monotonic()
                 print(f"t5x-harness: {refused.message}", file=sys.stderr, flush=True)
             raise refused from error
-
-
-async def _live(store: ObjectStore, receive: Receive, send: Send) -> None:
-    """Closes the store when the server ends."""
-    await receive()
-    await send({"type": "lifespan.startup.complete"})
-    await receive()
-    await asyncio.to_thread(store.close)
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 def _as_answered(error: StorageError, method: str) -> StorageError:

@@ -34,11 +34,7 @@ _FIRST: Mapping[str, Any] = {
 
 
 async def answer_policy(store: ObjectStore, request: Request, name: str) -> Answer:
-    """``/storage/v1/b/NAME/iam``.
-
-    Raises:
-      StorageError: there is no such bucket, or the policy is none or was made from another.
-    """
+    """``/storage/v1/b/NAME/iam``; raises StorageError for a policy that is none or was made from another."""
     bucket = await asyncio.to_thread(store.bucket, name)
     if request.method == "PUT":
         policy = _read(await request.json())

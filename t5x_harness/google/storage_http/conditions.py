@@ -16,11 +16,7 @@ from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
 
 
 def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
-    """Checks ``If-Match``, ``If-None-Match``, ``If-Modified-Since`` and ``If-Unmodified-Since`` of a read.
-
-    Raises:
-      PreconditionFailed, NotModified: one does not hold.
-    """
+    """Raises PreconditionFailed or NotModified where one of the headers ``If-…`` of a read does not hold."""
     tag, changed = (xml_etag_of if xml else etag_of)(found), found.updated // 1_000_000
     if "if-match" in headers:
         if not {"*", tag} & _tags(headers["if-match"]):
@@ -37,11 +33,7 @@ def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = F
 def open_checked(
     store: ObjectStore, source: SourceObject, headers: Mapping[str, str], *, xml: bool = False, wait: bool = True
 ) -> ObjectReader:
-    """Opens an object for a request; close the reader.
-
-    Raises:
-      StorageError: as ``ObjectStore.open_read`` and :func:`check_read` do.
-    """
+    """Opens an object for a request; raises as ``ObjectStore.open_read`` and :func:`check_read` do."""
     reader = store.open_read(
         source.bucket, source.name, generation=source.generation, preconditions=source.preconditions, wait=wait
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import collections
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.google.asgi import App, Receive, Scope, Send, answer_json, body_of, header_of
+from t5x_harness.google.armed_faults import ArmedFaults
+from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp, answer_json, body_of, header_of
 from t5x_harness.google.faults import Fault, RecordedRequest
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.storage.globs import compile_glob
@@ -17,41 +16,18 @@ from t5x_harness.google.storage_http import app as storage
 from t5x_harness.google.storage_http.operations import Meaning, meaning_of, name_in_body, parameters_of
 from t5x_harness.google.storage_http.spoiling import Exchange
 
-_KEPT = 100_000
 _ENDING_SECONDS = 10.0
 
 
-@dataclasses.dataclass
-class _Armed:
-    """A fault, and how many requests it was for and how many met it."""
-
-    fault: Fault
-    seen: int = 0
-    met: int = 0
-
-    def meets(self, meant: Meaning) -> bool:
-        """Whether this request meets the fault; counts it."""
-        fault = self.fault
-        if (fault.on and fault.on != meant.operation) or (fault.times is not None and self.met >= fault.times):
-            return False
-        if fault.match and not compile_glob(fault.match).matches(meant.object):
-            return False
-        self.seen += 1
-        if self.seen <= fault.after:
-            return False
-        self.met += 1
-        return True
-
-
 class _Faulting:
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: StorageApp) -> None:
         self._app = app
-        self._armed: list[_Armed] = []
-        self._record: collections.deque[RecordedRequest] = collections.deque(maxlen=_KEPT)
+        self.close = app.close
+        self._faults: ArmedFaults[Fault] = ArmedFaults()
         self._running: set[Exchange] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or header_of(scope, UNRECORDED.encode()):
+        if header_of(scope, UNRECORDED.encode()):
             return await self._app(scope, receive, send)
         if scope["path"] == f"{PRIVATE}/faults":
             return await self._administer(scope, receive, send)
@@ -60,12 +36,10 @@ class _Faulting:
     async def _administer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._cut_ones_end()
         if scope["method"] == "POST":
-            self._armed.append(_Armed(Fault(**json.loads(await body_of(receive)))))
+            self._faults.arm(Fault(**json.loads(await body_of(receive))))
         elif scope["method"] == "DELETE":
-            self._armed.clear()
-            self._record.clear()
-        faults = [{"fault": dataclasses.asdict(armed.fault), "met": armed.met} for armed in self._armed]
-        await answer_json(send, 200, {"faults": faults, "requests": [dataclasses.asdict(r) for r in self._record]})
+            self._faults.clear()
+        await answer_json(send, 200, self._faults.told())
 
     async def _cut_ones_end(self) -> None:
         """Waits for exchanges that are over for their clients, but not here: who asks may be such a client."""
@@ -78,26 +52,27 @@ class _Faulting:
         exchange = Exchange(scope, receive, send)
         if meant.operation == "upload" and not meant.object and "upload_id" not in parameters:
             meant = meant._replace(object=await name_in_body(receive, exchange.early))
-        armed = next((armed for armed in self._armed if armed.meets(meant)), None)
-        exchange.fault = armed.fault if armed else None
+        exchange.fault = self._faults.take(lambda fault: _is_for(fault, meant))
         self._running.add(exchange)
         try:
             await exchange.run(self._app)
         finally:
             self._running.remove(exchange)
-            if armed and not exchange.spoilt:
-                armed.met -= 1  # there was nothing to spoil, so it is for another request still
-            self._record.append(_recorded(scope, parameters, meant, exchange))
+            if exchange.fault and not exchange.spoilt:
+                self._faults.give_back(exchange.fault)
+            self._faults.record(_recorded(scope, parameters, meant, exchange))
             exchange.over.set_result(None)
 
 
-def make_app(root: Path) -> App:
-    """Cloud Storage over a folder, with the private path ``/_t5x_harness/faults``.
-
-    Raises:
-      StorageError: the folder cannot be had.
-    """
+def make_app(root: Path) -> StorageApp:
+    """Cloud Storage over a folder, with the private path ``/_t5x_harness/faults``; raises as ``app.make_app``."""
     return _Faulting(storage.make_app(root))
+
+
+def _is_for(fault: Fault, meant: Meaning) -> bool:
+    if fault.on and fault.on != meant.operation:
+        return False
+    return not fault.match or compile_glob(fault.match).matches(meant.object)
 
 
 def _recorded(scope: Scope, parameters: Mapping[str, str], meant: Meaning, exchange: Exchange) -> RecordedRequest:

@@ -17,8 +17,8 @@ from t5x_harness.google.storage_http.parameters import (
     cleared_by,
     every_field,
     fields_of,
-    generation_of,
     listing_of,
+    number_of,
     preconditions_of,
 )
 from t5x_harness.google.storage_http.prompt import promptly
@@ -74,7 +74,7 @@ async def answer_object(
 async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer | ObjectReader:
     if request.method == "GET" and request.parameters.get("alt") == "media":
         return await promptly(_open, store, request, bucket, name)
-    conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
+    conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
     if request.method == "GET":
         found = await promptly(store.stat, bucket, name, generation=generation, preconditions=conditions)
         check_read(found, request.headers)
@@ -99,7 +99,7 @@ async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -
 
 
 def _open(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
-    conditions, generation = preconditions_of(request.parameters), generation_of(request.parameters)
+    conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
     return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
 
 
@@ -146,7 +146,7 @@ async def _copy(
         SourceObject(
             source.bucket,
             source.name,
-            generation_of(request.parameters, "sourceGeneration"),
+            number_of(request.parameters, "sourceGeneration"),
             preconditions_of(request.parameters, source=True),
         ),
         bucket,

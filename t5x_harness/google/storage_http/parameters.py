@@ -39,11 +39,6 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
     return Preconditions(*(number_of(parameters, name) for name in names))
 
 
-def generation_of(parameters: Mapping[str, str], name: str = "generation") -> int | None:
-    """The generation that is asked for; raises Invalid if it is no number."""
-    return number_of(parameters, name)
-
-
 def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
     """What to list; raises Invalid if a number is none."""
     wanted = number_of(parameters, "maxResults")
@@ -95,22 +90,14 @@ def every_field() -> list[str]:
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
-    """What the client says that the bytes add up to: in the resource, or in the headers.
-
-    Raises:
-      Invalid: one is not text.
-    """
+    """What the client says the bytes add up to, in the resource or in headers; raises Invalid if it is no text."""
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
     md5 = text_of(resource, "md5Hash") or given.get("md5") or headers.get("content-md5")
     return Checksums(md5 or None, text_of(resource, "crc32c") or given.get("crc32c") or None)
 
 
 def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | None:
-    """A field of a resource that is text; None if it is not there.
-
-    Raises:
-      Invalid: it is something else; ``shown`` is what it is called then.
-    """
+    """A field of a resource that is text, or None; raises Invalid, which calls it ``shown``, for anything else."""
     value = resource.get(name)
     if value is not None and not isinstance(value, str):
         raise Invalid(f"{shown or name} has to be text, not {_shown(value)}")

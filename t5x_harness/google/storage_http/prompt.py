@@ -35,11 +35,7 @@ async def write_object(
     media: AsyncIterator[bytes],
     expected: Checksums,
 ) -> StoredObject:
-    """Writes an object as its bytes arrive; one that arrives in a small piece is written at once.
-
-    Raises:
-      StorageError: it cannot be written, or the bytes add up to something else than is expected.
-    """
+    """Writes an object as its bytes arrive, one in a small piece at once; raises StorageError where it cannot."""
     first = await anext(media, b"")
     if len(first) <= _SMALL:
         second = await anext(media, None)

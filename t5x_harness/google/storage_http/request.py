@@ -74,11 +74,7 @@ class Request:
         return f"{self.scheme}://{self.host}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in pieces of about a megabyte.
-
-        Raises:
-          ConnectionResetError: the client went away before its end.
-        """
+        """The body in pieces of about a megabyte; raises ConnectionResetError if the client went away."""
         held = bytearray()
         while True:
             message = await self.receive()

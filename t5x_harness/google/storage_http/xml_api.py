@@ -12,7 +12,7 @@ from t5x_harness.google.storage.values import ObjectFields, Preconditions, Sourc
 from t5x_harness.google.storage_http.answers import Answer, media_headers
 from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
 from t5x_harness.google.storage_http.conditions import open_checked, with_entity_tags
-from t5x_harness.google.storage_http.parameters import checksums_of, generation_of, number_of
+from t5x_harness.google.storage_http.parameters import checksums_of, number_of
 from t5x_harness.google.storage_http.prompt import promptly, write_object
 from t5x_harness.google.storage_http.request import Request, utf8_text
 from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
@@ -51,7 +51,7 @@ async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectRea
         case "PUT":
             return await _put(store, request, bucket, name)
         case "DELETE":
-            generation = generation_of(parameters)
+            generation = number_of(parameters, "generation")
             conditions = await with_entity_tags(store, bucket, name, _conditions(request), request.headers)
             await asyncio.to_thread(store.delete, bucket, name, generation=generation, preconditions=conditions)
             return Answer(204)
@@ -70,7 +70,7 @@ async def _bucket(store: ObjectStore, request: Request, bucket: str) -> Answer:
 
 
 def _read(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
-    generation, conditions = generation_of(request.parameters), _conditions(request)
+    generation, conditions = number_of(request.parameters, "generation"), _conditions(request)
     return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, xml=True, wait=wait)
 
 

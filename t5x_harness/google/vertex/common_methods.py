@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from google.longrunning.operations_pb2 import Operation
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
@@ -14,14 +15,14 @@ _PAGE, _LARGEST_PAGE = 100, 1000
 
 
 def get_operation(call: Call) -> Message:
-    return call.services.operations.get(call.request.name)
+    return call.services.resources.get(call.request.name, Operation)
 
 
 def list_operations(call: Call) -> Message:
     request = call.request
     if request.filter:
         raise NotEmulated("t5x-harness lists operations without filters only")
-    operations = call.services.operations.list(request.name.removesuffix("/operations"))
+    operations = call.services.resources.list(request.name.removesuffix("/operations"), "operations", Operation)
     first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
     token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""
     return call.rpc.response(operations=operations[first:end], next_page_token=token)
@@ -39,7 +40,7 @@ def cancel_operation(call: Call) -> Message:
 
 
 def delete_operation(call: Call) -> Message:
-    call.services.operations.delete(call.request.name)
+    call.services.resources.delete(call.request.name)
     return empty_pb2.Empty()
 
 

@@ -1,13 +1,14 @@
-"""Faults that an emulated Vertex AI injects, and its record of requests, as values that travel as JSON."""
+"""Faults that an emulated Vertex AI injects, those that are armed, and its record of requests."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any, Literal, Self, cast, get_args
 
+from t5x_harness.google.armed_faults import ArmedFaults, CountedFault, counted
 from t5x_harness.google.vertex.wire.errors import Code
 
 VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom"]
@@ -20,7 +21,7 @@ _FIELDS = ("code", "message", "seconds", "output", "replica", "times", "after")
 
 
 @dataclasses.dataclass(frozen=True)
-class VertexFault:
+class VertexFault(CountedFault):
     """What goes wrong, and for which methods or jobs.
 
     Attributes:
@@ -34,9 +35,6 @@ class VertexFault:
         told of it.
       output: a regular expression for a line of the job's output, after which it meets the fault; empty for none.
       replica: that is preempted, or out of memory, such as ``workerpool1-0``; the primary one by default.
-      times: how many requests, or attempts of jobs, meet it; None for all.
-      after: how many that it is for pass before it.
-      optional: whether a test may end although fewer met it.
     """
 
     kind: VertexFaultKind
@@ -46,15 +44,11 @@ class VertexFault:
     seconds: float = 0.0
     output: str = ""
     replica: str = "workerpool0-0"
-    times: int | None = 1
-    after: int = 0
-    optional: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             raise ValueError(f"there is no fault {self.kind!r}; there are {', '.join(_KINDS)}")
-        if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
+        super().__post_init__()
         if self.after < 0 or self.seconds < 0:
             raise ValueError(f"after={self.after}, seconds={self.seconds:g}: neither may be negative")
         if not self.on:
@@ -125,15 +119,32 @@ class UnmetVertexFault:
     met: int
     methods: tuple[str, ...]
 
-    @classmethod
-    def of(cls, fault: VertexFault, met: int, calls: Iterable[RecordedCall]) -> Self | None:
-        """The fault if it is one that is unmet: one that is for all (``times=None``) has to be met once."""
-        if fault.optional or met >= (1 if fault.times is None else fault.times):
-            return None
-        return cls(fault, met, tuple(call.method for call in calls))
-
     def __str__(self) -> str:
         missing = f"met {self.met} of {self.fault.times} times" if self.met else "not met"
-        counts = collections.Counter(self.methods)
-        seen = ", ".join(f"{count} {method}" for method, count in sorted(counts.items())) or "none"
-        return f"{self.fault} was {missing} (requests there were: {seen})"
+        return f"{self.fault} was {missing} (requests there were: {counted(self.methods)})"
+
+
+class VertexFaults(ArmedFaults[VertexFault]):
+    """The faults that methods and jobs may meet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_arm(self, function: Callable[[], None]) -> None:
+        """Has a function called whenever a fault was armed: for what is under way, and may meet it."""
+        self._listeners.append(function)
+
+    def arm(self, fault: VertexFault) -> None:
+        super().arm(fault)
+        for function in self._listeners:
+            function()
+
+    def take_for(self, name: str, *kinds: VertexFaultKind) -> VertexFault | None:
+        """The fault that a request or a job meets now, which is counted; None for none.
+
+        Args:
+          name: of the method, or the job's display name.
+          kinds: that it can meet here.
+        """
+        return self.take(lambda fault: fault.kind in kinds and fnmatch.fnmatchcase(name, fault.on))

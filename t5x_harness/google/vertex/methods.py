@@ -11,7 +11,7 @@ from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, stores
 from t5x_harness.google.vertex.services import Method
-from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, usage, writing
+from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, writing
 from t5x_harness.google.vertex.tensorboard.points import Points
 
 
@@ -70,8 +70,8 @@ def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
         "TensorboardService.ListTensorboards": tensorboards.list_tensorboards,
         "TensorboardService.UpdateTensorboard": tensorboards.update,
         "TensorboardService.DeleteTensorboard": run_standard,
-        "TensorboardService.ReadTensorboardUsage": usage.read_usage,
-        "TensorboardService.ReadTensorboardSize": partial(usage.read_size, points),
+        "TensorboardService.ReadTensorboardUsage": reading.read_usage,
+        "TensorboardService.ReadTensorboardSize": partial(reading.read_size, points),
         "TensorboardService.CreateTensorboardExperiment": tensorboards.create_experiment,
         "TensorboardService.GetTensorboardExperiment": run_standard,
         "TensorboardService.ListTensorboardExperiments": run_standard,

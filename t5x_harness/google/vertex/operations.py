@@ -60,22 +60,10 @@ class Operations:
 
         return self._resources.update(name, Operation, finish)
 
-    def get(self, name: str) -> Operation:
-        """Returns one by name; raises ApiError (NOT_FOUND)."""
-        return self._resources.get(name, Operation)
-
-    def list(self, parent: str) -> list[Operation]:
-        """Those of a resource or of a location, by name."""
-        return self._resources.list(parent, "operations", Operation)
-
     def wait(self, name: str, seconds: float) -> Operation:
-        """One when it is done, or as it is after so many seconds, or when the API ends.
-
-        Raises:
-          ApiError: NOT_FOUND.
-        """
+        """One when it is done, or as it is after so many seconds, or when the API ends; raises ApiError."""
         deadline = time.monotonic() + seconds
-        while not (operation := self.get(name)).done and time.monotonic() < deadline:
+        while not (operation := self._resources.get(name, Operation)).done and time.monotonic() < deadline:
             if self._closing.wait(_POLL_SECONDS):
                 break
         return operation
@@ -83,10 +71,6 @@ class Operations:
     def cancel(self, name: str) -> None:
         """Ends one that is not done, with the error CANCELLED; raises ApiError (NOT_FOUND)."""
         self.finish(name, ApiError(Code.CANCELLED, "The operation was cancelled."))
-
-    def delete(self, name: str) -> None:
-        """Forgets one; raises ApiError (NOT_FOUND)."""
-        self._resources.delete(name)
 
     def _keep(self, operation: Operation, about: str, metadata: Message | None) -> Operation:
         if metadata is not None:
@@ -98,8 +82,7 @@ class Operations:
 
 def _raw(message: Any) -> Message:
     """A plain protobuf message of one that may be wrapped by proto-plus."""
-    raw: Message = type(message).pb(message) if hasattr(type(message), "pb") else message
-    return raw
+    return type(message).pb(message) if hasattr(type(message), "pb") else message
 
 
 _PACKAGE = "google.cloud.aiplatform.v1"
@@ -122,6 +105,5 @@ def metadata_of(rpc: Rpc, now: int) -> Message | None:
         metadata: Any = message_factory.GetMessageClass(found)()
         metadata.generic_metadata.create_time.FromNanoseconds(now)
         metadata.generic_metadata.update_time.FromNanoseconds(now)
-        made: Message = metadata
-        return made
+        return metadata
     return None

@@ -108,8 +108,7 @@ class Resources:
             message = _read(kind, data)
             change(message)
             self._stamp(message, "update_time")
-            written: bytes = message.SerializeToString()
-            return written
+            return message.SerializeToString()
 
         data = self._state.update(name, changed)
         if data is None:
@@ -156,8 +155,7 @@ class Resources:
 
 
 def _read(kind: type[Kept], data: bytes) -> Kept:
-    message: Kept = kind.FromString(data)
-    return message
+    return kind.FromString(data)
 
 
 def _set(message: Message, field: str, value: Any) -> None:

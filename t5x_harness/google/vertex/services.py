@@ -1,6 +1,6 @@
 """What the methods of Vertex AI are written with: the state, and what stands on it.
 
-``methods`` says which function answers which method, and ``api.service`` brings requests to it.
+``methods`` says which function answers which method, and ``wire.api`` brings requests to it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from t5x_harness.google.identity import PROJECT
-from t5x_harness.google.vertex.armed_faults import Faults
+from t5x_harness.google.vertex.faults import VertexFaults
 from t5x_harness.google.vertex.messages.names import ProjectNames
 from t5x_harness.google.vertex.operations import Operations
 from t5x_harness.google.vertex.resources import Clock, Resources
@@ -48,7 +48,7 @@ class Services:
         self.resources = Resources(self.state, self.clock)
         self.closing = threading.Event()
         self.operations = Operations(self.resources, self.closing)
-        self.faults = Faults()
+        self.faults = VertexFaults()
         for fault in settings.options.faults:
             self.faults.arm(fault)
         self.methods: Mapping[str, Method] = {}
@@ -58,8 +58,7 @@ class Services:
         """The class of a message of v1 by its short name, such as ``CustomJob``."""
         rpc_table()  # has the library define them
         found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
-        kind: type[Message] = message_factory.GetMessageClass(found)
-        return kind
+        return message_factory.GetMessageClass(found)
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Answers a request that one method makes to another, such as ``JobService.GetCustomJob``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -55,22 +56,13 @@ class VertexOptions:
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        expected = None if self.expected is None else vars(self.expected) | {"machine": dict(self.expected.machine)}
-        faults = [dataclasses.asdict(fault) for fault in self.faults]
-        return {
-            **values,
-            "images": dict(self.images),
-            "expected": expected,
-            "faults": faults,
-            "job_environment": dict(self.job_environment),
-        }
+        return json.loads(json.dumps(vars(self), default=lambda it: dict(it) if isinstance(it, Mapping) else vars(it)))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         expected = ExpectedJobs(**values["expected"]) if values["expected"] is not None else None
         faults = tuple(VertexFault(**fault) for fault in values["faults"])
-        return cls(**{**values, "images": dict(values["images"]), "expected": expected, "faults": faults})
+        return cls(**{**values, "expected": expected, "faults": faults})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,15 @@ import os
 from pathlib import Path
 
 
-def make_app(root: Path):
-    async def app(scope, receive, send):
-        if scope["type"] == "lifespan":
-            return await lifespan(root, receive, send)
+class EchoApp:
+    def __init__(self, root: Path):
+        self._root = root
+        (root / "opened").write_text(str(os.getpid()))
+
+    def close(self):
+        (self._root / "closed").write_text(str(os.getpid()))
+
+    async def __call__(self, scope, receive, send):
         if scope["path"].startswith("/zeros/"):
             return await zeros(int(scope["path"].removeprefix("/zeros/")), send)
         if scope["path"] in MISTAKES:
@@ -39,7 +44,8 @@ def make_app(root: Path):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    return app
+
+make_app = EchoApp
 
 
 async def zeros(count, send):
@@ -81,15 +87,6 @@ MISTAKES = {
     "/does-not-read": does_not_read,
     "/does-not-know-how-long": does_not_know_how_long,
 }
-
-
-async def lifespan(root, receive, send):
-    while True:
-        phase = (await receive())["type"]
-        (root / phase).write_text(str(os.getpid()))
-        await send({"type": f"{phase}.complete"})
-        if phase == "lifespan.shutdown":
-            return
 
 
 def refuse(root: Path):

@@ -15,7 +15,7 @@ pytest.importorskip("trustme", reason="needs the extra google")
 
 @pytest.fixture(scope="module")
 def made() -> tuple[bytes, bytes]:
-    from t5x_harness.google.server.tls import make_certificates
+    from t5x_harness.google.server.session_files import make_certificates
 
     return make_certificates()
 

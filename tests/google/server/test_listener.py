@@ -133,7 +133,6 @@ async def _hello(scope: Any, receive: Any, send: Any) -> None:
 async def listening(connections: Connections) -> AsyncIterator[Callable[[], Any]]:
     """Opens connections to a server."""
     http = HttpServer(_hello, connections)
-    await http.start()
     listener = Listener(http.protocol, 0, None, peers=Peers(), connections=connections, sayings=Sayings())
     writers: list[asyncio.StreamWriter] = []
 

@@ -128,12 +128,12 @@ def test_two_sessions_at_once_know_nothing_of_each_other(echo: str, tmp_path: Pa
     assert ((tmp_path / "a").is_dir(), (tmp_path / "b").is_dir()) == (True, True)
 
 
-def test_the_application_is_started_and_ended_once(echo: str, tmp_path: Path) -> None:
+def test_the_application_is_made_and_closed_in_the_servers_process(echo: str, tmp_path: Path) -> None:
     with GoogleSession(tmp_path, app=echo) as session:
         pid = str(session.endpoints.pid)
-        assert (tmp_path / "lifespan.startup").read_text() == pid
-        assert not (tmp_path / "lifespan.shutdown").exists()
-    assert (tmp_path / "lifespan.shutdown").read_text() == pid
+        assert (tmp_path / "opened").read_text() == pid
+        assert not (tmp_path / "closed").exists()
+    assert (tmp_path / "closed").read_text() == pid
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 
 from t5x_harness.google.identity import Authority, bearer
-from t5x_harness.google.server.tls import make_service_key
+from t5x_harness.google.server.session_files import make_service_key
 
 
 @pytest.fixture(scope="module")

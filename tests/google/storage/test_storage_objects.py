@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.storage import checksums, writing
+from t5x_harness.google.storage import writing
 from t5x_harness.google.storage.errors import Invalid, NotFound, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
@@ -36,12 +36,6 @@ def test_what_is_written_is_read_and_is_a_file(store: ObjectStore, tree: Path) -
     assert store.stat("data", "models/t5/checkpoint") == written
     assert content(store, "models/t5/checkpoint") == b"123456789"
     assert (tree / "models" / "t5" / "checkpoint").read_bytes() == b"123456789"
-
-
-def test_checksums_without_the_c_library_are_the_same() -> None:
-    extend = checksums._python_extend()
-    assert extend(0, b"123456789") == extend(extend(0, b"1234"), b"56789") == 0xE3069283
-    assert extend(0, b"") == 0
 
 
 def test_ranges_are_read(store: ObjectStore) -> None:

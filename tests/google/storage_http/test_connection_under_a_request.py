@@ -38,7 +38,6 @@ def exchange(end: str) -> tuple[bytes, Exception | None]:
 
     async def both() -> tuple[bytes, Exception | None]:
         http = HttpServer(app)
-        await http.start()
         server = await asyncio.get_running_loop().create_server(http.protocol, "127.0.0.1", 0)
         try:
             return await asyncio.to_thread(ask, server.sockets[0].getsockname()[1])
@@ -58,8 +57,3 @@ def test_an_end_sends_what_there_is() -> None:
 def test_a_reset_is_one() -> None:
     _, error = exchange("reset")
     assert isinstance(error, ConnectionResetError)
-
-
-def test_a_protocol_that_hands_none_over_is_told() -> None:
-    with pytest.raises(RuntimeError, match=r"its ASGI state has to come from handing_over\(\)"):
-        connection_of({"type": "http", "state": {}})

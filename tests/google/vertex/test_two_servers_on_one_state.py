@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepped_store import SteppedStore, interleave
 
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
-from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.resources import Clock, Resources, aspect_key
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.api import Api

@@ -1,4 +1,4 @@
-"""The methods of JobService for custom jobs."""
+"""The methods of JobService for custom jobs, and what every kind of job has to be when it comes from a client."""
 
 from __future__ import annotations
 
@@ -9,17 +9,58 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.jobs.checking import check_job
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.variables import Trial
+from t5x_harness.google.vertex.messages.names import location_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT
 from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.validation import error_message, judge
+from t5x_harness.google.vertex.wire import errors
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
+
+_NO_PERSISTENT_RESOURCES = (
+    "t5x-harness does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id out."
+)
+_SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "trials", "web_access_uris")
+
+
+def check_job(job: Any, parent: str) -> list[str]:
+    """Refuses a job that the service would refuse, and makes it one that is queued.
+
+    Args:
+      job: a ``CustomJob`` or a ``HyperparameterTuningJob``; it is changed.
+      parent: the location that it was sent to.
+
+    Returns:
+      What else there is to say about it.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT with all that is wrong. NOT_FOUND: it names a persistent resource.
+    """
+    for field in _SET_BY_THE_SERVICE:
+        if field in job.DESCRIPTOR.fields_by_name:
+            job.ClearField(field)
+    verdict = judge(job, location_of(parent))
+    if verdict.violations:
+        raise ApiError(
+            Code.INVALID_ARGUMENT,
+            error_message(verdict.violations),
+            [errors.Violation(each.field, each.message) for each in verdict.violations],
+        )
+    spec = job.trial_job_spec if "trial_job_spec" in job.DESCRIPTOR.fields_by_name else job.job_spec
+    if spec.persistent_resource_id:
+        name = f"{parent}/persistentResources/{spec.persistent_resource_id}"
+        raise ApiError(Code.NOT_FOUND, f"{not_found(name).message} {_NO_PERSISTENT_RESOURCES}")
+    job.state = int(State.QUEUED)
+    return [str(each) for each in verdict.warnings]
+
 
 # What the SDK writes into a run that it begins, and looks for in one that it takes up.
 _BEGUN: dict[str, Any] = {"_params": {}, "_metrics": {}, "_state": "RUNNING"}

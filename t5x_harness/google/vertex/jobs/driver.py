@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import os
 import queue
 import re
@@ -15,13 +16,13 @@ from typing import Any, Generic, Self, TypeVar
 
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
 from t5x_harness.google.vertex.services import Services
@@ -105,23 +106,14 @@ class Graces:
     ended: float = 2.0
 
 
-class _Quit:
-    """The server ends."""
+class _Order(enum.Enum):
+    QUIT = "the server ends"
+    SETTLE = "a job that has ended was seen running for long enough"
+    LOOK = "there may be a fault for the job"
+    STRIKE = "the job meets its fault"
 
 
-class _Settle:
-    """A job that has ended was seen running for long enough."""
-
-
-class _Look:
-    """There may be a fault for the job."""
-
-
-class _Strike:
-    """The job meets its fault."""
-
-
-_Message = Event | _Quit | _Settle | _Look | _Strike
+_Message = Event | _Order
 
 
 class Driver:
@@ -180,11 +172,11 @@ class Driver:
 
     def look_for_faults(self) -> None:
         """Has the job meet a fault that was armed after it began."""
-        self._post(_Look())
+        self._post(_Order.LOOK)
 
     def close(self) -> None:
         """Ends all processes at once, and waits until nothing is left. May be called again."""
-        self._post(_Quit())
+        self._post(_Order.QUIT)
         self._thread.join()
 
     def _post(self, message: _Message) -> None:
@@ -226,7 +218,7 @@ class Driver:
                 for hint in python_environment.hints(each.lines):
                     self._log.service(hint, "WARNING")
                 if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
-                    yield _Strike(), nobody
+                    yield _Order.STRIKE, nobody
             else:
                 if each.status == endings.KILLED and each.unit not in self._stopped:
                     self._log.service(endings.KILLED_NOTE, "WARNING")
@@ -240,14 +232,14 @@ class Driver:
         if self._over.is_set():
             return
         match message:
-            case _Quit():
+            case _Order.QUIT:
                 self._finish(State.FAILED, endings.owner_gone(f"process {os.getpid()}"))
-            case _Settle():
+            case _Order.SETTLE:
                 if self._progress.state.is_final:
                     self._finish(self._progress.state, self._progress.error)
-            case _Look():
+            case _Order.LOOK:
                 self._look()
-            case _Strike():
+            case _Order.STRIKE:
                 self._strike()
             case _:
                 self._advance(message)
@@ -271,7 +263,7 @@ class Driver:
         if state is State.PENDING:
             self._provide()
         elif state is State.RUNNING and self._progress.attempt == 1:
-            self._deadlines.set("shown", self._options.running_seconds, _Settle())
+            self._deadlines.set("shown", self._options.running_seconds, _Order.SETTLE)
             self._deadlines.set("timeout", self._scheduling.timeout, machine.RunTooLong())
 
     def _provide(self) -> None:
@@ -284,7 +276,7 @@ class Driver:
             return
         if (longest := self._scheduling.max_wait) is not None and self._progress.attempt == 1:
             self._deadlines.set("waited", longest, machine.WaitedTooLong())
-        fault = self._services.faults.take(self._job.display_name, "stockout")
+        fault = self._services.faults.take_for(self._job.display_name, "stockout")
         if fault is None:
             self._deadlines.set("provisioned", self._options.pending_seconds, machine.Provisioned())
         elif not self._scheduling.waits:
@@ -308,9 +300,9 @@ class Driver:
         """Takes a fault for the processes that run now, if there is one."""
         if self._progress.state is not State.RUNNING or self._fault is not None:
             return
-        self._fault = self._services.faults.take(self._job.display_name, "preempt", "internal", "expire", "oom")
+        self._fault = self._services.faults.take_for(self._job.display_name, "preempt", "internal", "expire", "oom")
         if self._fault is not None and not self._fault.output:
-            self._deadlines.set("fault", self._fault.seconds, _Strike())
+            self._deadlines.set("fault", self._fault.seconds, _Order.STRIKE)
 
     def _strike(self) -> None:
         fault, self._fault = self._fault, None

@@ -1,13 +1,30 @@
-"""Why jobs end, in the service's words and codes, as far as they are known."""
+"""The states of jobs, and why they end: in the service's words and codes, as far as they are known."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from urllib.parse import quote
 
 from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.wire.errors import Code
+
+
+class State(enum.IntEnum):
+    """The states of the API that a job can be in, by their numbers there."""
+
+    QUEUED = 1
+    PENDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    CANCELLING = 6
+    CANCELLED = 7
+    EXPIRED = 9
+
+    @property
+    def is_final(self) -> bool:
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.EXPIRED)
 
 
 @dataclasses.dataclass(frozen=True)

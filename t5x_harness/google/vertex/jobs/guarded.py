@@ -1,4 +1,4 @@
-"""A process of a job as the server sees it: its output, its end, and a way to end it."""
+"""A process of a job as the server sees it: its own folders, its output, its end, and a way to end it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,38 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guard import STOP
-from t5x_harness.google.vertex.jobs.own_folders import make_empty
+
+
+def make_empty(folders: Iterable[Path]) -> None:
+    """Makes folders, or empties them: what the process before this one has left is gone.
+
+    Args:
+      folders: all of them; whatever else is at these paths is replaced.
+
+    Raises:
+      OSError: what was left cannot be removed.
+    """
+    for folder in folders:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            _open_up(folder)
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+
+
+def _open_up(folder: Path) -> None:
+    """Lets folders be emptied that a process has protected from itself, as pip and Go do with what they keep."""
+    for at, names, _ in os.walk(folder):
+        for path in (os.path.join(at, name) for name in names):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+
 
 _KILLED = 137
 
@@ -45,11 +71,7 @@ class Task:
     links: Mapping[Path, Path] = dataclasses.field(default_factory=dict)
 
     def make_folders(self) -> None:
-        """Makes the folders that are its own, as a process finds them that starts now.
-
-        Raises:
-          OSError: what was left in one cannot be removed, or there is no place.
-        """
+        """Makes the folders that are its own, as a process finds them that starts now; raises OSError."""
         make_empty(self.own)
         for folder, original in self.copies.items():
             shutil.copytree(original, folder, dirs_exist_ok=True)

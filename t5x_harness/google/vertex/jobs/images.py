@@ -30,11 +30,7 @@ class Image:
     known: bool = True
 
     def command(self, command: Sequence[str], args: Sequence[str]) -> list[str]:
-        """The words of a container: ``command`` in the place of the image's entry point, then ``args``.
-
-        Raises:
-          ImageUnknown: there is nothing to run.
-        """
+        """The words of a container: ``command``, or the entry point, then ``args``; raises ImageUnknown for none."""
         words = [*(command or self.entry_point), *args]
         if not command and not self.known:
             raise ImageUnknown(_how_to_name(self.uri))

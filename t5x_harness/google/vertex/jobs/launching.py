@@ -15,10 +15,9 @@ from google.protobuf.json_format import ParseDict
 
 from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
-from t5x_harness.google.vertex.jobs.guarded import Task
+from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.machine import Policy
-from t5x_harness.google.vertex.jobs.own_folders import make_empty
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.programs import Programs, find_programs
 from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, free_ports, pools_of

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
@@ -101,10 +101,6 @@ class _Said:
     trial: str
     lines: Sequence[str]
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        return cls(**json.loads(data))
-
 
 class Line(NamedTuple):
     """A line of a log. Lines sort as their entries do.
@@ -145,8 +141,7 @@ class Line(NamedTuple):
 
 def project_of(services: Services, name: str) -> str:
     """The id of a job's project, which its log has in the place of the number."""
-    identifier: str = services.projects.identifier(JobPlace.of(name).project)
-    return identifier
+    return services.projects.identifier(JobPlace.of(name).project)
 
 
 def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[Line]:
@@ -160,18 +155,13 @@ def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[Line]:
     if since:
 
         def at(index: int) -> int:
-            return next((_Said.from_bytes(data).at for data in state.read(key, index, index + 1)), 0)
+            return next((_Said(**json.loads(data)).at for data in state.read(key, index, index + 1)), 0)
 
         first = bisect.bisect_left(range(state.append(key)), since - _DISORDER, key=at)
     for data in state.read(key, first):
-        said = _Said.from_bytes(data)
+        said = _Said(**json.loads(data))
         for number in range(len(said.lines)):
             yield Line(said.at + number, f"{said.id}{number:0{_NUMBER_DIGITS}x}", number, said)
-
-
-def read_entries(state: StateStore, name: str) -> list[dict[str, Any]]:
-    """A job's log as LogEntry objects in JSON's form, oldest first; for the arguments see :func:`read_lines`."""
-    return [line.entry() for line in read_lines(state, name)]
 
 
 def jobs_with_logs(state: StateStore, project: str) -> list[str]:

@@ -12,8 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.endings import JobError
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import JobError, State
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,10 +11,10 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
 from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.launching import announced, job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership
-from t5x_harness.google.vertex.jobs.states import State
-from t5x_harness.google.vertex.jobs.tuning.tuning_jobs import TuningJobs
+from t5x_harness.google.vertex.jobs.tuning.study import TuningJobs
 from t5x_harness.google.vertex.messages.kinds import KINDS, Kind
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import Call, Services

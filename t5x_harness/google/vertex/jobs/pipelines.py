@@ -21,11 +21,7 @@ _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/defi
 
 
 def custom_job_of(services: Services, pipeline: Any) -> Any:
-    """The job that a pipeline asks for.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT for a pipeline that is none, UNIMPLEMENTED for one that is more than a custom job.
-    """
+    """The job that a pipeline asks for; raises ApiError for a pipeline that is none, or more than a custom job."""
     if faults := list(_faults(pipeline)):
         raise ApiError.of_violations(faults)
     if not _CUSTOM_TASK.fullmatch(pipeline.training_task_definition):

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.endings import JobError
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import JobError, State
 from t5x_harness.google.vertex.jobs.variables import JobPlace
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateError

@@ -84,11 +84,7 @@ class _Token:
 
 
 def parse_filter(text: str) -> Expression:
-    """Reads a filter that is not empty.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT, with the place where it cannot be read on.
-    """
+    """Reads a filter that is not empty; raises ApiError with the place where it cannot be read on."""
     parser = _Parser(text)
     expression = parser.expression(0)
     parser.expect("end")

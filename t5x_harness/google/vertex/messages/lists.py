@@ -13,10 +13,9 @@ from typing import Any, Self
 from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.filters import parse_filter
 from t5x_harness.google.vertex.messages.kinds import Kind
 from t5x_harness.google.vertex.messages.masks import check_paths
-from t5x_harness.google.vertex.messages.matching import Matcher
+from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.messages.paths import (
     ABSENT,
     FieldPath,
@@ -48,11 +47,7 @@ class PageToken:
 
     @classmethod
     def decode(cls, text: str, request: Message) -> Self:
-        """Reads a token that comes with a request.
-
-        Raises:
-          ApiError: INVALID_ARGUMENT: it is none, or was given to a request that asked for something else.
-        """
+        """Reads a token; raises ApiError if it is none, or was given to a request for something else."""
         try:
             data = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
         except (UnicodeEncodeError, binascii.Error):
@@ -197,10 +192,9 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
     blank = getattr(call.rpc.response(), field).add()
     order_by = getattr(request, "order_by", "")
     in_order([blank], order_by, newest_first=False)
-    if text := getattr(request, "filter", ""):
-        matches = Matcher(parse_filter(text), call.services)
-        matches(blank)
-        resources = [resource for resource in resources if matches(resource)]
+    matches = matcher(getattr(request, "filter", ""), call.services)
+    matches(blank)
+    resources = [resource for resource in resources if matches(resource)]
     resources = in_order(resources, order_by, newest_first=kind.newest_first)
     size = page_size(request, kind.page, kind.largest_page)
     first, end = page_bounds([resource.name for resource in resources], request, size)
@@ -208,8 +202,7 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
     getattr(response, field).extend(_masked(resources[first:end], blank, list(paths)))
     if end < len(resources):
         response.next_page_token = PageToken(resources[end - 1].name, end).encode(request)
-    answer: Message = response
-    return answer
+    return response
 
 
 def _masked(page: list[Any], blank: Any, paths: list[str]) -> list[Any]:

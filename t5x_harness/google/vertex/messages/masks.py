@@ -40,14 +40,7 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
 
 
 def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
-    """Refuses a mask that names what is not there.
-
-    Args:
-      field: of the request that the mask is.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT, with all such paths.
-    """
+    """Raises ApiError, with all such paths, for a mask (``field`` of the request) that names what is not there."""
     violations = [
         Violation(field, f"`{path}` is no field of {descriptor.name}")
         for path in paths

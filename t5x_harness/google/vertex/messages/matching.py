@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 
-from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction
+from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.messages.paths import ABSENT, FieldPath, NoField, SeveralValues, is_repeated
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
@@ -24,6 +24,11 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def matcher(text: str, services: Services) -> Callable[[Any], bool]:
+    """What a filter asks of a resource's message; an empty one asks for nothing."""
+    return Matcher(parse_filter(text), services) if text else lambda _: True
+
+
 class Matcher:
     """A filter, ready for resources."""
 
@@ -32,12 +37,7 @@ class Matcher:
         self._services = services
 
     def __call__(self, resource: Any) -> bool:
-        """Whether it holds.
-
-        Raises:
-          ApiError: INVALID_ARGUMENT: it names a field, or a function, that there is not, or compares a field with what
-            it cannot be.
-        """
+        """Whether it holds; raises ApiError for a field or function that is not there, or a value of another type."""
         return self._holds(self._expression, resource)
 
     def _holds(self, expression: Expression, resource: Any) -> bool:
@@ -101,11 +101,7 @@ def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
 
 
 def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
-    """A field's value, and a filter's text as the same type.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: the text is none of that type.
-    """
+    """A field's value, and a filter's text as the same type; raises ApiError if it is none of that type."""
     if field.enum_type is not None:
         return _enum(value, field.enum_type, wanted)
     try:

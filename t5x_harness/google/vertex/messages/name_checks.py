@@ -58,11 +58,7 @@ _VARIABLE = re.compile(r"\{([\w.]+)=([^}]+)\}")
 
 
 def check_names(rpc: Rpc, request: Any) -> None:
-    """Refuses a name that no resource of the method's kind can have.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT, with what the name has to be like.
-    """
+    """Raises ApiError for a name that no resource of the method's kind can have, with what it has to be like."""
     bound = _bound(rpc)
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]
@@ -93,8 +89,7 @@ def _value(request: Any, field: str) -> str:
     value = request
     for step in field.split("."):
         value = getattr(value, step)
-    text: str = value
-    return text
+    return value
 
 
 @functools.cache

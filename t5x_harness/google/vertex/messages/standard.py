@@ -100,15 +100,7 @@ _RUN: dict[str, Callable[[Call, Kind], Message]] = {
 
 
 def check_etag(kind: str, given: str, kept: str, code: Code) -> None:
-    """Refuses a write that was made for another state of a resource.
-
-    Args:
-      kind: the resource's, such as ``Context``.
-      given: the etag of the request; empty for none.
-
-    Raises:
-      ApiError: they differ.
-    """
+    """Raises ApiError with this code for a write that was made for another state of a resource."""
     if given and given != kept:
         raise ApiError(code, f"Specified {kind} `etag`: `{given}` does not match server `etag`: `{kept}`")
 
@@ -116,5 +108,4 @@ def check_etag(kind: str, given: str, kept: str, code: Code) -> None:
 def _answered(call: Call, result: Any, about: str) -> Message:
     if call.rpc.response is operations_pb2.Operation:
         return call.services.operations.done(result, about, metadata_of(call.rpc, call.services.clock.now()))
-    answer: Message = result
-    return answer
+    return result

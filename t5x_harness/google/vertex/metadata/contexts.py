@@ -1,15 +1,17 @@
-"""Contexts: what is in them, and how they are nested."""
+"""Contexts: what is in them, how they are nested, and what filters know beside the fields of messages."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from google.cloud.aiplatform_v1.types import metadata_service
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, get_node
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.metadata.stores import title_of
+from t5x_harness.google.vertex.services import Call, FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 _MOST_PARENTS = 10
@@ -23,7 +25,7 @@ def add_members(call: Call) -> Message:
     nodes += [get_node(call.services, name, EXECUTION) for name in request.executions]
     for node in nodes:
         links.add_member(call.services, context.name, node.name)
-    return _response(metadata_service.AddContextArtifactsAndExecutionsResponse)
+    return call.rpc.response()
 
 
 def add_children(call: Call) -> Message:
@@ -35,7 +37,7 @@ def add_children(call: Call) -> Message:
         _check_child(child, parent, above)
     for child in children:
         links.add_child(call.services, parent.name, child.name)
-    return _response(metadata_service.AddContextChildrenResponse)
+    return call.rpc.response()
 
 
 def remove_children(call: Call) -> Message:
@@ -43,7 +45,7 @@ def remove_children(call: Call) -> Message:
     parent = get_node(call.services, call.request.context, CONTEXT)
     for child in [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]:
         links.remove_child(call.services, parent.name, child.name)
-    return _response(metadata_service.RemoveContextChildrenResponse)
+    return call.rpc.response()
 
 
 def _check_child(child: Any, parent: Any, above: set[str]) -> None:
@@ -67,6 +69,34 @@ def _with_ancestors(services: Services, context: Any) -> set[str]:
     return found
 
 
-def _response(kind: Any) -> Message:
-    message: Message = kind.pb()()
-    return message
+def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool:
+    """``in_context("NAME")``: whether an artifact or an execution is in a context."""
+    if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.noun, EXECUTION.noun):
+        message = "in_context takes the full name of one context, and is for artifacts and executions"
+        raise ApiError(Code.INVALID_ARGUMENT, f"Invalid filter: {message}")
+    return arguments[0] in links.contexts_of(services, node.name)
+
+
+def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) -> bool:
+    """``child_contexts:"NAME"``: whether a context is a parent of another."""
+    operator, wanted = arguments
+    if operator != ":":
+        raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: child_contexts can be asked for with `:` only")
+    found = links.children(services, context.name)
+    return bool(found) if wanted == "*" else wanted in found
+
+
+def _schema_title(services: Services, schema: Any, arguments: Sequence[str]) -> bool:
+    """``schema_title="system.*"``: whether a schema has a title, in which ``*`` stands for anything."""
+    operator, wanted = arguments
+    if operator not in ("=", "!=", ":"):
+        raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: schema_title can be asked for with =, != and : only")
+    pattern = re.escape(wanted).replace(r"\*", ".*")
+    return bool(re.fullmatch(pattern, title_of(schema))) == (operator != "!=")
+
+
+FILTERS: Mapping[str, FilterFunction] = {
+    "in_context": _in_context,
+    "Context.child_contexts": _child_contexts,
+    "MetadataSchema.schema_title": _schema_title,
+}

@@ -48,11 +48,7 @@ def kind_of(call: Call) -> NodeKind:
 
 
 def get_node(services: Services, name: str, kind: NodeKind) -> Any:
-    """A node.
-
-    Raises:
-      ApiError: NOT_FOUND in this service's words; INVALID_ARGUMENT if the name is of something else.
-    """
+    """A node; raises ApiError if it is not there, or if the name is of something else."""
     if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
         shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
         raise ApiError(Code.INVALID_ARGUMENT, f"{name!r} is not the name of a {kind.noun}: {shape}")

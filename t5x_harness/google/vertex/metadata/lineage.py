@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import event as event_types
-from google.cloud.aiplatform_v1.types import lineage_subgraph, metadata_service
+from google.cloud.aiplatform_v1.types import lineage_subgraph
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.filters import parse_filter
-from t5x_harness.google.vertex.messages.matching import Matcher
+from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, NodeKind, get_node
 from t5x_harness.google.vertex.services import Call, Services
@@ -32,8 +31,7 @@ def add_events(call: Call) -> Message:
         event.execution = execution.name
         event.event_time.FromNanoseconds(call.services.clock.now())
         links.add_event(call.services, event)
-    response: Message = metadata_service.AddExecutionEventsResponse.pb()()
-    return response
+    return call.rpc.response()
 
 
 def query_execution(call: Call) -> Message:
@@ -63,9 +61,7 @@ def query_artifact(call: Call) -> Message:
     artifact = get_node(call.services, request.artifact, ARTIFACT)
     if request.max_hops < 0:
         raise ApiError.of_violations([Violation("max_hops", f"{request.max_hops} is negative")])
-    matches: Callable[[Any], bool] = (
-        Matcher(parse_filter(request.filter), call.services) if request.filter else _everything
-    )
+    matches = matcher(request.filter, call.services)
     artifacts, executions = {artifact.name}, set[str]()
     newest, hops = {artifact.name}, 0
     while newest and (hops < request.max_hops or not request.max_hops):
@@ -86,8 +82,7 @@ def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable
     nodes, makers = _nodes(services, artifacts, ARTIFACT), _nodes(services, executions, EXECUTION)
     _check_size(nodes, makers, events)
     ordered = sorted(events, key=lambda event: event.event_time.ToNanoseconds())
-    graph: Message = _Subgraph(artifacts=nodes, executions=makers, events=ordered)
-    return graph
+    return _Subgraph(artifacts=nodes, executions=makers, events=ordered)
 
 
 def _nodes(services: Services, names: Iterable[str], kind: NodeKind) -> list[Any]:
@@ -100,7 +95,3 @@ def _check_size(*parts: Any) -> None:
     if any(len(part) > _LARGEST for part in parts):
         message = f"The lineage has more than {_LARGEST} artifacts, executions or events; ask for fewer hops"
         raise ApiError(Code.FAILED_PRECONDITION, message)
-
-
-def _everything(_: Any) -> bool:
-    return True

@@ -6,8 +6,8 @@ looking through the store. What a context's message tells of its parents is kept
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import event as event_types
@@ -76,57 +76,36 @@ def executions_of(services: Services, artifact: str) -> set[str]:
     return services.state.members(aspect_key(artifact, _EXECUTIONS))
 
 
-@dataclasses.dataclass(frozen=True)
-class Connections:
-    """The names of all nodes that a node is connected with; most are empty for most kinds.
+@contextlib.contextmanager
+def cutting(services: Services, node: Any) -> Iterator[None]:
+    """Removes the far ends of the connections of a node that is deleted in the block; the near ones go with it.
 
-    Attributes:
-      executions: that an artifact has events with.
-      artifacts: that an execution has events with.
+    Args:
+      node: its message.
     """
-
-    contexts: frozenset[str]
-    members: frozenset[str]
-    parents: frozenset[str]
-    children: frozenset[str]
-    executions: frozenset[str]
-    artifacts: frozenset[str]
-
-
-def connections_of(services: Services, node: Any) -> Connections:
-    """Reads the connections of a node, given as its message."""
-    return Connections(
-        contexts=frozenset(contexts_of(services, node.name)),
-        members=frozenset(members(services, node.name)),
-        parents=frozenset(getattr(node, "parent_contexts", ())),
-        children=frozenset(children(services, node.name)),
-        executions=frozenset(executions_of(services, node.name)),
-        artifacts=frozenset(event.artifact for event in events_of(services, node.name)),
-    )
-
-
-def cut(services: Services, name: str, connections: Connections) -> None:
-    """Removes the far ends of a deleted node's connections; the near ones went with it."""
-    for context in connections.contexts:
-        services.state.discard(aspect_key(context, _MEMBERS), name)
-    for member in connections.members:
-        services.state.discard(aspect_key(member, _CONTEXTS), name)
-    for parent in connections.parents:
-        services.state.discard(aspect_key(parent, _CHILDREN), name)
-    for child in connections.children:
+    name, discard = node.name, services.state.discard
+    holders, inside, below = contexts_of(services, name), members(services, name), children(services, name)
+    executions, events = executions_of(services, name), events_of(services, name)
+    yield
+    for context in holders:
+        discard(aspect_key(context, _MEMBERS), name)
+    for member in inside:
+        discard(aspect_key(member, _CONTEXTS), name)
+    for parent in getattr(node, "parent_contexts", ()):
+        discard(aspect_key(parent, _CHILDREN), name)
+    for child in below:
         remove_child(services, name, child)
-    for execution in connections.executions:
+    for execution in executions:
         services.state.delete(_event_key(execution, name))
-    for artifact in connections.artifacts:
-        services.state.discard(aspect_key(artifact, _EXECUTIONS), name)
+    for event in events:
+        discard(aspect_key(event.artifact, _EXECUTIONS), name)
 
 
 def _change_parents(services: Services, child: str, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
     def changed(data: bytes) -> bytes:
         context: Any = CONTEXT.message.FromString(data)
         context.parent_contexts[:] = change(list(context.parent_contexts))
-        kept: bytes = context.SerializeToString()
-        return kept
+        return context.SerializeToString()
 
     services.state.update(child, changed)
 

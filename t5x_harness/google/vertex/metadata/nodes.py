@@ -8,14 +8,12 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import metadata_service
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.filters import parse_filter
 from t5x_harness.google.vertex.messages.masks import apply_mask
-from t5x_harness.google.vertex.messages.matching import Matcher
+from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT, NodeKind, get_node, kind_of, store_of
-from t5x_harness.google.vertex.metadata.schemas import conform
-from t5x_harness.google.vertex.metadata.stores import ensure_default_store
+from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store
 from t5x_harness.google.vertex.services import Call
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
@@ -35,8 +33,7 @@ def create(call: Call) -> Message:
 
 def get(call: Call) -> Message:
     kind = kind_of(call)
-    found: Message = get_node(call.services, call.request.name, kind)
-    return found
+    return get_node(call.services, call.request.name, kind)
 
 
 def list_nodes(call: Call) -> Message:
@@ -64,10 +61,8 @@ def delete(call: Call) -> Message:
     """Deletes a node, and its links."""
     kind = kind_of(call)
     node = get_node(call.services, call.request.name, kind)
-    connections = links.connections_of(call.services, node)
-    answer = run_standard(call)
-    links.cut(call.services, node.name, connections)
-    return answer
+    with links.cutting(call.services, node):
+        return run_standard(call)
 
 
 def _prepare(node: Any, kind: NodeKind, parents: Sequence[str] = ()) -> None:
@@ -114,27 +109,21 @@ def purge(call: Call) -> Message:
     request = call.request
     if not request.filter:
         raise ApiError.of_violations([Violation("filter", "it is required")])
-    matches = Matcher(parse_filter(request.filter), call.services)
+    matches = matcher(request.filter, call.services)
     nodes: list[Any] = call.services.resources.list(request.parent, kind.collection, kind.message)
     found = [node for node in nodes if matches(node)]
     response: Any = getattr(metadata_service, f"Purge{plural}Response").pb()(purge_count=len(found))
     if request.force:
         for node in found:
-            _purge(call, node)
+            with links.cutting(call.services, node):
+                call.services.resources.delete(node.name)
     else:
         response.purge_sample.extend(node.name for node in found[:_LARGEST_SAMPLE])
     return call.services.operations.done(response, request.parent, _operation_metadata(call, plural))
-
-
-def _purge(call: Call, node: Any) -> None:
-    connections = links.connections_of(call.services, node)
-    call.services.resources.delete(node.name)
-    links.cut(call.services, node.name, connections)
 
 
 def _operation_metadata(call: Call, plural: str) -> Message:
     metadata: Any = getattr(metadata_service, f"Purge{plural}Metadata").pb()()
     metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
     metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
-    raw: Message = metadata
-    return raw
+    return metadata

@@ -1,6 +1,30 @@
 """Where an emulated Vertex AI keeps its resources: in this process, or in Redis for several."""
 
+from __future__ import annotations
+
+from t5x_harness.google.vertex.state.memory import MemoryStore
+from t5x_harness.google.vertex.state.redis_store import open_fake_redis, open_redis
 from t5x_harness.google.vertex.state.store import StateError, StateStore
-from t5x_harness.google.vertex.state.urls import open_store
 
 __all__ = ["StateError", "StateStore", "open_store"]
+
+
+def open_store(url: str) -> StateStore:
+    """Opens the state at a URL.
+
+    Args:
+      url: ``memory:`` for this process alone, ``fakeredis:`` for a Redis in Python that ends with the store and that
+        others reach by the store's ``url``, or ``redis://HOST:PORT/DB``, ``rediss://…`` or ``unix://…`` of a running
+        one.
+
+    Raises:
+      StateError: it is none of these, or cannot be reached.
+    """
+    scheme, separator, _ = url.partition(":")
+    if url == "memory:":
+        return MemoryStore()
+    if url == "fakeredis:":
+        return open_fake_redis()
+    if separator and scheme in ("redis", "rediss", "unix"):
+        return open_redis(url)
+    raise StateError(f"{url!r} names no state: memory:, fakeredis: or redis://HOST:PORT/DB")

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +38,26 @@ def open_redis(url: str, end: Callable[[], None] = lambda: None) -> RedisStore:
     except (redis.RedisError, ValueError) as error:
         raise StateError(f"no state can be had from {_without_password(url)}: {error}") from None
     return RedisStore(client, url, end)
+
+
+def open_fake_redis() -> RedisStore:
+    """Starts a Redis in Python on a free port of 127.0.0.1; it ends with the store that is returned."""
+    server = import_redis("fakeredis").TcpFakeServer(("127.0.0.1", 0), server_type="redis")
+    # Each answer goes out at once. With Nagle's algorithm one of several pieces waits 40 ms for the client's word.
+    handler = server.RequestHandlerClass
+    server.RequestHandlerClass = type(handler.__name__, (handler,), {"disable_nagle_algorithm": True})
+    server.daemon_threads = True
+    # Which client ends first must not matter, so nobody waits for the connections of others.
+    server.block_on_close = False
+    serving = threading.Thread(target=server.serve_forever, name="fake-redis", daemon=True)
+    serving.start()
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        serving.join()
+
+    return open_redis(f"redis://127.0.0.1:{server.server_address[1]}/0", end)
 
 
 def import_redis(name: str) -> Any:
@@ -145,8 +166,7 @@ class RedisStore:
         if stop == 0:
             return []
         last = -1 if stop is None else stop - 1
-        elements: list[bytes] = self._read(key, _LIST, lambda pipe: pipe.lrange(_LIST + key, start, last))
-        return elements
+        return self._read(key, _LIST, lambda pipe: pipe.lrange(_LIST + key, start, last))
 
     def add(self, key: str, member: str) -> bool:
         return bool(self._write(key, _SET, lambda pipe: pipe.sadd(_SET + key, member)))

@@ -1,24 +1,56 @@
-"""Reading data: points of one or several time series, and their blobs."""
+"""Reading data: points of one or several time series, and their blobs; who read how often, and how much there is."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from google.cloud.aiplatform_v1.types import tensorboard_data, tensorboard_service, tensorboard_time_series
+from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_data, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.filters import parse_filter
-from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_bounds
-from t5x_harness.google.vertex.messages.matching import Matcher
+from t5x_harness.google.identity import PROJECT
+from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_bounds, page_size
+from t5x_harness.google.vertex.messages.matching import matcher
+from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.tensorboard.blobs import read_blob
 from t5x_harness.google.vertex.tensorboard.points import Points, PointsOfSeries, choose
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
-from t5x_harness.google.vertex.tensorboard.usage import count_view
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+
+_VIEWS = "views/"
+_USER = f"t5x-harness@{PROJECT}.iam.gserviceaccount.com"
+"""Whom every client of a session stands for."""
+
+
+def read_usage(call: Call) -> Message:
+    name = _get(call.services, call.request.tensorboard).name
+    response: Any = call.rpc.response()
+    prefix = aspect_key(name, _VIEWS)
+    for key in call.services.state.keys(prefix):
+        of_month = response.monthly_usage_data[key.removeprefix(prefix)].user_usage_data.add(username=_USER)
+        of_month.view_count = int(call.services.state.get(key) or 0)
+    return response
+
+
+def read_size(points: Points, call: Call) -> Message:
+    size = points.size(_get(call.services, call.request.tensorboard).name)
+    return call.rpc.response(storage_size_byte=size)
+
+
+def count_view(services: Services, series: str) -> None:
+    """Counts that a time series was read, for its Tensorboard and the month."""
+    key = aspect_key(tensorboard_of(series), _VIEWS + time.strftime("%Y%m", time.gmtime()))
+    if not services.state.create(key, b"1"):
+        services.state.update(key, lambda count: b"%d" % (int(count) + 1))
+
+
+def _get(services: Services, name: str) -> Any:
+    return services.resources.get(name, tensorboard.Tensorboard.pb())
+
 
 _PAGE, _LARGEST_PAGE = 1000, 10_000
 
@@ -38,12 +70,8 @@ def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
       ApiError: INVALID_ARGUMENT: one of these cannot be read.
     """
     request = call.request
-    if request.page_size < 0:
-        raise ApiError.of_violations([Violation("page_size", f"{request.page_size} is negative")])
-    matches: Callable[[Any], bool] = (
-        Matcher(parse_filter(request.filter), call.services) if request.filter else _everything
-    )
-    size = min(request.page_size or _PAGE, _LARGEST_PAGE)
+    matches = matcher(request.filter, call.services)
+    size = page_size(request, _PAGE, _LARGEST_PAGE)
     if request.order_by:
         found = in_order(list(filter(matches, points.all())), request.order_by, newest_first=False)
         first, end = page_bounds([str(point.step) for point in found], request, size)
@@ -54,10 +82,6 @@ def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
         page, more = taken[:size], len(taken) > size
         end = 0
     return page, PageToken(str(page[-1].step), end).encode(request) if more else ""
-
-
-def _everything(_: Any) -> bool:
-    return True
 
 
 _TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
@@ -73,29 +97,25 @@ def read(points: Points, call: Call) -> Message:
     most = _checked_most(request.max_data_points)
     series = _viewed(call.services, request.tensorboard_time_series)
     data = _data(series, _selected(call, points.read(series), most))
-    response: Message = tensorboard_service.ReadTensorboardTimeSeriesDataResponse.pb()(time_series_data=data)
-    return response
+    return call.rpc.response(time_series_data=data)
 
 
 def batch_read(points: Points, call: Call) -> Message:
     """Returns some points of each of several time series."""
     _check_in_tensorboard(call.request)
-    response: Any = tensorboard_service.BatchReadTensorboardTimeSeriesDataResponse.pb()()
+    response: Any = call.rpc.response()
     for name in call.request.time_series:
         series = _viewed(call.services, name)
         most = _POINTS if series.value_type == _SCALAR else _POINTS_OF_OTHERS
         response.time_series_data.append(_data(series, points.read(series).some(most)))
-    answer: Message = response
-    return answer
+    return response
 
 
 def export(points: Points, call: Call) -> Message:
     """Returns a page of the points of a time series."""
     series = _viewed(call.services, call.request.tensorboard_time_series)
     found, token = export_page(call, points.read(series))
-    response_kind = tensorboard_service.ExportTensorboardTimeSeriesDataResponse.pb()
-    response: Message = response_kind(time_series_data_points=found, next_page_token=token)
-    return response
+    return call.rpc.response(time_series_data_points=found, next_page_token=token)
 
 
 def read_blobs(call: Call) -> Iterator[Message]:
@@ -105,7 +125,7 @@ def read_blobs(call: Call) -> Iterator[Message]:
     for blob_id in call.request.blob_ids:
         data = read_blob(call.services, prefix, series.name, blob_id)
         blob = tensorboard_data.TensorboardBlob.pb()(id=blob_id, data=data)
-        yield tensorboard_service.ReadTensorboardBlobDataResponse.pb()(blobs=[blob])
+        yield call.rpc.response(blobs=[blob])
 
 
 def _checked_most(given: int) -> int:
@@ -138,7 +158,7 @@ def _data(series: Any, points: Sequence[Any]) -> Any:
 def _selected(call: Call, points: PointsOfSeries, most: int) -> Sequence[Any]:
     """The points that the request's filter matches, or some of them."""
     if call.request.filter:
-        matches = Matcher(parse_filter(call.request.filter), call.services)
+        matches = matcher(call.request.filter, call.services)
         found = [point for point in points.all() if matches(point)]
         return found if most == _ALL else choose(found, most)
     return points.all() if most == _ALL else points.some(most)

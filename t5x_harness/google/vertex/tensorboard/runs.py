@@ -15,8 +15,7 @@ from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.tensorboard import run_counts
-from t5x_harness.google.vertex.tensorboard.tensorboards import tensorboard_of
+from t5x_harness.google.vertex.tensorboard.tensorboards import count_run, uncount_runs
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
@@ -70,9 +69,8 @@ def create_run(call: Call) -> Message:
         return run_standard(call)  # it tells so under another code than a name that is taken
     with claimed(call.services, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
         made: Any = run_standard(call)
-    run_counts.remember(call.services, tensorboard_of(made.name), made.name)
-    answer: Message = made
-    return answer
+    count_run(call.services, made.name)
+    return made
 
 
 def create_time_series(call: Call) -> Message:
@@ -94,16 +92,13 @@ def create_time_series(call: Call) -> Message:
 def batch_create_runs(call: Call) -> Message:
     """Makes several runs of one experiment, or none."""
     made = _all_or_none(call, create_run, "TensorboardService.CreateTensorboardRun", "runs")
-    response: Message = tensorboard_service.BatchCreateTensorboardRunsResponse.pb()(tensorboard_runs=made)
-    return response
+    return call.rpc.response(tensorboard_runs=made)
 
 
 def batch_create_time_series(call: Call) -> Message:
     """Makes several time series in runs of one experiment, or none."""
     made = _all_or_none(call, create_time_series, "TensorboardService.CreateTensorboardTimeSeries", "time series")
-    response_kind = tensorboard_service.BatchCreateTensorboardTimeSeriesResponse.pb()
-    response: Message = response_kind(tensorboard_time_series=made)
-    return response
+    return call.rpc.response(tensorboard_time_series=made)
 
 
 def update_run(call: Call) -> Message:
@@ -128,7 +123,7 @@ def delete_run(call: Call) -> Message:
     run: Any = call.services.resources.get(call.request.name, TensorboardRun)
     answer = run_standard(call)
     release(call.services, parent_of(run.name), run.display_name)
-    run_counts.forget(call.services, tensorboard_of(run.name), [run.name])
+    uncount_runs(call.services, [run.name])
     return answer
 
 
@@ -156,7 +151,7 @@ def _all_or_none(call: Call, create: Callable[[Call], Message], method: str, wha
         for each in made:
             call.services.resources.delete(each.name)
             release(call.services, parent_of(each.name), each.display_name)
-            run_counts.forget(call.services, tensorboard_of(each.name), [each.name])
+            uncount_runs(call.services, [each.name])
         raise
     return made
 

@@ -1,7 +1,8 @@
-"""Tensorboards, and the experiments in them."""
+"""Tensorboards with the number of their runs, and the experiments in them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import tensorboard
@@ -9,12 +10,28 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
+from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.tensorboard import run_counts
 from t5x_harness.google.vertex.tensorboard.blobs import blob_bucket, make_bucket
 from t5x_harness.google.vertex.wire.errors import ApiError, Violation
 
 _Tensorboard = tensorboard.Tensorboard.pb()
+_RUNS = "runs"
+
+
+def count_run(services: Services, run: str) -> None:
+    """Counts a run that was made."""
+    services.state.add(aspect_key(tensorboard_of(run), _RUNS), run)
+
+
+def uncount_runs(services: Services, runs: Iterable[str]) -> None:
+    """Counts runs that were deleted no longer."""
+    for run in runs:
+        services.state.discard(aspect_key(tensorboard_of(run), _RUNS), run)
+
+
+def _run_count(services: Services, tensorboard: str) -> int:
+    return len(services.state.members(aspect_key(tensorboard, _RUNS)))
 
 
 def create(call: Call) -> Message:
@@ -30,16 +47,14 @@ def create(call: Call) -> Message:
     operation.response.Unpack(made)
     if made.is_default:  # of several that are made at once, the last is left
         _demote(call.services, [each for each in _others(call.services, made.name) if _created(each) < _created(made)])
-    answer: Message = operation
-    return answer
+    return operation
 
 
 def get(call: Call) -> Message:
     """A Tensorboard with the number of its runs."""
     found: Any = run_standard(call)
-    found.run_count = run_counts.count(call.services, found.name)
-    answer: Message = found
-    return answer
+    found.run_count = _run_count(call.services, found.name)
+    return found
 
 
 def list_tensorboards(call: Call) -> Message:
@@ -47,9 +62,8 @@ def list_tensorboards(call: Call) -> Message:
     page: Any = run_standard(call)
     for each in page.tensorboards:
         if each.name:  # a read mask may leave it out
-            each.run_count = run_counts.count(call.services, each.name)
-    answer: Message = page
-    return answer
+            each.run_count = _run_count(call.services, each.name)
+    return page
 
 
 def update(call: Call) -> Message:
@@ -76,7 +90,7 @@ def delete_experiment(call: Call) -> Message:
     name = call.request.name
     runs = call.services.resources.names(name, "runs")
     answer = run_standard(call)
-    run_counts.forget(call.services, parent_of(name), runs)
+    uncount_runs(call.services, runs)
     return answer
 
 
@@ -87,8 +101,7 @@ def blob_prefix(services: Services, name: str) -> str:
       name: of the Tensorboard, or of anything in it.
     """
     found: Any = services.resources.get(tensorboard_of(name), _Tensorboard)
-    prefix: str = found.blob_storage_path_prefix
-    return prefix
+    return found.blob_storage_path_prefix
 
 
 def tensorboard_of(name: str) -> str:
@@ -110,5 +123,4 @@ def _demote(services: Services, boards: list[Any]) -> None:
 
 
 def _created(board: Any) -> int:
-    nanoseconds: int = board.create_time.ToNanoseconds()
-    return nanoseconds
+    return board.create_time.ToNanoseconds()

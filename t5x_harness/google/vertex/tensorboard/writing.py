@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from google.cloud.aiplatform_v1.types import tensorboard_service, tensorboard_time_series
+from google.cloud.aiplatform_v1.types import tensorboard_time_series
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.names import parent_of
@@ -26,16 +26,14 @@ _ID = re.compile(r"[a-z0-9-]+")
 
 def write_run(points: Points, call: Call) -> Message:
     _write(call.services, points, [call.request])
-    response: Message = tensorboard_service.WriteTensorboardRunDataResponse.pb()()
-    return response
+    return call.rpc.response()
 
 
 def write_experiment(points: Points, call: Call) -> Message:
     """Writes points of several runs of an experiment."""
     _check_runs(call.request)
     _write(call.services, points, call.request.write_run_data_requests)
-    response: Message = tensorboard_service.WriteTensorboardExperimentDataResponse.pb()()
-    return response
+    return call.rpc.response()
 
 
 def _check_runs(request: Any) -> None:
@@ -111,7 +109,6 @@ def _tell_extremes(services: Services, series: str, points: Sequence[Any]) -> bo
                 known.max_wall_time.CopyFrom(point.wall_time)
             if point.HasField("blobs"):
                 known.max_blob_sequence_length = max(known.max_blob_sequence_length, len(point.blobs.values))
-        result: bytes = kept.SerializeToString()
-        return result
+        return kept.SerializeToString()
 
     return services.state.update(series, changed) is not None

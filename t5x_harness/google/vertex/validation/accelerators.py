@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from t5x_harness.google.vertex.validation.judging import Violation
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
 from t5x_harness.google.vertex.validation.machines import is_slice, machine_for_slice
-from t5x_harness.google.vertex.validation.verdict import Violation
 
 _KEYS = ("acceleratorType", "accelerator_type")
 _ENUM = "type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType"

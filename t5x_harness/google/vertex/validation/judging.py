@@ -1,15 +1,60 @@
-"""Judging a job by every rule at once."""
+"""Judges a job by every rule at once: what is found wrong with its spec, and how the service puts it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.validation import commands, jobs, machines, studies
 from t5x_harness.google.vertex.validation.checks import CHECKS
 from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules
 from t5x_harness.google.vertex.validation.subject import Subject
-from t5x_harness.google.vertex.validation.verdict import Verdict, Violation
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    """A rule that a spec breaks.
+
+    Attributes:
+      field: as the service names it: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
+      message: what is wrong, and after it the smallest mend where one is known.
+      code: of the failure catalogue, ``VTX04``; None for what the catalogue does not know.
+      source: where the rule is from, for humans: a title and an address.
+      rule: its name in ``rules.toml``.
+    """
+
+    field: str
+    message: str
+    code: str | None
+    source: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}{f' [{self.code}]' if self.code else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What is to be said about a spec.
+
+    Attributes:
+      violations: for which the service refuses it; all of them, in the order of the rules.
+      warnings: what rules say whose source is not the service's, and what the service takes and the job suffers from.
+    """
+
+    violations: tuple[Violation, ...]
+    warnings: tuple[Violation, ...]
+
+
+def error_message(violations: Iterable[Violation]) -> str:
+    r"""The one text in which the service lists them all: ``List of found errors:\t1.Field: F; Message: M\t``."""
+    listed = "".join(
+        f"{number}.Field: {violation.field}; Message: {violation.message}\t"
+        for number, violation in enumerate(violations, start=1)
+    )
+    return f"List of found errors:\t{listed}"
+
 
 # Importing a module with checks enters them into CHECKS.
 _MODULES_WITH_CHECKS = (commands, jobs, machines, studies)

@@ -18,7 +18,7 @@ from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
 from t5x_harness.google.vertex.messages.name_checks import check_location, check_names, named_resource
-from t5x_harness.google.vertex.metadata.filtering import FILTERS
+from t5x_harness.google.vertex.metadata.contexts import FILTERS
 from t5x_harness.google.vertex.methods import methods_of
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.settings import VertexSettings
@@ -101,7 +101,7 @@ class Api:
                 raise _unimplemented(path)
             message = _parsed(rpc, request)
             about = named_resource(message)[1]
-            if transport and (fault := self.services.faults.take(rpc.name, "fail", "stall")):
+            if transport and (fault := self.services.faults.take_for(rpc.name, "fail", "stall")):
                 self._suffer(rpc, fault)
             check_names(rpc, message)
             check_location(message, host)
@@ -131,11 +131,7 @@ class Api:
                 )
 
     def admit(self, token: str) -> None:
-        """Refuses whoever holds no token of the session.
-
-        Raises:
-          ApiError: UNAUTHENTICATED; the text says what to do, and nothing of the token.
-        """
+        """Raises ApiError (UNAUTHENTICATED), which says nothing of it, for whoever holds no token of the session."""
         if not self.authority.admits(token):
             raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
 
@@ -215,8 +211,7 @@ def _bytes_for(version: str, answer: Any) -> bytes:
                 carried = getattr(theirs, field)
                 carried.type_url = carried.type_url.replace(".aiplatform.v1.", ".aiplatform.v1beta1.")
         answer = theirs
-    data: bytes = answer.SerializeToString()
-    return data
+    return answer.SerializeToString()
 
 
 def _lost(error: StateError) -> ApiError:

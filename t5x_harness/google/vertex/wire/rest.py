@@ -31,14 +31,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuses a text that has no UTF-8, before anything is done with it.
-
-    Args:
-      what: it is, such as ``path``.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT.
-    """
+    """Raises ApiError for a text (``what`` says which) that has no UTF-8, before anything is done with it."""
     try:
         text.encode()
     except UnicodeError:
@@ -50,11 +43,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def set_parameters(message: Any, parameters: Iterable[tuple[str, str]]) -> None:
-    """Sets the fields that parameters name, in JSON's spelling or in protobuf's.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT, in the service's words: there is no such field, or it cannot have this value.
-    """
+    """Sets the fields that parameters name, in JSON's or protobuf's spelling; raises ApiError if one cannot be."""
     for name, value in parameters:
         owner, field = message, None
         for step in name.split("."):
@@ -177,11 +166,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
 
 
 def _message(found: Match, request: RestRequest) -> Message:
-    """The request that a path, a query and a body stand for.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT, in the service's words.
-    """
+    """The request that a path, a query and a body stand for; raises ApiError in the service's words."""
     message = found.rpc.request()
     if found.binding.body:
         part = message if found.binding.body == "*" else getattr(message, found.binding.body)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -20,6 +22,32 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from t5x_harness.upstream.google_sdk import http_options, transport_on
+
+_LIBRARIES = ("google.cloud.aiplatform_v1", "google.cloud.resourcemanager_v3")
+
+
+def import_messages_only() -> None:
+    """Has a server import of the library what it reads, which is half: its messages and transports, and no client.
+
+    Its packages are put in place without running their own code, which imports each service's clients. For a process
+    that is ours alone: whoever wants of these packages what their own code imports does not find it.
+
+    Raises:
+      ModuleNotFoundError: ``google-cloud-aiplatform`` is not installed.
+    """
+    for library in _LIBRARIES:
+        _put_in_place(library)
+        services = _put_in_place(f"{library}.services")
+        for service in pkgutil.iter_modules(services.__path__):
+            _put_in_place(f"{services.__name__}.{service.name}")
+            _put_in_place(f"{services.__name__}.{service.name}.transports")
+
+
+def _put_in_place(package: str) -> ModuleType:
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    return sys.modules.setdefault(package, importlib.util.module_from_spec(spec))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +213,7 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
     """
     owner = getattr(convert, "__self__", None)
     if hasattr(owner, "pb"):
-        kind: type[Message] = owner.pb()  # type: ignore[union-attr]
-        return kind
+        return owner.pb()  # type: ignore[union-attr]
     if inspect.isclass(owner) and issubclass(owner, Message):
         return owner
     _, service, method = path.split("/")
@@ -194,5 +221,4 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
         found = descriptor_pool.Default().FindMethodByName(f"{service}.{method}")
     except KeyError:  # those of IAM's policies, in services of other names
         return None
-    kind = message_factory.GetMessageClass(getattr(found, end))
-    return kind
+    return message_factory.GetMessageClass(getattr(found, end))

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from t5x_harness.google.vertex.jobs.driver import Graces
-from t5x_harness.google.vertex.jobs.logs import read_entries
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.logs import read_lines
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.api import Api
@@ -21,6 +21,11 @@ PARENT = "projects/p/locations/us-central1"
 IMAGE = "gcr.io/p/plain:1"
 # Long enough for a machine that is busy with other tests; nothing waits for so long unless it fails.
 PATIENCE = 60.0
+
+
+def read_entries(state: StateStore, name: str) -> list[dict[str, Any]]:
+    """A job's log as LogEntry objects in JSON's form, oldest first."""
+    return [line.entry() for line in read_lines(state, name)]
 
 
 class Service:

@@ -13,9 +13,9 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import IMAGE, PARENT, pool, processes_of, until
 
 from t5x_harness.google.vertex.jobs import driver
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
 from t5x_harness.google.vertex.jobs.publishing import publish
-from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.watching import Watched
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 

@@ -13,7 +13,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import PARENT, pool
 
 from t5x_harness.google.vertex.faults import VertexFault
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 

@@ -17,7 +17,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from job_service import PARENT, processes_of, until
 
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.state import StateStore, open_store
 
 HERE = Path(__file__).parent

@@ -24,7 +24,7 @@ from job_service import pool
 
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import State
 
 # A build system in the source distribution itself, which has the wheel ready as well; what it requires is installed.
 BUILD_SYSTEM = """

@@ -13,8 +13,8 @@ from google.cloud import aiplatform_v1 as vertex
 from job_service import pool, processes_of, until
 
 from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
-from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.slices.pod import Pod
 from t5x_harness.variables import POD_VARIABLE, SLICE_VARIABLE
 

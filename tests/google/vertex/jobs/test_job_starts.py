@@ -14,8 +14,8 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import PARENT, pool
 
 from t5x_harness.google.vertex.jobs import guarded
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.states import State
 
 
 def test_a_job_whose_folder_cannot_be_made_fails_and_can_be_deleted(

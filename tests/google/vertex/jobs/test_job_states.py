@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from t5x_harness.google.vertex.jobs import machine
-from t5x_harness.google.vertex.jobs.endings import unable
+from t5x_harness.google.vertex.jobs.endings import State, unable
 from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, Start, Stop, advance
-from t5x_harness.google.vertex.jobs.states import State
 
 CHIEF, WORKER, OTHER = "workerpool0-0", "workerpool1-0", "workerpool1-1"
 UNITS = frozenset({CHIEF, WORKER, OTHER})

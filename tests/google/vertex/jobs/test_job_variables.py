@@ -14,8 +14,8 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import pool
 
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.replicas import Unit, pools_of
-from t5x_harness.google.vertex.jobs.states import State
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
     Trial,

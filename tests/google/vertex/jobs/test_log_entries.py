@@ -10,9 +10,11 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
+from job_service import read_entries
+
 from t5x_harness.google.vertex.jobs import logs
-from t5x_harness.google.vertex.jobs.logs import JobLog, Lines, read_entries
-from t5x_harness.google.vertex.jobs.states import State
+from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.logs import JobLog, Lines
 from t5x_harness.google.vertex.state.memory import MemoryStore
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 

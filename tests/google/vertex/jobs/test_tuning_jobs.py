@@ -12,11 +12,10 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from google.cloud import aiplatform_v1 as vertex
-from job_service import PARENT, pool, processes_of, until
+from job_service import PARENT, pool, processes_of, read_entries, until
 
-from t5x_harness.google.vertex.jobs.logs import read_entries
-from t5x_harness.google.vertex.jobs.states import State
-from t5x_harness.google.vertex.jobs.tuning.metrics import read_metrics, select
+from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.tuning.trials import read_metrics, select
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5

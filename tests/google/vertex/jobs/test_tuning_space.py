@@ -13,8 +13,7 @@ from google.cloud import aiplatform_v1 as vertex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.google.vertex.jobs.tuning.space import Parameter, assign, grid, parameters_of
-from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
+from t5x_harness.google.vertex.jobs.tuning.suggesting import Parameter, Past, Suggestions, assign, grid, parameters_of
 
 LINEAR, LOG, REVERSE_LOG = 1, 2, 3
 DEFAULT, GRID, RANDOM = 0, 2, 3

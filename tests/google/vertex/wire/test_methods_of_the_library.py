@@ -81,7 +81,7 @@ def described(table):
 """
 IN_A_SERVER = """
 import json, sys
-from t5x_harness.google.vertex.wire.messages_only import import_messages_only
+from t5x_harness.google.vertex.wire.rpc_table import import_messages_only
 import_messages_only()
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 clients = [name for name in sys.modules if name.startswith("google.cloud.") and name.endswith("client")]

@@ -1,4 +1,4 @@
-"""Runs the trials of a tuning job, each as a custom job."""
+"""The methods of JobService for hyperparameter tuning jobs; each runs its trials as custom jobs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,28 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from google.protobuf.message import Message
+
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
+from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs, check_job
+from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
+from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started, publish
-from t5x_harness.google.vertex.jobs.states import State
-from t5x_harness.google.vertex.jobs.tuning.metrics import Metrics, read_metrics, select
-from t5x_harness.google.vertex.jobs.tuning.space import Value, parameters_of
-from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions
-from t5x_harness.google.vertex.jobs.tuning.trials import add_trial, end_trial, job_of_trial
+from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions, Value, parameters_of
+from t5x_harness.google.vertex.jobs.tuning.trials import (
+    Metrics,
+    add_trial,
+    end_trial,
+    job_of_trial,
+    read_metrics,
+    select,
+)
 from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import parent_of
-from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.messages.standard import run_standard
+from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.wire.errors import ApiError
 
 _CANCEL, _QUIT = "", "/"
@@ -185,3 +194,49 @@ def _notes_on(study_spec: Any) -> list[str]:
     """In what a study is not here as it is in the service."""
     stopping = study_spec.WhichOneof("automated_stopping_spec")
     return [f"study_spec.{stopping} has no effect here: no trial is stopped early"] if stopping else []
+
+
+class TuningJobs:
+    """The tuning jobs that run here, and the methods for all."""
+
+    def __init__(self, services: Services, ownership: Ownership, custom_jobs: CustomJobs) -> None:
+        self._services = services
+        self._ownership = ownership
+        self._custom_jobs = custom_jobs
+        self._lock = threading.Lock()
+        self._running: dict[str, Study] = {}
+
+    def close(self) -> None:
+        """Ends all jobs that run here, and waits for it."""
+        with self._lock:
+            studies = list(self._running.values())
+        for study in studies:
+            study.close()
+
+    def create(self, call: Call) -> Message:
+        """Creates a job and starts its first trials."""
+        warnings = check_job(call.request.hyperparameter_tuning_job, call.request.parent)
+        made = run_standard(call)
+        job: Any = made
+        with fails_if_not_started(self._services, job):
+            self._ownership.take(job.name)
+            study = Study(self._services, job, self._custom_jobs, warnings, self._ended)
+            with self._lock:
+                self._running[job.name] = study
+            try:
+                study.start()
+            except BaseException:
+                self._ended(job.name)
+                raise
+        return made
+
+    def cancel(self, name: str) -> None:
+        """Cancels a job if it runs here."""
+        with self._lock:
+            study = self._running.get(name)
+        if study is not None:
+            study.cancel()
+
+    def _ended(self, name: str) -> None:
+        with self._lock:
+            del self._running[name]

@@ -1,4 +1,4 @@
-"""The parameters of the next trial.
+"""What a study searches, and the parameters of the next trial.
 
 The service's default algorithm is Bayesian optimisation, of which it tells no more. Here the default is a small one of
 its kind: it looks where past trials were good, and where there were none. Suggestions are the same each time for the
@@ -11,9 +11,132 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
-from t5x_harness.google.vertex.jobs.tuning.space import Parameter, Value, assign, grid
+Value = float | int | str
+
+# StudySpec.ParameterSpec.ScaleType
+_LOG, _REVERSE_LOG = 2, 3
+# The epsilon of the API for values that a condition names.
+_EPSILON = 1e-10
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A parameter.
+
+    Attributes:
+      choices: its values; empty for a range.
+      low: the least value of a range.
+      high: the largest one.
+      whole: whether the values of a range are integers.
+      scale: of the API.
+      conditional: parameters that are asked for where this one has certain values, with these.
+    """
+
+    name: str
+    choices: tuple[Value, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
+    scale: int = 0
+    conditional: tuple[tuple[tuple[Value, ...], Parameter], ...] = ()
+
+    @classmethod
+    def of(cls, spec: Any) -> Self:
+        kind = spec.WhichOneof("parameter_value_spec")
+        values = getattr(spec, kind)
+        conditional = tuple(
+            (_condition(each), cls.of(each.parameter_spec)) for each in spec.conditional_parameter_specs
+        )
+        if kind in ("categorical_value_spec", "discrete_value_spec"):
+            return cls(spec.parameter_id, tuple(values.values), scale=spec.scale_type, conditional=conditional)
+        whole = kind == "integer_value_spec"
+        return cls(
+            spec.parameter_id, (), values.min_value, values.max_value, whole, spec.scale_type, conditional=conditional
+        )
+
+    def at(self, place: float) -> Value:
+        """The value at a place between 0 and 1, where values that are as far apart on its scale are as likely.
+
+        Args:
+          place: at least 0 and less than 1.
+        """
+        if self.choices:
+            return self.choices[int(place * len(self.choices))]
+        if not self.whole:
+            return min(max(self._scaled(place, self.low, self.high), self.low), self.high)
+        # Each integer stands for what rounds to it.
+        low, high = (self.low, self.high) if self.scale in (_LOG, _REVERSE_LOG) else (self.low - 0.5, self.high + 0.5)
+        return int(min(max(math.floor(self._scaled(place, low, high) + 0.5), self.low), self.high))
+
+    def place(self, value: Value) -> float:
+        """Where between 0 and 1 a value is; of choices, the middle of its part."""
+        if self.choices:
+            return (self.choices.index(value) + 0.5) / len(self.choices)
+        if self.high == self.low:
+            return 0.5
+        number = float(value)
+        if self.scale == _LOG:
+            return math.log(number / self.low) / math.log(self.high / self.low)
+        if self.scale == _REVERSE_LOG:
+            return 1 - math.log((self.high + self.low - number) / self.low) / math.log(self.high / self.low)
+        return (number - self.low) / (self.high - self.low)
+
+    def values(self) -> tuple[Value, ...]:
+        """All values; the API takes no grid over a range of doubles."""
+        return self.choices or tuple(range(int(self.low), int(self.high) + 1))
+
+    def asks_for(self, value: Value) -> Iterator[Parameter]:
+        """The parameters that are asked for where this one has a value."""
+        for values, parameter in self.conditional:
+            if any(_same(value, each) for each in values):
+                yield parameter
+
+    def _scaled(self, place: float, low: float, high: float) -> float:
+        if self.scale == _LOG:
+            return math.exp(math.log(low) + place * (math.log(high) - math.log(low)))
+        if self.scale == _REVERSE_LOG:
+            return high + low - math.exp(math.log(high) - place * (math.log(high) - math.log(low)))
+        return low + place * (high - low)
+
+
+def parameters_of(study_spec: Any) -> tuple[Parameter, ...]:
+    """The parameters of a ``StudySpec``; those that depend on others are in these."""
+    return tuple(Parameter.of(each) for each in study_spec.parameters)
+
+
+def assign(parameters: Sequence[Parameter], choose: Callable[[Parameter], Value]) -> dict[str, Value]:
+    """A value for each parameter that is asked for, by name."""
+    found: dict[str, Value] = {}
+    for parameter in parameters:
+        value = found[parameter.name] = choose(parameter)
+        found |= assign(tuple(parameter.asks_for(value)), choose)
+    return found
+
+
+def grid(parameters: Sequence[Parameter]) -> Iterator[Mapping[str, Value]]:
+    """All assignments, the last parameter's values changing fastest."""
+    if not parameters:
+        yield {}
+        return
+    first, *rest = parameters
+    for value in first.values():
+        for below in grid((*first.asks_for(value), *rest)):
+            yield {first.name: value, **below}
+
+
+def _condition(spec: Any) -> tuple[Value, ...]:
+    kind = spec.WhichOneof("parent_value_condition")
+    return tuple(getattr(spec, kind).values) if kind else ()
+
+
+def _same(value: Value, other: Value) -> bool:
+    if isinstance(value, str) or isinstance(other, str):
+        return value == other
+    return abs(value - other) <= _EPSILON
+
 
 # StudySpec.Algorithm
 _GRID, _RANDOM = 2, 3
