@@ -26,8 +26,7 @@ _TOLD = pytest.StashKey[list[str]]()
 
 def failure_of(item: pytest.Item, result: StageResult) -> object:
     """The failure of an item as pytest shows it: by its findings, and in the short summary by the first one's code."""
-    from t5x_harness.report.one_line import failure_in_a_line
-    from t5x_harness.report.terminal import stage_failure
+    from t5x_harness.report.terminal import failure_in_a_line, stage_failure
 
     columns, width = columns_of(item.config)
     text = stage_failure(result, width=width, notes=item.config.get_verbosity() > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from t5x_harness.findings.text import Style, wrap, wrap_table
 from t5x_harness.report.report import Report, RunRow
@@ -16,6 +17,8 @@ GIVEN = "given by the harness, as by the command line of a job"
 STANDINS = "stand-ins, for what cannot be reached here"
 _LOG_LINES = 20
 _LEAST_WIDTH = 40
+_LEAST_MESSAGE = 18
+"""Columns of a message in one line that are shown before its place is."""
 _SLOW_IMPORTS = 5.0
 _DETAILS = "arrays"
 """What the names of facts begin with that are a table of each array."""
@@ -87,6 +90,25 @@ def stage_failure(result: StageResult, *, width: int = 100, color: bool = False,
     if result.outcome is Outcome.NOT_RUN or not lines:
         lines += result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",)
     return "\n".join([*lines, *_log(result)])
+
+
+def failure_in_a_line(result: StageResult, room: int | None) -> str:
+    """Returns ``SEQ15: lacks targets (run.gin:15)`` of the first error.
+
+    Args:
+      result: of the stage.
+      room: columns to cut it to; None for all of it.
+    """
+    error = next(iter(result.errors), None)
+    if error is None:
+        return f"{result.stage} failed, and no finding says why"
+    text = f"{error.code}: {error.message.partition(chr(10))[0]}"
+    place = f" ({Path(error.location.file).name}:{error.location.line})" if error.location is not None else ""
+    if room is None or len(text + place) <= room:
+        return text + place
+    if room < _LEAST_MESSAGE + len(place):
+        return text  # which pytest cuts
+    return f"{text[: room - len(place) - 3].rstrip()}...{place}"
 
 
 def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> str:
