@@ -6,7 +6,6 @@ __all__ = [
     "BRIEF_VARIABLE",
     "CACHE_VARIABLE",
     "COMMIT_VARIABLE",
-    "KEPT_VARIABLE",
     "MODE_VARIABLE",
     "NETWORK_VARIABLE",
     "PATCH_VARIABLE",
@@ -19,6 +18,7 @@ __all__ = [
     "STANDINS_VARIABLE",
     "START_VARIABLE",
     "VERTEX_PREFIX",
+    "WORKER_SOCKET_VARIABLE",
 ]
 
 # Which T5X runs, and on what.
@@ -36,7 +36,7 @@ START_VARIABLE = "T5X_HARNESS_START"
 """``MODULE:FUNCTION``, called without arguments at the start of each Python process."""
 CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
 """The folder of JAX's compiled programs; empty for none."""
-KEPT_VARIABLE = "T5X_HARNESS_WORKER"
+WORKER_SOCKET_VARIABLE = "T5X_HARNESS_WORKER"
 """The socket of the worker that ``t5x-harness warm`` keeps."""
 
 # What it reaches.

@@ -17,7 +17,7 @@ import pytest
 
 from t5x_harness.runs.pool import worker_for
 from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.variables import KEPT_VARIABLE
+from t5x_harness.variables import WORKER_SOCKET_VARIABLE
 from t5x_harness.workers import Zygote
 
 if TYPE_CHECKING:
@@ -99,25 +99,29 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 
 @pytest.fixture(scope="session")
-def door(hermetic: Path) -> Path:
+def socket_path(hermetic: Path) -> Path:
     """Where other sessions find :func:`zygote`."""
     return hermetic / "zygote"
 
 
 @pytest.fixture(scope="session")
-def zygote(door: Path) -> Iterator[Zygote]:
+def zygote(socket_path: Path) -> Iterator[Zygote]:
     """A process that has imported the embedded T5X, which runs are forked from: one for all of xdist's workers.
 
     The worker that asks for it first has it made, and keeps it until the others need it no longer.
     """
-    with open(f"{door}.made", "w") as made, open(f"{door}.used", "w") as used, contextlib.ExitStack() as stack:
+    with (
+        open(f"{socket_path}.made", "w") as made,
+        open(f"{socket_path}.used", "w") as used,
+        contextlib.ExitStack() as stack,
+    ):
         fcntl.flock(made, fcntl.LOCK_EX)
-        if door.exists():
+        if socket_path.exists():
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv(KEPT_VARIABLE, str(door))
+                patch.setenv(WORKER_SOCKET_VARIABLE, str(socket_path))
                 worker = stack.enter_context(worker_for(find_runtime("embedded")))
         else:
-            worker = stack.enter_context(worker_for(find_runtime("embedded"), door=door))
+            worker = stack.enter_context(worker_for(find_runtime("embedded"), socket_path=socket_path))
             stack.callback(fcntl.flock, used, fcntl.LOCK_EX)
         worker.await_ready()
         assert worker.refusal == ""
@@ -128,10 +132,10 @@ def zygote(door: Path) -> Iterator[Zygote]:
 
 @pytest.fixture
 def imported(
-    zygote: Zygote, door: Path, hermetic: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    zygote: Zygote, socket_path: Path, hermetic: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sessions that the test starts find T5X imported, as in a shell of ``t5x-harness warm``."""
-    monkeypatch.setenv(KEPT_VARIABLE, str(door))
+    monkeypatch.setenv(WORKER_SOCKET_VARIABLE, str(socket_path))
     monkeypatch.setenv("HOME", str(hermetic))  # imports depend on it, and pytester has one for each test
 
 

@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
-    from t5x_harness.variables import KEPT_VARIABLE
-    from t5x_harness.workers import KeptZygotes, ZygoteFailed
+    from t5x_harness.variables import WORKER_SOCKET_VARIABLE
+    from t5x_harness.workers import WarmZygotes, ZygoteFailed
 
     env_file = env_file_of(args)
     try:
@@ -50,14 +50,14 @@ def run(args: argparse.Namespace) -> int:
     # A folder of the user's alone: who reaches the socket can run anything as this user.
     with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="t5x-harness-warm-") as folder:
         _say(f"importing {runtime}")
-        with KeptZygotes(Path(folder), lambda path: worker_for(runtime, door=path)) as kept:
+        with WarmZygotes(Path(folder), lambda path: worker_for(runtime, socket_path=path)) as kept:
             try:
                 kept.renew()
             except ZygoteFailed as error:
                 _say(f"t5x-harness warm: {error}\n{error.log_tail or ''}".rstrip())
                 return _FAILED
             _say(f"process {os.getpid()} keeps it; Ctrl-C or kill {os.getpid()} ends it")
-            with announce(export_lines({KEPT_VARIABLE: str(kept.door)}), env_file):
+            with announce(export_lines({WORKER_SOCKET_VARIABLE: str(kept.socket_path)}), env_file):
                 while not kept.has_ended:
                     if changed := kept.take_changed_file():
                         _say(f"{changed} changed: importing again")

@@ -120,10 +120,10 @@ class RunPool:
     @property
     def refusals(self) -> list[str]:
         """Why runs did not begin in the worker that is kept for this shell, though there is one."""
-        from t5x_harness.workers import NOT_KEPT
+        from t5x_harness.workers import WARM_WORKER_UNUSED
 
         found = [getattr(worker, "refusal", "") for worker in self._workers.values()]
-        return [f"{NOT_KEPT}: {text}" for text in found if text]
+        return [f"{WARM_WORKER_UNUSED}: {text}" for text in found if text]
 
     @property
     def import_seconds(self) -> float:
@@ -166,20 +166,20 @@ class RunPool:
         return self._googles.setdefault((spec.gcs, spec.gcs_root), GooglePool(spec.gcs_root, spec.gcs))
 
 
-def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
+def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
     """Returns a zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
 
     Args:
       runtime: the T5X.
-      door: makes it one that is kept for other sessions, which find it there. Another one turns to the one that is kept
-        for this shell, if there is any.
+      socket_path: makes it a warm one for other sessions, which find it there. Without it, the shell's warm one is
+        used, if there is any.
     """
     from t5x_harness.runs.local import PRELOAD
     from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-    from t5x_harness.variables import KEPT_VARIABLE, RUNTIME_VARIABLE, STANDINS_VARIABLE
+    from t5x_harness.variables import RUNTIME_VARIABLE, STANDINS_VARIABLE, WORKER_SOCKET_VARIABLE
     from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
 
-    kept = os.environ.get(KEPT_VARIABLE) if door is None else None
+    kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
     return Zygote(
         preload=PRELOAD,
@@ -190,7 +190,7 @@ def worker_for(runtime: Runtime, *, door: Path | None = None) -> Zygote:
             **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },
-        door=door,
+        socket_path=socket_path,
         kept=Path(kept) if kept else None,
     )
 

@@ -6,20 +6,20 @@ from t5x_harness.runtime.compile_cache import compile_cache_environment, default
 from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import InlineProgress, ProgressPrinter
-from t5x_harness.workers.renewal import KeptZygotes
+from t5x_harness.workers.renewal import WarmZygotes
 from t5x_harness.workers.run import Run
-from t5x_harness.workers.zygote import NOT_KEPT, Zygote
+from t5x_harness.workers.zygote import WARM_WORKER_UNUSED, Zygote
 
 __all__ = [
-    "NOT_KEPT",
+    "WARM_WORKER_UNUSED",
     "InProcess",
     "InlineProgress",
-    "KeptZygotes",
     "ProgressPrinter",
     "Run",
     "RunDied",
     "RunRaised",
     "RunTimedOut",
+    "WarmZygotes",
     "WorkerError",
     "Zygote",
     "ZygoteFailed",

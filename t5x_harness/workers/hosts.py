@@ -16,7 +16,7 @@ from typing import IO, Protocol
 
 import t5x_harness
 from t5x_harness.system.diagnosis import describe_status, read_tail
-from t5x_harness.workers.door import peer_of
+from t5x_harness.workers.listener import peer_of
 
 # A little more than the zygote waits for its guards.
 END_SECONDS = 12.0
@@ -28,7 +28,7 @@ found = importlib.util.find_spec("t5x_harness")
 if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
     sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
 from t5x_harness.workers.zygote_process import main
-main({control}, {lifeline}, {parent}, {door})
+main({control}, {lifeline}, {parent}, {listening})
 """
 
 
@@ -69,22 +69,22 @@ class OwnHost:
 
     Args:
       environment: all of the process's.
-      door: the path of a socket on which it shall serve other sessions, too; None for none.
+      socket_path: the path of a socket on which it shall serve other sessions, too; None for none.
     """
 
-    def __init__(self, environment: Mapping[str, str], door: Path | None) -> None:
+    def __init__(self, environment: Mapping[str, str], socket_path: Path | None) -> None:
         self.control, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._door = door
-        listener = None if door is None else _listen(door)
+        self._socket_path = socket_path
+        listener = None if socket_path is None else _listen(socket_path)
         descriptors = [theirs.fileno(), lifeline, *([] if listener is None else [listener.fileno()])]
         boot = BOOT.format(
             origin=str(Path(t5x_harness.__file__).resolve()),
             control=theirs.fileno(),
             lifeline=lifeline,
             parent=os.getpid(),
-            door=None if listener is None else listener.fileno(),
+            listening=None if listener is None else listener.fileno(),
         )
         try:
             self._process = subprocess.Popen(
@@ -130,8 +130,8 @@ class OwnHost:
             self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
         os.close(self._lifeline)
-        if self._door is not None:
-            self._door.unlink(missing_ok=True)
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
         try:
             self._process.wait(END_SECONDS if patient else 0)
         except subprocess.TimeoutExpired:
@@ -145,24 +145,24 @@ class OwnHost:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
-class KeptHost:
+class WarmHost:
     """A process that another one keeps.
 
     Args:
-      door: the path of its socket.
+      socket_path: the path of its socket.
 
     Raises:
       OSError: nobody is there.
     """
 
-    def __init__(self, door: Path) -> None:
+    def __init__(self, socket_path: Path) -> None:
         self.control = socket.socket(socket.AF_UNIX)
         try:
-            with _short(door) as path:
+            with _short(socket_path) as path:
                 self.control.connect(path)
             self.pid, user = peer_of(self.control)  # the keeper's, until the zygote itself has answered
             if user != os.getuid():
-                raise PermissionError(f"the process at {door} is another user's")
+                raise PermissionError(f"the process at {socket_path} is another user's")
         except BaseException:
             self.control.close()
             raise
@@ -192,20 +192,20 @@ class KeptHost:
             self.control.shutdown(socket.SHUT_RDWR)
 
 
-def _listen(door: Path) -> socket.socket:
+def _listen(socket_path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
-    door.unlink(missing_ok=True)  # of a process that has died
-    with _short(door) as path:
+    socket_path.unlink(missing_ok=True)  # of a process that has died
+    with _short(socket_path) as path:
         listener.bind(path)
     listener.listen()
     return listener
 
 
 @contextlib.contextmanager
-def _short(door: Path) -> Iterator[str]:
+def _short(socket_path: Path) -> Iterator[str]:
     """Another path of the same file: those of sockets have 107 bytes at most, and folders may be deep."""
-    folder = os.open(door.parent, os.O_PATH)
+    folder = os.open(socket_path.parent, os.O_PATH)
     try:
-        yield f"/proc/self/fd/{folder}/{door.name}"
+        yield f"/proc/self/fd/{folder}/{socket_path.name}"
     finally:
         os.close(folder)

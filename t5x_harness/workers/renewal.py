@@ -11,7 +11,7 @@ from typing import Self
 from t5x_harness.workers.zygote import Zygote
 
 
-class KeptZygotes:
+class WarmZygotes:
     """Keeps a zygote for other sessions, and those that it has replaced for as long as sessions use them.
 
     A context manager; its end is the end of all of them.
@@ -21,11 +21,11 @@ class KeptZygotes:
       make: builds a zygote that listens at a path.
 
     Attributes:
-      door: where sessions find the newest one that is ready.
+      socket_path: where sessions find the newest one that is ready.
     """
 
     def __init__(self, folder: Path, make: Callable[[Path], Zygote]) -> None:
-        self.door = folder / "door"
+        self.socket_path = folder / "socket"
         self._make = make
         self._number = 0
         self._newest: Zygote | None = None
@@ -44,19 +44,19 @@ class KeptZygotes:
         return self._newest is None or self._newest.has_ended
 
     def renew(self) -> None:
-        """Imports in a new zygote, which takes the door once it is ready; the one before ends with its last session.
+        """Imports in a new zygote, which takes the path once it is ready; the one before ends with its last session.
 
         Raises:
-          ZygoteFailed: the imports failed; the one before keeps the door.
+          ZygoteFailed: the imports failed; the one before keeps the path.
         """
         self._number += 1
-        path = self.door.with_name(str(self._number))
+        path = self.socket_path.with_name(str(self._number))
         zygote = self._make(path)
         try:
             zygote.await_ready()
-            link = self.door.with_name("next")
+            link = self.socket_path.with_name("next")
             link.symlink_to(path.name)
-            os.replace(link, self.door)
+            os.replace(link, self.socket_path)
         except BaseException:
             zygote.close()
             raise

@@ -20,12 +20,12 @@ from t5x_harness.system.diagnosis import low_limit, signal_name
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection
 from t5x_harness.workers.errors import ZygoteFailed
-from t5x_harness.workers.hosts import Host, KeptHost, OwnHost
-from t5x_harness.workers.likeness import facts
+from t5x_harness.workers.hosts import Host, OwnHost, WarmHost
+from t5x_harness.workers.import_fingerprint import facts
 from t5x_harness.workers.run import ForkedRun, Run
 from t5x_harness.workers.starting import Environment, environment, start_message
 
-NOT_KEPT = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
+WARM_WORKER_UNUSED = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
 """What a session tells its user, with :attr:`Zygote.refusal`."""
 
 _KILLED = tuple(f"was killed by {signal_name(number)}" for number in (signal.SIGKILL, signal.SIGTERM))
@@ -51,7 +51,7 @@ class Zygote(Closing):
         env: Environment | None = None,
         python_path: Sequence[str] = (),
         start_timeout: float = 300.0,
-        door: Path | None = None,
+        socket_path: Path | None = None,
         kept: Path | None = None,
     ) -> None:
         """Takes the settings; starts nothing.
@@ -61,7 +61,7 @@ class Zygote(Closing):
           env: variables that every run gets, in addition to the environment of this process; None takes one out.
           python_path: folders to put in front of ``sys.path``, relative to the current folder.
           start_timeout: how many seconds the imports may take.
-          door: the path of a socket to be made, where other sessions find this zygote; None to keep it to oneself.
+          socket_path: of a socket to be made, where other sessions find this zygote; None to keep it to oneself.
           kept: the path of such a socket. That zygote is used if this one's imports would have brought the same.
         """
         self._preload = tuple(preload)
@@ -71,7 +71,7 @@ class Zygote(Closing):
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._runs: weakref.WeakSet[ForkedRun] = weakref.WeakSet()
-        self._door = door
+        self._socket_path = socket_path
         self._kept = kept
         self._refusal = ""
         self._host: Host | None = None
@@ -97,9 +97,9 @@ class Zygote(Closing):
         return self._waited
 
     @property
-    def is_kept(self) -> bool:
+    def is_warm(self) -> bool:
         """Whether runs are forked from a kept zygote."""
-        return isinstance(self._host, KeptHost)
+        return isinstance(self._host, WarmHost)
 
     def warm(self) -> None:
         """Starts the imports in the background and returns at once."""
@@ -121,7 +121,7 @@ class Zygote(Closing):
         return self._host is None or self._host.has_ended
 
     def take_changed_file(self) -> str:
-        """An imported file that a session found changed at the door since the last call; empty if none did."""
+        """An imported file that a session found changed since the last call; empty if none did."""
         with self._lock:
             if self._host is None or not self._ready:
                 return ""
@@ -231,15 +231,15 @@ class Zygote(Closing):
             self._stop()
         if self._host or self._failure:
             return
-        if self._kept is None or not self._begin_kept(self._kept):
-            self._begin(OwnHost(environment(self._env), self._door))
+        if self._kept is None or not self._begin_warm(self._kept):
+            self._begin(OwnHost(environment(self._env), self._socket_path))
 
-    def _begin_kept(self, door: Path) -> bool:
+    def _begin_warm(self, socket_path: Path) -> bool:
         """Turns to the kept zygote; False if that is known to be of no use."""
         try:
-            self._begin(KeptHost(door))
+            self._begin(WarmHost(socket_path))
         except OSError as error:
-            self._refuse(f"it cannot be reached at {door}: {error.strerror or error}")
+            self._refuse(f"it cannot be reached at {socket_path}: {error.strerror or error}")
             return False
         self._listen(_ANSWER_SECONDS)
         return self._host is not None
@@ -303,7 +303,7 @@ class Zygote(Closing):
     def _take_end(self, host: Host) -> None:
         """The zygote ended before it was ready."""
         how = host.how_it_ended()
-        if isinstance(host, KeptHost):
+        if isinstance(host, WarmHost):
             self._refuse(f"it {how}")
             return
         where = f"while it imported {self._importing}" if self._importing else "before it could import anything"

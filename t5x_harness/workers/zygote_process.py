@@ -22,12 +22,12 @@ from t5x_harness.system import processes
 from t5x_harness.upstream.cpython import call_with_preallocated_frames
 from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
-from t5x_harness.workers.door import Client, Door
+from t5x_harness.workers.listener import Client, Listener
 
 ERROR_LINES = 6
 
 
-def main(control: int, lifeline: int, parent: int, door: int | None = None) -> None:
+def main(control: int, lifeline: int, parent: int, listening: int | None = None) -> None:
     """Runs the zygote. Never returns.
 
     Args:
@@ -36,11 +36,11 @@ def main(control: int, lifeline: int, parent: int, door: int | None = None) -> N
         of the connection means that it must end.
       lifeline: read end of a pipe that the parent holds open and never writes to.
       parent: pid of the parent.
-      door: descriptor of a socket that listens for other sessions, which speak as the parent does; None for none.
+      listening: descriptor of a socket that listens for other sessions, which speak as the parent does; None for none.
     """
     status = 1
     try:
-        listener = None if door is None else socket.socket(fileno=door)
+        listener = None if listening is None else socket.socket(fileno=listening)
         zygote = _Zygote(Client(socket.socket(fileno=control), parent), listener)
         # All that is forked stands on these frames, too.
         status = call_with_preallocated_frames(zygote.main, lifeline, parent)
@@ -54,8 +54,8 @@ def main(control: int, lifeline: int, parent: int, door: int | None = None) -> N
 class _Zygote:
     def __init__(self, owner: Client, listener: socket.socket | None) -> None:
         self._owner = owner
-        self._listener = listener
-        self._door: Door | None = None
+        self._listening = listener
+        self._listener: Listener | None = None
         self._clients = [owner]
         self._guards: dict[int, Client] = {}
         self._awake = self._waker = -1
@@ -81,8 +81,8 @@ class _Zygote:
                 self._send({"failed": name, "error": failure})
                 return 1
         imported = {k: v for k, v in os.environ.items() if before.get(k) != v}
-        if self._listener is not None:
-            self._door = Door(self._listener, settings, before, since)
+        if self._listening is not None:
+            self._listener = Listener(self._listening, settings, before, since)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) & ~os.O_ASYNC)
         gc.freeze()  # and no search for garbage before it: that takes as long as many an import, and finds little
         self._await_orders(lifeline, imported)
@@ -106,10 +106,10 @@ class _Zygote:
             if lifeline in ready:
                 break
             heard = [client for client in self._clients if ready.intersection(client.descriptors)]
-            if self._door is not None:  # those that it admits have said who they are, and may order nothing for long
-                self._clients += self._door.admit(ready)
-                if self._door.changed:
-                    self._tell_of_change(self._door.changed)
+            if self._listener is not None:  # who it admits has said who it is, and may order nothing for long
+                self._clients += self._listener.admit(ready)
+                if self._listener.changed:
+                    self._tell_of_change(self._listener.changed)
             for client in heard:
                 if client.watch in ready or not self._start(client, lifeline, imported):
                     self._clients.remove(client)
@@ -119,7 +119,8 @@ class _Zygote:
     @property
     def _is_done(self) -> bool:
         """Whether another one has taken its place, and the sessions that it had are over."""
-        return self._is_retired and self._clients == [self._owner] and (self._door is None or self._door.is_quiet)
+        is_quiet = self._listener is None or self._listener.is_quiet
+        return self._is_retired and self._clients == [self._owner] and is_quiet
 
     def _tell_of_change(self, file: str) -> None:
         """Has the parent know which file has changed, unless it listens to nothing."""
@@ -129,8 +130,8 @@ class _Zygote:
     def _wait(self, lifeline: int) -> set[int]:
         """The descriptors on which something has come."""
         poll = select.poll()
-        listening = () if self._door is None else self._door.descriptors
-        patience = None if self._door is None else self._door.patience
+        listening = () if self._listener is None else self._listener.descriptors
+        patience = None if self._listener is None else self._listener.patience
         each = (descriptor for client in self._clients for descriptor in client.descriptors)
         for descriptor in (lifeline, self._awake, *listening, *each):
             poll.register(descriptor, select.POLLIN)
@@ -175,8 +176,8 @@ class _Zygote:
                 os.close(descriptor)
             for other in self._clients:
                 other.close()
-            if self._door is not None:
-                self._door.close()
+            if self._listener is not None:
+                self._listener.close()
             guard_process.guard(
                 socket.socket(fileno=guard),
                 socket.socket(fileno=link),

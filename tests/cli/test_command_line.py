@@ -14,7 +14,7 @@ from t5x_harness.commands.arguments import specs_of
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.runs import several as runs
 from t5x_harness.spec import Stage
-from t5x_harness.workers import NOT_KEPT
+from t5x_harness.workers import WARM_WORKER_UNUSED
 
 GOOD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
@@ -433,5 +433,5 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
     out, err = capsys.readouterr()
     assert " resolve, plan, train, eval, infer: not run, because lint failed\n" in out
     assert "kept in" not in err
-    assert f"t5x-harness: {NOT_KEPT}: why it is not\n" in err
+    assert f"t5x-harness: {WARM_WORKER_UNUSED}: why it is not\n" in err
     assert list((folder / "temporary").iterdir()) == []

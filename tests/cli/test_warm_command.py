@@ -21,7 +21,7 @@ import os, sys
 from t5x_harness.commands import main as cli
 from t5x_harness.runs import pool
 from t5x_harness.workers import Zygote
-pool.worker_for = lambda runtime, *, door: Zygote(preload={preload!r}, python_path=[os.getcwd()], door=door)
+pool.worker_for = lambda runtime, **given: Zygote(preload={preload!r}, python_path=[os.getcwd()], **given)
 sys.exit(cli.main(["warm", *sys.argv[1:]]))
 """
 Warm = Callable[..., subprocess.Popen[str]]
@@ -46,8 +46,8 @@ def warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
         process.communicate()
 
 
-def refusal_of_a_session(door: Path, folder: Path, *preload: str) -> str:
-    with Zygote(preload=preload or ["json"], python_path=[str(folder)], kept=door) as zygote:
+def refusal_of_a_session(socket_path: Path, folder: Path, *preload: str) -> str:
+    with Zygote(preload=preload or ["json"], python_path=[str(folder)], kept=socket_path) as zygote:
         zygote.await_ready()
         return zygote.refusal
 
@@ -56,9 +56,9 @@ def refusal_of_a_session(door: Path, folder: Path, *preload: str) -> str:
 def test_it_serves_until_it_is_ended(warm: Warm, tmp_path: Path, number: int) -> None:
     process = warm()
     assert process.stdout is not None
-    name, _, door = process.stdout.readline().strip().removeprefix("export ").partition("=")
+    name, _, socket_path = process.stdout.readline().strip().removeprefix("export ").partition("=")
     assert name == "T5X_HARNESS_WORKER"
-    assert refusal_of_a_session(Path(door), tmp_path) == ""
+    assert refusal_of_a_session(Path(socket_path), tmp_path) == ""
     process.send_signal(number)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -73,21 +73,21 @@ def test_it_imports_again_when_a_session_has_found_a_changed_file(warm: Warm, tm
     process = warm(preload=("heavy_module",))
     assert process.stdout is not None
     assert process.stderr is not None
-    door = Path(process.stdout.readline().strip().removeprefix("export T5X_HARNESS_WORKER="))
+    socket_path = Path(process.stdout.readline().strip().removeprefix("export T5X_HARNESS_WORKER="))
     file.write_text("no Python")
     changed = f"{file} has changed since it was imported: t5x-harness warm is importing again"
     with pytest.raises(ZygoteFailed):
-        refusal_of_a_session(door, tmp_path, "heavy_module")
+        refusal_of_a_session(socket_path, tmp_path, "heavy_module")
     told = [process.stderr.readline() for _ in range(4)]
     assert told[2] == f"{file} changed: importing again\n"
     assert told[3] == "t5x-harness warm: Importing heavy_module in the worker process failed:\n"
     while "The next session has it tried again\n" not in told:
         told.append(process.stderr.readline())
     file.write_text("VALUE = 2")
-    refusals = [refusal_of_a_session(door, tmp_path, "heavy_module")]
+    refusals = [refusal_of_a_session(socket_path, tmp_path, "heavy_module")]
     assert process.stderr.readline() == f"{file} changed: importing again\n"
     while refusals[-1]:
-        refusals.append(refusal_of_a_session(door, tmp_path, "heavy_module"))
+        refusals.append(refusal_of_a_session(socket_path, tmp_path, "heavy_module"))
     assert set(refusals) == {changed, ""}
     process.terminate()
     _, rest = process.communicate(timeout=60)

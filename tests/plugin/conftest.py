@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.sample_tasks import CONFIGS
-from t5x_harness.workers import NOT_KEPT
+from t5x_harness.workers import WARM_WORKER_UNUSED
 
 Run = Callable[..., pytest.RunResult]
 
@@ -33,7 +33,7 @@ def run(pytester: pytest.Pytester, folder: Path, imported: None) -> Run:
         for text in (result.stdout, result.stderr):
             text.no_fnmatch_line("*Traceback*")
             text.no_fnmatch_line("*INTERNALERROR*")
-            text.no_fnmatch_line(f"{NOT_KEPT}*")
+            text.no_fnmatch_line(f"{WARM_WORKER_UNUSED}*")
         return result
 
     return call

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness import __version__
-from t5x_harness.variables import KEPT_VARIABLE
-from t5x_harness.workers import NOT_KEPT
+from t5x_harness.variables import WORKER_SOCKET_VARIABLE
+from t5x_harness.workers import WARM_WORKER_UNUSED
 
 Run = Callable[..., pytest.RunResult]
 
@@ -207,7 +207,9 @@ def test_a_config_and_a_test_of_it_are_told_apart(
 def test_a_kept_worker_that_is_of_no_use_is_told(
     pytester: pytest.Pytester, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(KEPT_VARIABLE, str(folder / "door"))
+    monkeypatch.setenv(WORKER_SOCKET_VARIABLE, str(folder / "socket"))
     result = pytester.runpytest_subprocess("infer.gin::lint", "--t5x-runtime=embedded")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"{NOT_KEPT}: it cannot be reached at {folder}/door: No such file or directory"])
+    result.stdout.fnmatch_lines(
+        [f"{WARM_WORKER_UNUSED}: it cannot be reached at {folder}/socket: No such file or directory"]
+    )

@@ -24,10 +24,10 @@ def zygote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with Zygote(env=ENV) as own:
             yield own
         return
-    door = tmp_path_factory.mktemp("kept") / "door"
-    with Zygote(env=ENV, door=door) as keeper:
+    socket_path = tmp_path_factory.mktemp("kept") / "socket"
+    with Zygote(env=ENV, socket_path=socket_path) as keeper:
         keeper.warm()
-        with Zygote(env=ENV, kept=door) as kept:
+        with Zygote(env=ENV, kept=socket_path) as kept:
             yield kept
 
 

@@ -26,7 +26,9 @@ _READ_BY_IMPORTS = (
 _READ_BY_NAME = frozenset({"HOME", "LANG", "TZ", RUNTIME_VARIABLE})
 
 # JAX and TensorFlow set these while they are imported, so a session that has imported them differs in nothing else.
-_SET_BY_IMPORTS = frozenset({"TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION", "TPU_SKIP_MDS_QUERY"})
+_SET_BY_IMPORTS = frozenset(
+    {"TF_CPP_MIN_LOG_LEVEL", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION", "TPU_SKIP_MDS_QUERY"}
+)
 
 # Those that each run follows by itself.
 _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from t5x_harness.workers import framing
-from t5x_harness.workers.likeness import changed_file, difference, facts, file_times
+from t5x_harness.workers.import_fingerprint import changed_file, difference, facts, file_times
 
 # A session has its first message ready when it connects.
 _FIRST_MESSAGE_SECONDS = 5.0
@@ -63,7 +63,7 @@ class _Visitor:
     reader: framing.FrameReader = dataclasses.field(default_factory=framing.FrameReader)
 
 
-class Door:
+class Listener:
     """Lets in whose imports would have brought what the zygote has.
 
     Args:
@@ -103,7 +103,7 @@ class Door:
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def admit(self, ready: AbstractSet[int]) -> list[Client]:
-        """Hears those at the door, without waiting for any of them, and returns those who are let in.
+        """Hears those that connected, without waiting for any of them, and returns those that are admitted.
 
         Args:
           ready: the readable ones of :attr:`descriptors`, among others.

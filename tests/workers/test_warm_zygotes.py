@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.workers import KeptZygotes, RunDied, Zygote, ZygoteFailed
+from t5x_harness.workers import RunDied, WarmZygotes, Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
 AssertGone = Callable[..., None]
@@ -37,26 +37,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Path:
+def socket_path(tmp_path: Path) -> Path:
     folder = tmp_path / ("deep" * 20) / ("deeper" * 20)  # paths of sockets have 107 bytes at most
     folder.mkdir(parents=True)
-    return folder / "door"
+    return folder / "socket"
 
 
 @pytest.fixture
-def keeper(door: Path, folder: Path) -> Iterator[Zygote]:
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as zygote:
+def keeper(socket_path: Path, folder: Path) -> Iterator[Zygote]:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as zygote:
         zygote.await_ready()
         yield zygote
 
 
 @pytest.fixture
-def session(door: Path, folder: Path) -> Iterator[Session]:
+def session(socket_path: Path, folder: Path) -> Iterator[Session]:
     """Makes the zygotes of other sessions."""
     made = []
 
     def make(**changes: object) -> Zygote:
-        settings = {"preload": ["json", "heavy_module"], "python_path": [str(folder)], "kept": door, **changes}
+        settings = {"preload": ["json", "heavy_module"], "python_path": [str(folder)], "kept": socket_path, **changes}
         made.append(Zygote(**settings))  # type: ignore[arg-type]
         return made[-1]
 
@@ -71,12 +71,12 @@ def call(zygote: Zygote, method: str, log: Path, **kwargs: object) -> object:
 
 
 def test_the_keeper_may_have_begun_in_a_folder_that_is_gone(
-    door: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, store = tmp_path / "gone", tmp_path / "store"
     gone.mkdir()
     monkeypatch.chdir(gone)
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
         keeper.await_ready()
         gone.rmdir()
         monkeypatch.chdir(tmp_path)
@@ -88,16 +88,18 @@ def test_one_process_imports_for_all_sessions(keeper: Zygote, session: Session, 
     for zygote in (session(), session()):
         assert call(zygote, "echo", tmp_path, value=3) == 3
         assert zygote.pid == keeper.pid
-        assert zygote.is_kept
+        assert zygote.is_warm
         assert zygote.refusal == ""
     assert call(keeper, "echo", tmp_path, value=3) == 3
 
 
-def test_a_session_waits_for_one_that_still_imports(door: Path, folder: Path, session: Session, tmp_path: Path) -> None:
+def test_a_session_waits_for_one_that_still_imports(
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     (folder / "heavy_module.py").write_text(f"open({str(gate)!r}).read()\n")
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
         keeper.warm()
         zygote = session()
         zygote.warm()
@@ -120,22 +122,22 @@ def test_each_run_has_its_session_s_surroundings(
         found = run.call("surroundings")
         paths = run.call("look_up", name="sys.path")
         assert run.call("look_up", name="sys.dont_write_bytecode") is True
-    assert zygote.is_kept
+    assert zygote.is_warm
     assert found["cwd"] == str(own)
     assert found["env"]["OF_THE_SESSION"] == "yes"
     assert paths[:2] == [HERE, str(own)]
 
 
 def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
-    door: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
         keeper.await_ready()
         monkeypatch.delenv("PYTHONPATH")
         zygote = session()
         call(zygote, "echo", tmp_path)
-    assert not zygote.is_kept
+    assert not zygote.is_warm
     assert zygote.refusal == f"PYTHONPATH had {tmp_path} when it imported, and has not here"
 
 
@@ -143,13 +145,13 @@ def test_what_the_stack_sets_while_it_is_imported_is_no_difference() -> None:
     """A session whose conftest has imported it takes the kept zygote as well."""
     program = (
         "import json, os\n"
-        "from t5x_harness.workers.likeness import facts\n"
+        "from t5x_harness.workers.import_fingerprint import facts\n"
         "before = facts(os.environ)\n"
         "import jax, tensorflow, seqio\n"
         "jax.devices()\n"
         "print(json.dumps([before, facts(os.environ)]))\n"
     )
-    unset = {name: text for name, text in os.environ.items() if not name.startswith("TPU_")}
+    unset = {name: text for name, text in os.environ.items() if not name.startswith(("TF_CPP_", "TPU_"))}
     done = subprocess.run([sys.executable, "-c", program], env=unset, capture_output=True, text=True, check=True)
     before, after = json.loads(done.stdout)
     assert after == before
@@ -164,9 +166,18 @@ def test_what_the_stack_sets_while_it_is_imported_is_no_difference() -> None:
     ],
 )
 def test_another_environment_is_refused(
-    door: Path, folder: Path, session: Session, tmp_path: Path, name: str, kept: str | None, wanted: str, refusal: str
+    socket_path: Path,
+    folder: Path,
+    session: Session,
+    tmp_path: Path,
+    name: str,
+    kept: str | None,
+    wanted: str,
+    refusal: str,
 ) -> None:
-    keeper = Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door, env={name: kept})
+    keeper = Zygote(
+        preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path, env={name: kept}
+    )
     with keeper:
         keeper.await_ready()
         zygote = session(env={name: wanted})
@@ -209,7 +220,7 @@ def test_a_session_with_another_python_or_in_another_namespace_is_refused(
         zygote.warm()
     assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own, if not of the kept one
     assert zygote.refusal.startswith(refusal)
-    assert zygote.is_kept is (not refusal)
+    assert zygote.is_warm is (not refusal)
 
 
 def test_a_file_that_has_changed_is_imported_anew(
@@ -226,12 +237,12 @@ def test_a_file_that_has_changed_is_imported_anew(
 
 
 def test_a_file_written_while_it_was_imported_counts_as_changed(
-    door: Path, folder: Path, session: Session, tmp_path: Path
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path
 ) -> None:
     file, gate = folder / "heavy_module.py", tmp_path / "gate"
     os.mkfifo(gate)
     file.write_text(f"VALUE = 1\nopen({str(gate)!r}).read()\n")
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
         keeper.warm()
         with gate.open("w"):  # it has been read
             file.write_text("VALUE = 2\n")
@@ -247,17 +258,17 @@ def change(file: Path, text: str) -> None:
 
 
 @pytest.fixture
-def renewed(door: Path, folder: Path) -> Iterator[KeptZygotes]:
+def renewed(socket_path: Path, folder: Path) -> Iterator[WarmZygotes]:
     def make(path: Path) -> Zygote:
-        return Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=path)
+        return Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=path)
 
-    with KeptZygotes(door.parent, make) as kept:
+    with WarmZygotes(socket_path.parent, make) as kept:
         kept.renew()
         yield kept
 
 
 def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_session(
-    renewed: KeptZygotes, session: Session, folder: Path, tmp_path: Path
+    renewed: WarmZygotes, session: Session, folder: Path, tmp_path: Path
 ) -> None:
     early = session()
     run = early.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
@@ -267,7 +278,7 @@ def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_sessio
     renewed.renew()
     late = session()
     assert call(late, "look_up", tmp_path, name="heavy_module.VALUE") == 2
-    assert late.is_kept
+    assert late.is_warm
     assert late.pid != early.pid
     assert run.call("look_up", name="heavy_module.VALUE") == 1
     assert call(early, "look_up", tmp_path, name="heavy_module.VALUE") == 1  # all its runs are of the same imports
@@ -282,7 +293,7 @@ def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_sessio
 
 
 def test_imports_that_fail_leave_the_door_to_the_old_one(
-    renewed: KeptZygotes, session: Session, folder: Path, tmp_path: Path
+    renewed: WarmZygotes, session: Session, folder: Path, tmp_path: Path
 ) -> None:
     early = session()
     early.await_ready()
@@ -297,11 +308,11 @@ def test_imports_that_fail_leave_the_door_to_the_old_one(
     renewed.renew()
     late = session()
     assert call(late, "look_up", tmp_path, name="heavy_module.VALUE") == 3
-    assert late.is_kept
+    assert late.is_warm
 
 
 def test_the_end_of_the_keeper_is_the_end_of_old_and_new(
-    renewed: KeptZygotes, session: Session, assert_gone: AssertGone
+    renewed: WarmZygotes, session: Session, assert_gone: AssertGone
 ) -> None:
     early = session()
     early.await_ready()
@@ -333,19 +344,19 @@ def test_other_imports_are_refused(keeper: Zygote, session: Session, tmp_path: P
     assert zygote.refusal == "it has imported ['json', 'heavy_module'], not ['json']"
 
 
-def test_without_a_keeper_a_session_imports_by_itself(session: Session, door: Path, tmp_path: Path) -> None:
+def test_without_a_keeper_a_session_imports_by_itself(session: Session, socket_path: Path, tmp_path: Path) -> None:
     zygote = session()
     assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert zygote.refusal == f"it cannot be reached at {door}: No such file or directory"
+    assert zygote.refusal == f"it cannot be reached at {socket_path}: No such file or directory"
 
 
 def test_a_keeper_that_dies_while_it_imports_is_replaced(
-    door: Path, folder: Path, session: Session, tmp_path: Path
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     (folder / "heavy_module.py").write_text(f"import os\nif not os.environ.get('HERE'): open({str(gate)!r}).read()\n")
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], door=door) as keeper:
+    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
         keeper.warm()
         zygote = session(env={"HERE": "1"})
         zygote.warm()
@@ -370,7 +381,7 @@ SESSION = """
 import sys, time
 from pathlib import Path
 from t5x_harness.workers import Zygote
-zygote = Zygote(preload=["json", "heavy_module"], python_path=[{folder!r}], kept=Path({door!r}))
+zygote = Zygote(preload=["json", "heavy_module"], python_path=[{folder!r}], kept=Path({socket_path!r}))
 run = zygote.start("run_objects:Calculator", {{}}, log=Path({log!r}), python_path=[{here!r}])
 print(zygote.pid, run.pid, run.call("start_daemon"), zygote.refusal, flush=True)
 time.sleep(600)
@@ -378,9 +389,9 @@ time.sleep(600)
 
 
 def test_a_killed_session_leaves_nothing(
-    keeper: Zygote, door: Path, folder: Path, tmp_path: Path, assert_gone: AssertGone
+    keeper: Zygote, socket_path: Path, folder: Path, tmp_path: Path, assert_gone: AssertGone
 ) -> None:
-    script = SESSION.format(folder=str(folder), door=str(door), log=str(tmp_path / "log"), here=HERE)
+    script = SESSION.format(folder=str(folder), socket_path=str(socket_path), log=str(tmp_path / "log"), here=HERE)
     process = subprocess.Popen([sys.executable, "-P", "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:
@@ -407,35 +418,35 @@ def test_the_end_of_the_keeper_is_the_end_of_every_run(
     assert zygote.refusal.startswith("it cannot be reached at")
 
 
-def test_the_door_is_gone_with_the_keeper(keeper: Zygote, door: Path) -> None:
-    assert door.is_socket()
+def test_the_socket_is_gone_with_the_keeper(keeper: Zygote, socket_path: Path) -> None:
+    assert socket_path.is_socket()
     keeper.close()
-    assert not door.exists()
+    assert not socket_path.exists()
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x04null"])
 def test_whoever_is_no_session_is_turned_away(
-    keeper: Zygote, door: Path, tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+    keeper: Zygote, socket_path: Path, tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(door.parent)
+    monkeypatch.chdir(socket_path.parent)
     with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(door.name)
+        stranger.connect(socket_path.name)
         stranger.sendall(said)
         stranger.shutdown(socket.SHUT_WR)
         assert stranger.recv(100) == b""
     assert call(keeper, "echo", tmp_path, value=3) == 3
 
 
-def test_silent_connections_hold_nobody_up(keeper: Zygote, session: Session, door: Path, tmp_path: Path) -> None:
+def test_silent_connections_hold_nobody_up(keeper: Zygote, session: Session, socket_path: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as silent, pytest.MonkeyPatch.context() as patch:
-        patch.chdir(door.parent)
+        patch.chdir(socket_path.parent)
         for said in [b"", b"\x00\x00"] * 20:
             stranger = silent.enter_context(socket.socket(socket.AF_UNIX))
-            stranger.connect(door.name)
+            stranger.connect(socket_path.name)
             stranger.sendall(said)
         zygote = session()
         assert call(zygote, "echo", tmp_path, value=3) == 3
-        assert zygote.is_kept
+        assert zygote.is_warm
         stranger.settimeout(60)
         assert stranger.recv(100) == b""  # in the end it is turned away
         assert call(zygote, "echo", tmp_path, value=4) == 4
@@ -446,7 +457,7 @@ def test_sessions_that_start_no_run_for_long_hold_nobody_up(keeper: Zygote, sess
         session().await_ready()
     zygote = session()
     assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert zygote.is_kept
+    assert zygote.is_warm
 
 
 def test_a_killed_keeper_ends_no_run_that_works_and_the_next_one_is_of_the_session_s_own(
@@ -459,7 +470,7 @@ def test_a_killed_keeper_ends_no_run_that_works_and_the_next_one_is_of_the_sessi
         assert_gone(keeper.pid)
         assert run.call("echo", value=2) == 2
     assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert not zygote.is_kept
+    assert not zygote.is_warm
     assert zygote.refusal
 
 
