@@ -193,13 +193,8 @@ def _of_project(given: Given, arguments: argparse.Namespace, project: ProjectCon
         )
     root = project.root
     for declared in project.runs:
-        spec = _spec(given, arguments, project, root, declared.gin_files)
-        own = declared.overrides(project, given.bindings, spec.slice)
-        own["search_paths"] = (*spec.search_paths[: -len(project.search_paths) or None], *own["search_paths"])
-        own["mode"] = spec.mode or own["mode"]
-        own["slice"] = given.slice or own["slice"]
-        own |= _golden(given, arguments, project, declared.name)
-        yield dataclasses.replace(spec, **own)
+        spec = given.as_declared(given.spec(declared.gin_files, project, root), declared, project)
+        yield dataclasses.replace(spec, **_golden(given, arguments, project, declared.name))
     files = project.files()
     if not files and not project.runs:
         raise UsageError(f"nothing to run: gin_files = {list(project.gin_files)} match no file below {root}")

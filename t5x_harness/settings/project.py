@@ -82,22 +82,6 @@ class DeclaredRun:
     search_paths: tuple[str, ...] = ()
     line: int = 1
 
-    def overrides(self, project: ProjectConfig, bindings: Sequence[str], slice_name: str) -> dict[str, Any]:
-        """The fields of a :class:`~t5x_harness.spec.RunSpec` that this run sets.
-
-        Args:
-          project: the table that the run is declared in.
-          bindings: statements of whoever starts the run; they come last, so they win.
-          slice_name: the slice if the run names none.
-        """
-        return {
-            "gin_files": self.gin_files,
-            "bindings": (*project.bindings, *self.bindings, *bindings),
-            "search_paths": (*self.search_paths, *project.search_paths),
-            "mode": self.mode,
-            "slice": self.slice or slice_name,
-        }
-
 
 @dataclasses.dataclass(frozen=True)
 class ProjectConfig:

@@ -162,7 +162,7 @@ class SessionSettings:
 
         runs = []
         for declared in self.project.runs:
-            spec = self.spec(**declared.overrides(self.project, self.options.bindings, self.slice_name))
+            spec = self.options.as_declared(self.spec(declared.gin_files), declared, self.project)
             verdict = classify(spec, t5x_parent=self.runtime.location)
             seen = verdict.mode if verdict.kind is Kind.RUN_CONFIG else None
             spec = self._collected(spec, declared.name, mode=spec.mode or seen)

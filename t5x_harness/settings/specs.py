@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from t5x_harness.settings.options import RUNS, Option
-from t5x_harness.settings.project import ProjectConfig, SettingsError
+from t5x_harness.settings.project import DeclaredRun, ProjectConfig, SettingsError
 from t5x_harness.spec import (
     DEFAULT_SLICE,
     READ_SECONDS,
@@ -122,6 +122,25 @@ class Given:
             "until": self.until,
         }
         return RunSpec(gin_files=tuple(gin_files), cwd=os.fspath(cwd), **{**fields, **overrides})
+
+    def as_declared(self, spec: RunSpec, run: DeclaredRun, project: ProjectConfig) -> RunSpec:
+        """Returns a run as the project declares it.
+
+        Options come first, then what the run says, and then what holds for all runs of the project; of bindings, which
+        add up, the last one counts.
+
+        Args:
+          spec: of :meth:`spec`, for the run's files.
+          run: that the project declares.
+          project: the project.
+        """
+        return dataclasses.replace(
+            spec,
+            bindings=(*project.bindings, *run.bindings, *self.bindings),
+            search_paths=(*spec.search_paths[: len(self.search_paths)], *run.search_paths, *project.search_paths),
+            mode=self.run_mode or run.mode,
+            slice=self.slice or run.slice or spec.slice,
+        )
 
     def silenced(self, project: ProjectConfig) -> tuple[str, ...]:
         """Returns the codes of findings that nobody wants to see.

@@ -64,18 +64,6 @@ def test_the_whole_table(tmp_path: Path) -> None:
     assert (big.slice, big.line) == ("v4-8", 22)
 
 
-def test_what_a_run_sets_comes_between_the_project_and_the_caller(tmp_path: Path) -> None:
-    project = _load(tmp_path, TABLE)
-    assert project.runs[1].overrides(project, ("A = 2",), "v2-8") == {
-        "gin_files": ("run.gin",),
-        "bindings": ("USE_CACHED_TASKS = False", "A = 1", "A = 2"),
-        "search_paths": (f"{tmp_path}/more", f"{tmp_path}/configs"),
-        "mode": None,
-        "slice": "v4-8",
-    }
-    assert project.runs[0].overrides(project, (), "v2-8")["slice"] == "v2-8"
-
-
 def test_the_nearest_project_above_counts(tmp_path: Path) -> None:
     (tmp_path / "configs" / "deep").mkdir(parents=True)
     (tmp_path / "configs" / "a.gin").touch()

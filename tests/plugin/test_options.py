@@ -120,6 +120,22 @@ def test_codes_strictness_and_folders_of_modules_reach_the_run(
     assert "GIN01" in spec.ignore
 
 
+def test_options_come_before_what_a_declared_run_says(pytester: pytest.Pytester) -> None:
+    pytester.makepyprojecttoml(
+        "[tool.t5x_harness]\nsearch_paths = ['all']\nbindings = ['A = 1']\nslice = 'v2-8'\n"
+        "[[tool.t5x_harness.runs]]\nname = 'one'\ngin_files = ['run.gin']\nslice = 'v4-8'\nsearch_paths = ['own']\n"
+        "bindings = ['A = 2']\n"
+    )
+    folders = (f"{pytester.path}/own", f"{pytester.path}/all")
+    (declared,) = settings_of(pytester.parseconfig()).declared_runs()
+    assert (declared.spec.slice, declared.spec.bindings) == ("v4-8", ("A = 1", "A = 2"))
+    assert declared.spec.search_paths == folders
+    flags = ("--t5x-slice=v3-8", "--gin_search_paths=mine", "--gin.A=3")
+    (given,) = settings_of(pytester.parseconfig(*flags)).declared_runs()
+    assert (given.spec.slice, given.spec.bindings) == ("v3-8", ("A = 1", "A = 2", "A = 3"))
+    assert given.spec.search_paths == ("mine", *folders)
+
+
 @pytest.mark.parametrize("option", ["--t5x-select=GIN99", "--t5x-ignore=GIN99"])
 def test_a_code_that_there_is_not_is_refused(pytester: pytest.Pytester, option: str) -> None:
     result = pytester.runpytest_subprocess(option)
