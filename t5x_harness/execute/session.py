@@ -215,12 +215,12 @@ class Session:
         from t5x_harness.resolve import gin_config
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
-        from t5x_harness.standins.run import StandIns, embedding_rows
+        from t5x_harness.standins.run import StandIns, rows_in_text
 
         self._workspace.mkdir(parents=True, exist_ok=True)
         self._set_up_seqio()
         program = self._read_program()
-        self._standins = StandIns(self._spec, self._workspace / "standin", embedding_rows(program))
+        self._standins = StandIns(self._spec, self._workspace / "standin", rows_in_text(program))
         self._standins.install()
         registrations = Registrations.record()
         config = gin_config.parse(self._spec, self._t5x_parent)

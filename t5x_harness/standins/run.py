@@ -196,7 +196,7 @@ class StandIns:
             self._changes.append(change)
 
 
-def embedding_rows(program: GinProgram) -> int | None:
+def rows_in_text(program: GinProgram) -> int | None:
     """Rows of the model's embedding, as a config's text says; None if it does not."""
     values = [program.resolve(b).value for b in program.final_bindings if b.param in ("vocab_size", "num_embeddings")]
     return max((value for value in values if isinstance(value, int)), default=None)
