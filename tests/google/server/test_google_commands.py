@@ -29,20 +29,17 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "devices"), [((), "v3-8 8"), (("--slice=v3-32",), "v3-32 32"), (("--slice=none",), "None None")]
-)
-def test_exec_leads_a_command_there_with_and_without_devices(
-    options: tuple[str, ...], devices: str, tmp_path: Path
-) -> None:
-    done = run("exec", "--google", *options, "--", sys.executable, "-c", ASK, TMPDIR=str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, f"fake {devices}\n"), done.stderr
+def test_exec_leads_a_command_there_with_devices(tmp_path: Path) -> None:
+    done = run("exec", "--google", "--", sys.executable, "-c", ASK, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "fake v3-8 8\n"), done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_exec_without_google_leaves_clients_alone() -> None:
-    done = run("exec", "--", "sh", "-c", "echo ${STORAGE_EMULATOR_HOST-unset} ${https_proxy-unset}")
-    assert done.stdout == "unset unset\n"
+@pytest.mark.parametrize(("options", "devices"), [("--slice=v3-32", "v3-32 32"), ("--slice=none", "unset unset")])
+def test_exec_without_google_leaves_clients_alone_with_other_devices_or_none(options: str, devices: str) -> None:
+    names = "STORAGE_EMULATOR_HOST https_proxy T5X_HARNESS_SLICE JAX_NUM_CPU_DEVICES"
+    done = run("exec", options, "--", "sh", "-c", "echo " + " ".join(f"${{{name}-unset}}" for name in names.split()))
+    assert done.stdout == f"unset unset {devices}\n"
 
 
 def test_the_status_is_the_commands_and_what_it_was_refused_is_seen(tmp_path: Path) -> None:

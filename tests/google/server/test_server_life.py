@@ -102,38 +102,36 @@ def test_a_session_is_ready_when_it_says_so_and_leaves_nothing(echo: str, tempor
     session.close()
 
 
-def test_the_keys_are_for_this_user_alone_and_never_the_same(echo: str) -> None:
-    keys = []
-    for _ in range(2):
-        with GoogleSession(app=echo) as session:
-            folder = session.endpoints.folder
-            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-            for name in ("credentials.json", "server.pem", "token"):
-                assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
-            account = json.loads((folder / "credentials.json").read_text())
-            assert account["token_uri"] == f"{session.endpoints.url}/_t5x_harness/token"
-            keys += [account["private_key"], (folder / "ca.pem").read_text()]
-    assert len(set(keys)) == 4
-
-
 def test_two_sessions_at_once_know_nothing_of_each_other(echo: str, tmp_path: Path) -> None:
-    with GoogleSession(tmp_path / "a", app=echo) as a, GoogleSession(tmp_path / "b", app=echo) as b:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with GoogleSession(roots[0], app=echo) as a, GoogleSession(roots[1], app=echo) as b:
         ports = [port for e in (a.endpoints, b.endpoints) for port in (e.http, e.tls, e.proxy, e.grpc)]
         assert len(set(ports)) == 8
         with socket.create_connection(("127.0.0.1", a.endpoints.proxy)) as connection:
             connection.sendall(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 403")
         assert (dict(a.refused()), dict(b.refused())) == ({"example.org:443": 1}, {})
-        assert (a.endpoints.root, b.endpoints.root) == (tmp_path / "a", tmp_path / "b")
-    assert ((tmp_path / "a").is_dir(), (tmp_path / "b").is_dir()) == (True, True)
+        assert [a.endpoints.root, b.endpoints.root] == roots
+        assert_keys_are_for_this_user_alone(a, b)
+        # The application is made and closed in the server's process.
+        pids = [str(a.endpoints.pid), str(b.endpoints.pid)]
+        assert [(root / "opened").read_text() for root in roots] == pids
+        assert not any((root / "closed").exists() for root in roots)
+    assert [(root / "closed").read_text() for root in roots] == pids
 
 
-def test_the_application_is_made_and_closed_in_the_servers_process(echo: str, tmp_path: Path) -> None:
-    with GoogleSession(tmp_path, app=echo) as session:
-        pid = str(session.endpoints.pid)
-        assert (tmp_path / "opened").read_text() == pid
-        assert not (tmp_path / "closed").exists()
-    assert (tmp_path / "closed").read_text() == pid
+def assert_keys_are_for_this_user_alone(*sessions: GoogleSession) -> None:
+    """They are never the same either."""
+    keys = []
+    for session in sessions:
+        folder = session.endpoints.folder
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        for name in ("credentials.json", "server.pem", "token"):
+            assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+        account = json.loads((folder / "credentials.json").read_text())
+        assert account["token_uri"] == f"{session.endpoints.url}/_t5x_harness/token"
+        keys += [account["private_key"], (folder / "ca.pem").read_text()]
+    assert len(set(keys)) == 2 * len(sessions)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -49,16 +49,17 @@ def test_a_session_keeps_what_its_server_said_of_it() -> None:
         assert session.said(end) == ("", end)
 
 
-@pytest.mark.parametrize("used", [("POST", UPLOAD), ("GET", LISTING), ("GET", "/storage/v1/b/{}"), ("PUT", "/{}/x")])
-def test_buckets_are_made_when_they_are_first_used_if_that_is_wanted(used: tuple[str, str], tmp_path: Path) -> None:
+def test_buckets_are_made_when_they_are_first_used_if_that_is_wanted(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as output:
         launched = launch(Settings(tmp_path / "root", owner=os.getpid(), create_buckets=True), output)
         try:
             session = GoogleSession()
             session._launched = launched
-            method, path = used
-            assert ask(session, method, path.format("new-bucket"), b"x" if method != "GET" else b"")[0] == 200
+            used = {"one": ("POST", UPLOAD), "two": ("GET", LISTING), "three": ("GET", "/storage/v1/b/{}")}
+            for bucket, (method, path) in {**used, "four": ("PUT", "/{}/x")}.items():
+                assert ask(session, method, path.format(bucket), b"x" if method != "GET" else b"")[0] == 200, path
+                assert (tmp_path / "root" / "buckets" / bucket).is_dir()
             assert ask(session, "GET", LISTING.format("no_Bucket"))[0] in (400, 404)
-            assert [folder.name for folder in (tmp_path / "root" / "buckets").iterdir()] == ["new-bucket"]
+            assert len(list((tmp_path / "root" / "buckets").iterdir())) == 4
         finally:
             launched.end()

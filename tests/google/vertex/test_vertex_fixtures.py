@@ -24,8 +24,10 @@ def vertex_options():
 """
 
 JOB = """
-import json, urllib.request
+import json, os, pathlib, urllib.request
 import pytest
+
+PID = pathlib.Path("pid")
 
 def submit(vertex, name, *command):
     token = (vertex._session.endpoints.folder / "token").read_text()
@@ -39,7 +41,7 @@ def submit(vertex, name, *command):
 """
 
 
-def test_jobs_logs_and_requests(pytester: pytest.Pytester) -> None:
+def test_jobs_logs_and_requests_of_a_test_are_gone_with_it(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         JOB
@@ -60,30 +62,18 @@ def test_it(vertex):
 
 def test_nothing_is_left(vertex):
     assert (vertex.jobs(), vertex.requests) == ([], [])
-"""
-    )
-    pytester.runpytest_subprocess().assert_outcomes(passed=2)
 
-
-def test_a_job_that_still_runs_ends_with_its_test(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST)
-    pytester.makepyfile(
-        JOB
-        + """
-import os, pathlib
-PID = pathlib.Path("pid")
-
-def test_one(vertex):
+def test_a_job_that_still_runs(vertex):
     submit(vertex, "long", "sh", "-c", f"echo $$ > {PID.absolute()}; echo begun; exec sleep 600")
     vertex.wait("long", {"JOB_STATE_RUNNING"})
     while "begun" not in vertex.logs("long"):
         pass
 
-def test_two(vertex):
+def test_it_has_ended_with_its_test(vertex):
     assert not pathlib.Path("/proc", PID.read_text().strip()).exists()
 """
     )
-    pytester.runpytest_subprocess().assert_outcomes(passed=2)
+    pytester.runpytest_subprocess().assert_outcomes(passed=4)
 
 
 def test_an_unmet_fault_is_an_error(pytester: pytest.Pytester) -> None:
