@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.reading import program_of
 from t5x_harness.runs.stages import Stages, stages_of, standins_of, with_mode
-from t5x_harness.spec import (
-    Finding,
-    Location,
-    Mode,
-    Outcome,
-    RunResult,
-    RunSpec,
-    Severity,
-    Stage,
-    StageResult,
-)
+from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import decode_fields
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError

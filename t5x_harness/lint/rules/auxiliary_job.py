@@ -79,7 +79,6 @@ class ControllerNotRead(Rule):
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         program = context.program
         macro = program.macros.get(_CHECKPOINT)
         restore = restore_part(context)

@@ -37,7 +37,6 @@ class PathAgainstMode(Rule):
     good = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         restore = restore_part(context)
         path = restore.given("path") if restore is not None else None
         if restore is None or path is None or not isinstance(path.value, str) or not path.value:

@@ -67,7 +67,6 @@ class NothingSaved(Rule):
     good = Example(_HEAD + "utils.SaveCheckpointConfig.period = 1000\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         save = save_part(context)
         period = save.given("period") if save is not None else None
         if save is None or period is None or save.value("checkpoint_steps"):

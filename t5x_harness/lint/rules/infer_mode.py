@@ -25,7 +25,6 @@ class InferMode(Rule):
     good = Example(_HEAD, bindings=("infer.mode = 'predict_with_aux'",))
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         for binding in context.program.final_bindings:
             if (binding.target, binding.param) == ("__main__.infer", "mode"):
                 given = context.program.resolve(binding)

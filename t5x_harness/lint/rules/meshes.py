@@ -41,7 +41,6 @@ class SubmeshOfOtherLength(Rule):
     good = Example(_HEAD + "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1, 1)\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         partitioner = _partitioner(context)
         submesh = partitioner.given("model_parallel_submesh") if partitioner is not None else None
         if submesh is None or not isinstance(submesh.value, (tuple, list)) or not submesh.value:

@@ -42,7 +42,6 @@ class FallbackIncomplete(Rule):
     good = Example(_HEAD + _FALLBACK + _MAPPED)
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         run, restore = run_part(context), restore_part(context)
         fallback = restore.given("fallback_to_scratch") if restore is not None else None
         if run is None or restore is None or fallback is None or fallback.value is not True:

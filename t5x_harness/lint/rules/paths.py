@@ -91,7 +91,6 @@ class MountedBucket(Rule):
     good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         output = _output(context)
         if output is not None and save_part(context) is not None and output.value.startswith("/gcs/"):
             yield self.finding(

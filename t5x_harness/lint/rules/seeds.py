@@ -34,7 +34,6 @@ class SeedWithoutPosition(Rule):
     good = Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         seed, save = _dataset_seed(context), save_part(context)
         period = save.given("period") if save is not None else None
         if seed is None or save is None or period is None or save.value("save_dataset", False) is not False:

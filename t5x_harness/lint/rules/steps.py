@@ -78,7 +78,6 @@ class StepsBelowCheckpoint(Rule):
     good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         found = _steps(context)
         if found is not None and found[0].value < found[1]:
             total, step, path = found
@@ -104,7 +103,6 @@ class NoStepsLeft(Rule):
     good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if so."""
         found = _steps(context)
         if found is not None and found[0].value == found[1] and not _only_evaluates(context):
             total, step, path = found

@@ -84,7 +84,6 @@ class Microbatches(PlanRule):
     good = training("from t5x import trainer", "trainer.Trainer.num_microbatches = 2", "BATCH_SIZE = 16")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         from t5x_harness.plan.batches import batch_size, microbatches_key, num_microbatches
 
         parts, positions = num_microbatches(plan), plan.layout.positions

@@ -38,7 +38,6 @@ class RemovedFolder(PlanRule):
     good = training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         from t5x_harness.plan.checkpoint_source import uses_orbax
 
         key, folder = _managed(plan)

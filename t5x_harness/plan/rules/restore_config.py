@@ -79,7 +79,6 @@ class TransformedTensorFlow(PlanRule):
     good = training(*_TENSORFLOW, files=bad.files)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         from etils import epath
 
         start = plan.start

@@ -49,7 +49,6 @@ class ScheduleIsOver(PlanRule):
     good = training(*_WARMING_UP, "utils.create_learning_rate_scheduler.step_offset = 1_000_000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         rate, steps = plan.learning_rate, plan.steps
         if rate is None or rate.schedule is None or rate.course is None or steps is None:
             return
@@ -138,7 +137,6 @@ class UnknownFactor(PlanRule):
     good = training("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_decay'")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
         if factor is not None:
             key = plan.config.find("factors", "create_learning_rate_scheduler")

@@ -68,7 +68,6 @@ class StepsType(PlanRule):
     good = training("TRAIN_STEPS = 10_000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         steps = plan.steps
         if steps is not None and not steps.is_whole:
             value = steps.value
@@ -89,7 +88,6 @@ class StepsBelowCheckpoint(PlanRule):
     good = training("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         steps = plan.steps
         if steps is not None and steps.total is not None and steps.first is not None and steps.total < steps.first:
             yield self.finding(
@@ -110,7 +108,6 @@ class NoStepsLeft(PlanRule):
     good = training("TRAIN_STEPS = 1_020_000", *_FROM_CHECKPOINT)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so."""
         steps = plan.steps
         if steps is not None and steps.first is not None and steps.total == steps.first:
             at = f", the step of the checkpoint {plan.start.path}" if plan.start.path else ""
