@@ -25,6 +25,11 @@ class Defect:
     fix: str
 
 
+def error(message: str, fix: str) -> Defect:
+    """Builds a defect that keeps runs from being right."""
+    return Defect(Severity.ERROR, message, fix)
+
+
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
     """What one check found.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.check import Check, Defect, Diagnosis, error
 from t5x_harness.doctor.environment import Environment, Installed
 from t5x_harness.spec import Severity
 
@@ -51,8 +51,7 @@ def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
             f"{theirs} stands in for {kept}{asked}; what asks for {kept} by name will install it over the same files",
             f"python -m pip uninstall -y {rival} && python -m pip install {target}{again}",
         )
-    return Defect(
-        Severity.ERROR,
+    return error(
         f"{mine} and {theirs} are both installed and bring the same files{asked}:"
         " what is imported is a mixture, or the one that was installed last",
         # Removing one takes the files of both, so the one to keep is installed anew.
@@ -76,8 +75,7 @@ class DuplicateMetadata(Check):
         for dist in environment.distributions:
             places[dist.name, dist.folder].append(dist)
         findings = [
-            Defect(
-                Severity.ERROR,
+            error(
                 f"{name} is recorded with versions {', '.join(sorted({d.version for d in dists}))} in {folder}:"
                 " pip and the code that runs may see different ones",
                 f"python -m pip install --force-reinstall --no-deps {name}=={dists[0].version}",

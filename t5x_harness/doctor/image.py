@@ -11,9 +11,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.check import Check, Defect, Diagnosis, error
 from t5x_harness.doctor.environment import Environment
-from t5x_harness.spec import Severity
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
 _REBUILD = "build the image anew from docker/Dockerfile"
@@ -41,13 +40,13 @@ class PinnedT5x(Check):
         findings = []
         if runtime.kind != "installed":
             message = f"{runtime.note}: jobs would run the harness's embedded runtime"
-            findings.append(Defect(Severity.ERROR, message, _REBUILD))
+            findings.append(error(message, _REBUILD))
         elif not commit:
             message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"
-            findings.append(Defect(Severity.ERROR, message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
+            findings.append(error(message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
         elif f"commit {commit[:_SHORT]}" not in runtime.version:
             message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"
-            findings.append(Defect(Severity.ERROR, message, _REBUILD))
+            findings.append(error(message, _REBUILD))
         return self.diagnosis(str(runtime), *findings)
 
 
@@ -66,11 +65,9 @@ class EntryPoint(Check):
         """Looks for the modules, and imports them if they are there."""
         folder = Path(environment.runtime.location)
         missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
-        findings = [Defect(Severity.ERROR, f"{folder} has no {name}.py", _REBUILD) for name in missing]
+        findings = [error(f"{folder} has no {name}.py", _REBUILD) for name in missing]
         if not missing and (reason := _fault_of_import(environment)):
-            findings.append(
-                Defect(Severity.ERROR, f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD)
-            )
+            findings.append(error(f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD))
         return self.diagnosis(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
 
 
@@ -118,7 +115,7 @@ class PinnedVersions(Check):
         if not name or not Path(name).is_file():
             message = f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is {name or 'not set'}"
             fix = f"copy docker/requirements.txt into the image, and name it in {REQUIREMENTS_VARIABLE}"
-            return self.diagnosis("not checked", Defect(Severity.ERROR, message, fix))
+            return self.diagnosis("not checked", error(message, fix))
         lines = [line.partition("#")[0].strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
         lines = [line for line in lines if line]
         return self.diagnosis(f"{len(lines)} of {name}", *(f for line in lines for f in _drift(line, environment)))
@@ -139,17 +136,17 @@ class TpuLibrary(Check):
         """Compares libtpu with what JAX's extra ``tpu`` asks for."""
         jax = environment.by_name.get("jax")
         if jax is None:
-            return self.diagnosis("no JAX", Defect(Severity.ERROR, "jax is not installed", _REBUILD))
+            return self.diagnosis("no JAX", error("jax is not installed", _REBUILD))
         asked = next((r for r in map(Requirement, jax.requires) if r.name == "libtpu"), None)
         version = environment.version("libtpu")
         bounds = str(asked.specifier) if asked is not None else ""
         findings = []
         if version is None:
             fix = f"add libtpu{bounds} to docker/requirements.txt"
-            findings.append(Defect(Severity.ERROR, f"libtpu is not installed, and {jax} needs it for a TPU", fix))
+            findings.append(error(f"libtpu is not installed, and {jax} needs it for a TPU", fix))
         elif asked is not None and not asked.specifier.contains(Version(version), prereleases=True):
             message = f"{jax} asks for libtpu{bounds}, but {version} is installed"
-            findings.append(Defect(Severity.ERROR, message, f"libtpu{bounds} in docker/requirements.txt"))
+            findings.append(error(message, f"libtpu{bounds} in docker/requirements.txt"))
         return self.diagnosis(f"libtpu {version or 'is missing'}, {jax}", *findings)
 
 
@@ -168,7 +165,7 @@ class ShippedTests(Check):
         """Looks for both."""
         found = {name: environment.version(name) for name in ("pytest", "t5x-harness")}
         findings = [
-            Defect(Severity.ERROR, f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
+            error(f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
             for name, version in found.items()
             if version is None
         ]
@@ -193,9 +190,7 @@ class EmulationLeft(Check):
         left += ["XLA_FLAGS"] if _FORCED_DEVICES in variables.get("XLA_FLAGS", "") else []
         left += ["JAX_PLATFORMS"] if variables.get("JAX_PLATFORMS", "") == "cpu" else []
         findings = [
-            Defect(
-                Severity.ERROR, f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile"
-            )
+            error(f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile")
             for name in left
         ]
         return self.diagnosis("no variable of an emulation" if not left else ", ".join(left), *findings)
@@ -206,16 +201,16 @@ def _drift(line: str, environment: Environment) -> Iterator[Defect]:
     try:
         requirement = Requirement(line)
     except InvalidRequirement:
-        yield Defect(Severity.ERROR, f"{line!r} is no requirement", "write NAME==VERSION")
+        yield error(f"{line!r} is no requirement", "write NAME==VERSION")
         return
     name = canonicalize_name(requirement.name)
     pins = [clause.version for clause in requirement.specifier if clause.operator == "==" and "*" not in clause.version]
     if len(pins) != 1:
-        yield Defect(Severity.ERROR, f"{line!r} leaves the version open", f"write {name}=={_latest(name, environment)}")
+        yield error(f"{line!r} leaves the version open", f"write {name}=={_latest(name, environment)}")
         return
     version = environment.version(name)
     if version is None or Version(version) != Version(pins[0]):
-        yield Defect(Severity.ERROR, f"{name} is to be {pins[0]}, and {version or 'nothing'} is installed", _REBUILD)
+        yield error(f"{name} is to be {pins[0]}, and {version or 'nothing'} is installed", _REBUILD)
 
 
 def _latest(name: str, environment: Environment) -> str:

@@ -7,9 +7,8 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.check import Check, Diagnosis, error
 from t5x_harness.doctor.environment import Environment
-from t5x_harness.spec import Severity
 
 _FIRST_JAX = Version("0.5.0")  # has jax_num_cpu_devices
 _REPLACED = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_NUM_CPU_DEVICES")
@@ -32,8 +31,7 @@ class ForcedDevices(Check):
             return self.diagnosis("not checked: jax is not installed")
         if Version(version) < _FIRST_JAX:
             bound = environment.recorded_requirement("jax")
-            old = Defect(
-                Severity.ERROR,
+            old = error(
                 f"jax {version} cannot be given a number of CPU devices from Python; jax {_FIRST_JAX} can",
                 f"python -m pip install 'jax{bound.specifier if bound else f'>={_FIRST_JAX}'}'",
             )
@@ -88,4 +86,4 @@ class StorageEndpoint(Check):
             problem = f"{_ENDPOINT} is {url!r}, with a path: tensorstore would ask for {url.rstrip('/')}/storage/v1/…"
         else:
             return self.diagnosis(f"{url}, from {_ENDPOINT}")
-        return self.diagnosis(url, Defect(Severity.ERROR, problem, f"unset {_ENDPOINT}"))
+        return self.diagnosis(url, error(problem, f"unset {_ENDPOINT}"))

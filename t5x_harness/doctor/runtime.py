@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.check import Check, Diagnosis, error
 from t5x_harness.doctor.environment import Environment
-from t5x_harness.spec import Severity
 
 
 class T5xPlaceholder(Check):
@@ -17,8 +16,7 @@ class T5xPlaceholder(Check):
     def run(self, environment: Environment) -> Diagnosis:
         """Looks for a distribution named t5x without a package t5x."""
         findings = [
-            Defect(
-                Severity.ERROR,
+            error(
                 f"{placeholder} in {placeholder.folder} is PyPI's placeholder and holds no T5X",
                 "python -m pip uninstall -y t5x; and for T5X itself:"
                 " python -m pip install 't5x @ git+https://github.com/google-research/t5x'",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packaging.requirements import Requirement
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.check import Check, Defect, Diagnosis, error
 from t5x_harness.doctor.clashes import RIVALS
 from t5x_harness.doctor.environment import Environment, required
 from t5x_harness.spec import Severity
@@ -34,8 +34,7 @@ class IncompatibleVersions(Check):
                 version = environment.version(requirement.name)
                 if requirement.name in stack and version is not None and not _allows(requirement, version):
                     findings.append(
-                        Defect(
-                            Severity.ERROR,
+                        error(
                             f"{dist} requires {requirement.name}{requirement.specifier}, but {version} is installed",
                             f"python -m pip install '{requirement.name}{requirement.specifier}'",
                         )
@@ -77,7 +76,7 @@ class OutsideTheRecord(Check):
             names = ", ".join(b.name for b in missing)
             verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
             fix = _install(missing[0]) if len(missing) == 1 else _INSTALL_ALL
-            findings.insert(0, Defect(Severity.ERROR, f"{names} {verb} not installed, and runs need {them}", fix))
+            findings.insert(0, error(f"{names} {verb} not installed, and runs need {them}", fix))
         return self.diagnosis(f"{len(bounds)} bounds of the extra t5x", *findings)
 
     def _present(self, environment: Environment, name: str) -> bool:
