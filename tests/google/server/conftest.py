@@ -14,25 +14,21 @@ from t5x_harness.google.session import GoogleSession
 ECHO = "echo_app:make_app"
 
 
-@pytest.fixture(scope="session")
-def _importable() -> Iterator[None]:
-    """Servers find the applications of this folder."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    yield
-    patch.undo()
-
-
 @pytest.fixture
-def echo(_importable: None) -> str:
-    """The name of an application that says what it was asked."""
+def echo(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an application that says what it was asked, for servers that the test starts."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     return ECHO
 
 
 @pytest.fixture(scope="session")
-def google(_importable: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleSession]:
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleSession]:
     """A session for all tests that only ask something."""
-    with GoogleSession(tmp_path_factory.mktemp("google"), app=ECHO) as session:
+    session = GoogleSession(tmp_path_factory.mktemp("google"), app=ECHO)
+    with pytest.MonkeyPatch.context() as patch:  # not for what other tests start meanwhile
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        session.start()
+    with session:
         yield session
 
 
