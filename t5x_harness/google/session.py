@@ -29,7 +29,7 @@ class GoogleSession:
 
     Args:
       root: folder that keeps the buckets; by default a temporary one, which goes with the session.
-      app: answers for Cloud Storage, as ``module:factory``, called with the root.
+      app: makes what answers for Cloud Storage, and is closed at the end: ``module:factory``, called with the root.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class Settings:
       proxy_port: of the proxy; 0 for any.
       owner: the pid of a process with which the server ends; None if it ends by a signal alone.
       create_buckets: whether buckets that are not there are made when they are first used.
-      app: answers for Cloud Storage: ``module:factory``, called with the root.
+      app: makes what answers for Cloud Storage, a ``StorageApp``: ``module:factory``, called with the root.
     """
 
     root: Path | None = None

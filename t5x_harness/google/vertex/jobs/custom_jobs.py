@@ -21,7 +21,7 @@ from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT
 from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.validation import error_message, judge
+from t5x_harness.google.vertex.validation import judge
 from t5x_harness.google.vertex.wire import errors
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
 
@@ -49,11 +49,7 @@ def check_job(job: Any, parent: str) -> list[str]:
             job.ClearField(field)
     verdict = judge(job, location_of(parent))
     if verdict.violations:
-        raise ApiError(
-            Code.INVALID_ARGUMENT,
-            error_message(verdict.violations),
-            [errors.Violation(each.field, each.message) for each in verdict.violations],
-        )
+        raise ApiError.of_violations(errors.Violation(each.field, each.message) for each in verdict.violations)
     spec = job.trial_job_spec if "trial_job_spec" in job.DESCRIPTOR.fields_by_name else job.job_spec
     if spec.persistent_resource_id:
         name = f"{parent}/persistentResources/{spec.persistent_resource_id}"

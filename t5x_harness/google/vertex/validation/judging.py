@@ -1,9 +1,9 @@
-"""Judges a job by every rule at once: what is found wrong with its spec, and how the service puts it."""
+"""Judges a job by every rule at once: what is found wrong with its spec."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.validation import commands, jobs, machines, studies
@@ -45,15 +45,6 @@ class Verdict:
 
     violations: tuple[Violation, ...]
     warnings: tuple[Violation, ...]
-
-
-def error_message(violations: Iterable[Violation]) -> str:
-    r"""The one text in which the service lists them all: ``List of found errors:\t1.Field: F; Message: M\t``."""
-    listed = "".join(
-        f"{number}.Field: {violation.field}; Message: {violation.message}\t"
-        for number, violation in enumerate(violations, start=1)
-    )
-    return f"List of found errors:\t{listed}"
 
 
 # Importing a module with checks enters them into CHECKS.

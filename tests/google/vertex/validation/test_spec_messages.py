@@ -11,7 +11,8 @@ pytest.importorskip("google.cloud.aiplatform_v1")
 from google.cloud.aiplatform_v1.types import CustomJob, Tensorboard
 from google.cloud.aiplatform_v1beta1.types import CustomJob as BetaCustomJob
 
-from t5x_harness.google.vertex.validation import error_message, judge
+from t5x_harness.google.vertex.validation import judge
+from t5x_harness.google.vertex.wire.errors import ApiError
 
 MACHINE = "job_spec.worker_pool_specs[0].machine_spec"
 
@@ -111,7 +112,7 @@ def test_replicas_of_a_tpu() -> None:
 def test_all_violations_in_one_text() -> None:
     faulty = job(cloud_tpu(count=4), replicas=2, tensorboard="projects/p/locations/us-central1/tensorboards/1")
     faulty.display_name = ""
-    assert error_message(judge(faulty).violations) == (
+    assert ApiError.of_violations(judge(faulty).violations).message == (
         "List of found errors:"
         "\t1.Field: display_name; Message: display_name is required."
         "\t2.Field: job_spec.worker_pool_specs[0].replica_count; Message: replica_count must be 1 for a TPU; given: 2: "
