@@ -132,49 +132,48 @@ OBJECT = "/storage/v1/b/{0}/o"
 UPLOAD = "/upload/storage/v1/b/{0}/o"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "operation", "name"),
-    [
-        ("GET", OBJECT + "/a%2Fb", "get", "a/b"),
-        ("GET", OBJECT + "/a/b?alt=media", "download", "a/b"),
-        ("GET", "/download" + OBJECT + "/a", "download", "a"),
-        ("GET", OBJECT + "?prefix=a", "list", ""),
-        ("DELETE", OBJECT + "/a", "delete", "a"),
-        ("PATCH", OBJECT + "/a", "patch", "a"),
-        ("PUT", OBJECT + "/a", "patch", "a"),
-        ("POST", OBJECT + "/a%2Fc/compose", "compose", "a/c"),
-        ("POST", OBJECT + "/a/copyTo/b/{0}/o/c%2Fd", "copy", "c/d"),
-        ("POST", OBJECT + "/a/rewriteTo/b/{0}/o/c", "rewrite", "c"),
-        ("POST", UPLOAD + "?uploadType=media&name=%C3%BC", "upload", "ü"),
-        ("POST", UPLOAD + "?uploadType=resumable&name=u", "upload", "u"),
-        ("PUT", UPLOAD + "?uploadType=resumable&name=u&upload_id=x", "upload", "u"),
-        ("POST", "/batch/storage/v1", "batch", ""),
-        ("GET", "/storage/v1/b/{0}", "bucket.get", ""),
-        ("PATCH", "/storage/v1/b/{0}", "bucket.patch", ""),
-        ("DELETE", "/storage/v1/b/{0}", "bucket.delete", ""),
-        ("GET", "/storage/v1/b?project=p", "bucket.list", ""),
-        ("POST", "/storage/v1/b?project=p", "bucket.create", ""),
-        ("GET", "/storage/v1/projects/p/serviceAccount", "other", ""),
-        ("GET", "/{0}/a/b", "download", "a/b"),
-        ("HEAD", "/{0}/a", "get", "a"),
-        ("PUT", "/{0}/a", "upload", "a"),
-        ("POST", "/{0}/a?uploads", "upload", "a"),
-        ("PUT", "/{0}/a?partNumber=1&uploadId=x", "upload", "a"),
-        ("DELETE", "/{0}/a?uploadId=x", "upload", "a"),
-        ("DELETE", "/{0}/a", "delete", "a"),
-        ("GET", "/{0}?prefix=a", "list", ""),
-        ("HEAD", "/{0}", "bucket.get", ""),
-    ],
-)
-def test_what_requests_are_for(
-    fake_gcs: FakeGcs, gcs_bucket: str, method: str, path: str, operation: str, name: str
-) -> None:
-    fake_gcs.fail(418, on=operation if operation != "other" else "")
-    with pytest.raises(urllib.error.HTTPError, match="418"):
-        ask(fake_gcs, method, path.format(gcs_bucket), b"" if method in ("POST", "PUT") else None)
-    (request,) = fake_gcs.requests
-    assert (request.operation, request.object, request.status) == (operation, name, 418)
-    assert request.bucket == (gcs_bucket if "{0}" in path else "")
+REQUESTS = [
+    ("GET", OBJECT + "/a%2Fb", "get", "a/b"),
+    ("GET", OBJECT + "/a/b?alt=media", "download", "a/b"),
+    ("GET", "/download" + OBJECT + "/a", "download", "a"),
+    ("GET", OBJECT + "?prefix=a", "list", ""),
+    ("DELETE", OBJECT + "/a", "delete", "a"),
+    ("PATCH", OBJECT + "/a", "patch", "a"),
+    ("PUT", OBJECT + "/a", "patch", "a"),
+    ("POST", OBJECT + "/a%2Fc/compose", "compose", "a/c"),
+    ("POST", OBJECT + "/a/copyTo/b/{0}/o/c%2Fd", "copy", "c/d"),
+    ("POST", OBJECT + "/a/rewriteTo/b/{0}/o/c", "rewrite", "c"),
+    ("POST", UPLOAD + "?uploadType=media&name=%C3%BC", "upload", "ü"),
+    ("POST", UPLOAD + "?uploadType=resumable&name=u", "upload", "u"),
+    ("PUT", UPLOAD + "?uploadType=resumable&name=u&upload_id=x", "upload", "u"),
+    ("POST", "/batch/storage/v1", "batch", ""),
+    ("GET", "/storage/v1/b/{0}", "bucket.get", ""),
+    ("PATCH", "/storage/v1/b/{0}", "bucket.patch", ""),
+    ("DELETE", "/storage/v1/b/{0}", "bucket.delete", ""),
+    ("GET", "/storage/v1/b?project=p", "bucket.list", ""),
+    ("POST", "/storage/v1/b?project=p", "bucket.create", ""),
+    ("GET", "/storage/v1/projects/p/serviceAccount", "other", ""),
+    ("GET", "/{0}/a/b", "download", "a/b"),
+    ("HEAD", "/{0}/a", "get", "a"),
+    ("PUT", "/{0}/a", "upload", "a"),
+    ("POST", "/{0}/a?uploads", "upload", "a"),
+    ("PUT", "/{0}/a?partNumber=1&uploadId=x", "upload", "a"),
+    ("DELETE", "/{0}/a?uploadId=x", "upload", "a"),
+    ("DELETE", "/{0}/a", "delete", "a"),
+    ("GET", "/{0}?prefix=a", "list", ""),
+    ("HEAD", "/{0}", "bucket.get", ""),
+]
+
+
+def test_what_requests_are_for(fake_gcs: FakeGcs, gcs_bucket: str) -> None:
+    for method, path, operation, name in REQUESTS:
+        fake_gcs.clear()
+        fake_gcs.fail(418, on=operation if operation != "other" else "")
+        with pytest.raises(urllib.error.HTTPError, match="418"):
+            ask(fake_gcs, method, path.format(gcs_bucket), b"" if method in ("POST", "PUT") else None)
+        (request,) = fake_gcs.requests
+        assert (request.operation, request.object, request.status) == (operation, name, 418), (method, path)
+        assert request.bucket == (gcs_bucket if "{0}" in path else ""), (method, path)
 
 
 def test_a_name_that_only_the_body_has(fake_gcs: FakeGcs, gcs_bucket: str) -> None:
