@@ -1,4 +1,4 @@
-"""What a private Google costs to start and to end.
+"""What an emulated Google Cloud costs to start and to end.
 
     python benchmarks/google_start.py [--rounds 5] [--write docs/performance.md]
 

@@ -1,4 +1,4 @@
-"""How fast a private Google puts and gets objects, for one client with one thread.
+"""How fast an emulated Google Cloud puts and gets objects, for one client with one thread.
 
     python benchmarks/google_throughput.py [--rounds 3] [--write docs/performance.md]
 
@@ -13,7 +13,7 @@ new file          creating one empty file where the objects go, a part of every 
                   without a journal where many files were just deleted; TMPDIR names another place
 start             not here: benchmarks/google_start.py
 
-gcp-storage-emulator is no dependency of this project. Its rows are left out unless it is on the PATH:
+gcp-storage-emulator is not a dependency of this project. Its rows are left out unless it is on the PATH:
 
     python -m venv emulator && emulator/bin/pip install gcp-storage-emulator
     PATH="$PATH:$PWD/emulator/bin" python benchmarks/google_throughput.py

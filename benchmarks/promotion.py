@@ -6,7 +6,7 @@ Each round measures, one after the other, so that a machine whose speed drifts i
 compile cache that earlier calls filled:
 
 smoke     `pytest -m smoke` on one test that trains one config with `t5x_run`
-promoted  `pytest -m tpu --t5x-vertex=emulated` on it: the private Google starts, and training is a job of the emulated
+promoted  `pytest -m tpu --t5x-vertex=emulated` on it: the emulated Google Cloud starts, and training is a job of its
           Vertex AI, sent with Google's SDK
 running   from the call that creates a job of one small command until its state is RUNNING, on an emulated Vertex AI
           that has loaded Google's library; the state is asked for every 5 ms
@@ -45,9 +45,9 @@ STATE_SECONDS = 0.005
 
 def running() -> float:
     """Seconds until a job runs; in a process of its own, as gRPC keeps the certificates that it trusts first."""
-    from t5x_harness.vertex.emulated import private_google
+    from t5x_harness.vertex.emulated import emulated_google
 
-    with private_google(warm=True):
+    with emulated_google(warm=True):
         from google.cloud import aiplatform_v1 as v1
 
         client = v1.JobServiceClient(client_options={"api_endpoint": "us-central1-aiplatform.googleapis.com"})

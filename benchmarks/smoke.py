@@ -100,7 +100,7 @@ def processes(folder: Path) -> float:
     """Seconds of training, evaluating and inferring by three T5X processes, from a checkpoint that another made."""
     first, last = folder / "start" / "checkpoint_0", folder / "model" / "checkpoint_4"
     new = (f"MODEL_DIR = '{first.parent}'", "utils.RestoreCheckpointConfig.path = []", *MODEL, *TRAIN)
-    t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a run of smoke has it made up
+    t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a run of smoke has it generated
     task = ("MIXTURE_OR_TASK_NAME = 'sample_translate'", "DROPOUT_RATE = 0.0")
     restore = (f"CHECKPOINT_PATH = '{last}'", *MODEL, *MESH, "utils.DatasetConfig.batch_size = 8")
     goes_on = (f"MODEL_DIR = '{last.parent}'", f"INITIAL_CHECKPOINT_PATH = '{first}'")

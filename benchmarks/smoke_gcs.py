@@ -4,8 +4,8 @@
 
 Each round runs one config three times in calls of their own, with a compile cache that an earlier call filled:
 
-local     without a private Google: output and stand-ins in local folders
-gs        MODEL_DIR and the checkpoint to start from on gs://, in the private Google, whose start is included
+local     without an emulated Google Cloud: output and stand-ins in local folders
+gs        MODEL_DIR and the checkpoint to start from on gs://, in the emulated Google Cloud, whose start is included
 gcs path  the same on /gcs/
 
 Figures are medians over the rounds; ratios are made inside each round first.

@@ -116,7 +116,7 @@ class StageItem(JobItem):
             raise StageFailed(result)
 
     def pending_runs(self) -> list[PendingRun]:
-        """The runs that begin with or after this item, up to the next item that is no stage.
+        """The runs that begin with or after this item, up to the next item that is not a stage.
 
         A test may change the environment and the folder of this process, which a run takes over when it starts, so none
         starts while one runs. Nor is a run begun of which a stage was run already, will be skipped, or comes after a

@@ -127,7 +127,7 @@ class Edit(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class Finding(JsonValue):
-    """One thing to tell the user: what is wrong, where, and the smallest change that mends it.
+    """One thing to tell the user: what is wrong, where, and the smallest change that fixes it.
 
     Attributes:
       code: stable id from the failure catalogue, such as ``GIN01``.
@@ -135,9 +135,9 @@ class Finding(JsonValue):
       stage: the stage that found it.
       message: what failed, with the values that disagree.
       location: the binding, import or include at fault; None where no line is (say so in the message).
-      fix: the smallest mend, as an instruction.
+      fix: the smallest fix, as an instruction.
       binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
-      edits: the same mend for a program to make, all of it or none; empty where a person has to decide.
+      edits: the same fix for a program to make, all of it or none; empty where a person has to decide.
     """
 
     code: str
@@ -273,13 +273,13 @@ class RunSpec(JsonValue):
       model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
       ignore: codes of findings that nobody wants to see.
-      standins: what is made up: ``off`` (nothing), ``missing`` (what cannot be reached here) or ``all`` (everything in
-        a bucket or on a hub).
+      standins: what is generated: ``off`` (nothing), ``missing`` (what cannot be reached here) or ``all`` (everything
+        in a bucket or on a hub).
       samples: the user's own rows in the place of data, each as the text of a
         :class:`~t5x_harness.standins.rows.Samples`.
-      gcs: what ``gs://`` and ``/gcs`` are to the run: a private Google whose ``/gcs`` is a ``folder`` or behaves as
-        Cloud Storage ``fuse``, or ``off`` for none.
-      gcs_root: the user's folder with a folder for each bucket, which the private Google begins with; None for none.
+      gcs: what ``/gcs`` is to the run, whose ``gs://`` is emulated: a ``folder``, or a mount as Cloud Storage ``fuse``
+        makes it; ``off`` for no emulated Google Cloud.
+      gcs_root: the user's folder with a folder for each bucket, with which that begins; None for none.
       golden: the file that the run's plan is kept in and compared with; None to keep none.
       golden_update: write that file anew, whatever it holds.
       read_seconds: how long resolve reads each split, to find examples that cannot be preprocessed.
@@ -384,7 +384,7 @@ class RunResult(JsonValue):
       log: path of the run's log file.
       model_dir: folder that the run wrote into.
       timings: seconds by stage.
-      standins: what was made up because it cannot be reached here, in words.
+      standins: what was generated because it cannot be reached here, in words.
       bindings: every parameter and macro that the config binds, as its text says and before any change; in the order
         in which they were first bound. Empty if the config was not read.
       seconds: how long was waited for all stages, imports included; ``timings`` is their own work.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester", "skips"]
 
-# No test asserts a time: a busy machine is no mistake.
+# No test asserts a time: a busy machine is not a mistake.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 

@@ -19,7 +19,7 @@ FORMATS = ("text", "json", "sarif", "github")
 
 
 class UsageError(ValueError):
-    """The arguments make no sense; the message says which and how to mend it."""
+    """The arguments make no sense; the message says which and how to fix it."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str, argparse._ArgumentGroup]:

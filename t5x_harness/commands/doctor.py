@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_table(diagnoses: Sequence[Diagnosis]) -> str:
-    """One line per check, and under it each finding with its mend."""
+    """One line per check, and under it each finding with its fix."""
     width = max(len(d.title) for d in diagnoses)
     lines = [f"t5x-harness {__version__}, Python {platform.python_version()} ({sys.executable})"]
     for diagnosis in diagnoses:

@@ -4,8 +4,8 @@ The command and every Python process that it starts find ``t5x``, have as many C
 the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
 ``sitecustomize`` sets each interpreter up as it starts, and one in front of PATH whose ``python`` and ``python3`` put
 that folder back where a script has set PYTHONPATH to its own.
-With ``--google``, Google's clients find a private Google with Cloud Storage and Vertex AI, and paths below ``/gcs`` the
-same buckets.
+With ``--google``, Google's clients find an emulated Google Cloud with Cloud Storage and Vertex AI, and paths below
+``/gcs`` the same buckets.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--google",
         action="store_true",
-        help="lead the command's Google clients to a private Google: gs:// is a temporary folder, Vertex AI's jobs run "
-        "here, and no other host is reached; it ends with the command",
+        help="start an emulated Google Cloud for the command: gs:// is a temporary folder, Vertex AI's jobs run here, "
+        "and no other host is reached; it ends with the command",
     )
     parser.add_argument(
         "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"
@@ -133,7 +133,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
-    """Starts a private Google that ends with this process, and so with the command that this process becomes.
+    """Starts an emulated Google Cloud that ends with this process, and so with the command that this process becomes.
 
     Returns:
       The variables that lead clients there.

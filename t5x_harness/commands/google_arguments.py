@@ -1,4 +1,4 @@
-"""The options of commands that start a private Google, as far as they are for its Vertex AI."""
+"""The options of commands that start an emulated Google Cloud, as far as they are for its Vertex AI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``t5x-harness lint``: reports what is wrong with configs, and mends what is safe to mend."""
+"""The command ``t5x-harness lint``: reports what is wrong with configs, and fixes what is safe to fix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(
       write: writes the report, and returns the exit status.
 
     Returns:
-      The exit status: that of the report, or with ``--diff`` whether there is something to mend.
+      The exit status: that of the report, or with ``--diff`` whether there is something to fix.
 
     Raises:
       UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
@@ -62,12 +62,12 @@ def run(
     if arguments.diff:
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
     if arguments.fix:
-        _mend(fix(configs, _may_change(arguments, specs)), arguments)
+        _fix(fix(configs, _may_change(arguments, specs)), arguments)
     return write(Report(tuple(_linted(config) for config in configs)), arguments)
 
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
-    """How the user wants files to be taken: whoever gives a run's arguments means a run."""
+    """How the user wants files to be taken: where a run's arguments are given, a run is meant."""
     means_run = bool(arguments.gin_file or arguments.bindings or arguments.run_mode or not arguments.files)
     if arguments.fragments and means_run:
         raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
@@ -123,7 +123,7 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
     return 1 if fixes.files else 0
 
 
-def _mend(fixes: Fixes, arguments: argparse.Namespace) -> None:
+def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
     """Prints the diff, then writes the files; a report for programs is left alone on standard output."""
     beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
     for file in fixes.files:
@@ -145,7 +145,7 @@ def _write(file: FixedFile) -> None:
 def _summary(fixes: Fixes, done: str) -> str:
     if not fixes.files:
         return "nothing to fix"
-    findings, files = len(fixes.mended), len(fixes.files)
+    findings, files = len(fixes.fixed), len(fixes.files)
     return f"{findings} finding{'s' * (findings != 1)} in {files} file{'s' * (files != 1)} {done}"
 
 

@@ -280,7 +280,7 @@ def _run(arguments: argparse.Namespace, started: float) -> int:
 def _report_of(
     specs: Sequence[RunSpec], arguments: argparse.Namespace, started: float, workspace: Path
 ) -> Report | None:
-    """What comes of runs; None if they were interrupted, and what is known of them is printed."""
+    """The outcome of runs; None if they were interrupted, and what is known of them is printed."""
     from t5x_harness.runs.several import RunOptions, run_specs
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter

@@ -1,4 +1,4 @@
-"""``t5x-harness serve``: a private Google for a shell, until it is ended."""
+"""``t5x-harness serve``: an emulated Google Cloud for a shell, until it is ended."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """
     root = Path(args.root).absolute() if args.root else None
     if root is not None and root.exists() and not root.is_dir():
-        raise UsageError(f"--root {args.root} is no folder")
+        raise UsageError(f"--root {args.root} is not a folder")
     try:
         project = project_of(args)
     except ProjectError as error:

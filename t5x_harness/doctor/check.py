@@ -17,7 +17,7 @@ class Defect:
     Attributes:
       severity: an error keeps runs from being right; a warning may.
       message: what is wrong, with the versions that disagree.
-      fix: the command that mends it.
+      fix: the command that fixes it.
     """
 
     severity: Severity

@@ -201,7 +201,7 @@ def _drift(line: str, environment: Environment) -> Iterator[Defect]:
     try:
         requirement = Requirement(line)
     except InvalidRequirement:
-        yield error(f"{line!r} is no requirement", "write NAME==VERSION")
+        yield error(f"{line!r} is not a requirement", "write NAME==VERSION")
         return
     name = canonicalize_name(requirement.name)
     pins = [clause.version for clause in requirement.specifier if clause.operator == "==" and "*" not in clause.version]

@@ -81,7 +81,7 @@ class StorageEndpoint(Check):
             return self.diagnosis("tensorstore's own")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            problem = f"{_ENDPOINT} is {url!r}, which is no http address"
+            problem = f"{_ENDPOINT} is {url!r}, which is not an http address"
         elif parts.path.strip("/"):
             problem = f"{_ENDPOINT} is {url!r}, with a path: tensorstore would ask for {url.rstrip('/')}/storage/v1/…"
         else:

@@ -49,7 +49,7 @@ def write_standin(
       The checkpoint's folder, at its place.
     """
     here = store()
-    # On the disk of the private Google: the same objects, without a request for each.
+    # On the disk of the emulated Google Cloud: the same objects, without a request for each.
     place = epath.Path(written_in or (here.local(os.fspath(folder)) if here is not None else None) or folder)
     place.mkdir(parents=True, exist_ok=True)
     state = _filled(shapes.initializer.global_train_state_shape, step)
@@ -90,7 +90,7 @@ def _write_legacy(
     write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
     if in_bucket and kind is CheckpointKind.PUBLISHED:
         # Where T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or beside it, that have no such
-        # file. Buckets of published models refuse that, and T5X goes on; those of a private Google refuse nothing.
+        # file. Buckets of published models refuse that, and T5X goes on; emulated ones refuse nothing.
         for committed in (checkpoint, *(checkpoint / name.replace("/", ".") for name in apart)):
             (committed / _COMMITTED).write_bytes(b"")
 

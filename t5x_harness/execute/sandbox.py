@@ -26,7 +26,7 @@ class OutputFolder:
     Attributes:
       address: as T5X is given it.
       local: the same folder on this machine's disk, where the harness reads it.
-      is_in_bucket: whether it is in a bucket of the private Google.
+      is_in_bucket: whether it is in a bucket of the emulated Google Cloud.
     """
 
     address: str
@@ -35,7 +35,7 @@ class OutputFolder:
 
 
 def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> OutputFolder:
-    """The folder that was asked for; else the config's own if it lies in the private Google; else one of the run's own.
+    """The folder that was asked for; else the config's own if that is in an emulated bucket; else one of the run's own.
 
     Args:
       config: the parsed config.
@@ -55,7 +55,7 @@ def not_written_to(config: GinConfig, folder: OutputFolder) -> str | None:
     value = config.program.resolve(given).value if given is not None else None
     if not isinstance(value, str) or not is_remote(value) or folder.address == value:
         return None
-    with_extra = "" if store() is not None else ": a private Google for it needs the extra google of t5x-harness"
+    with_extra = "" if store() is not None else ": an emulated bucket for it needs the extra google of t5x-harness"
     return f"writing to {value}{with_extra}"
 
 
@@ -78,7 +78,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
       config: the parsed config.
       model_dir: where the run shall write, as T5X is given it.
       workspace: the run's folder.
-      policy: whether anything is made up; if not, paths stay without a value.
+      policy: whether anything is generated; if not, paths stay without a value.
 
     Returns:
       What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.

@@ -117,8 +117,8 @@ class Session:
         Args:
           shrink: whether the job runs at the sizes that the stages here have.
           steps: train steps of the job; None for those of the config, or for few where it is shrunk.
-          standins: whether a checkpoint that cannot be read here is made up at the config's sizes, too; for a shrunken
-            run one is always.
+          standins: whether a checkpoint that cannot be read here is generated at the config's sizes, too; for a
+            shrunk run one always is.
 
         Returns:
           ``prepared``: a StageResult with the changes; ``output`` and ``first_step``: see that module.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 GAP = "  "
-"""What stands between two columns. No cell contains it, so whoever prints a table can tell cells apart."""
+"""What stands between two columns. No cell contains it, so the code that prints a table can tell cells apart."""
 
 _NUMBER = re.compile(r"[-+~<>]?\d[\d,_.]*(?:e[-+]?\d+)?\s?(?:%|[A-Za-z/]{1,6})?", re.ASCII)
 _EMPTY = ("", "-")

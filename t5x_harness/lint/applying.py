@@ -80,7 +80,7 @@ def read_exactly(path: Path) -> str:
 
     Raises:
       OSError: it cannot be read.
-      UnicodeDecodeError: it is no UTF-8 text.
+      UnicodeDecodeError: it is not UTF-8 text.
     """
     return path.read_bytes().decode("utf-8")
 

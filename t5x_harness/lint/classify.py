@@ -14,7 +14,7 @@ from t5x_harness.spec import Location, Mode, RunSpec
 from t5x_harness.system.misspelling import closest
 
 LEFT_TO_LAUNCHER = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR", "CHECKPOINT_PATH")
-"""What T5X's files leave to whoever launches the run: output folders, for which a run here has one of its own, and the
+"""What T5X's files leave to the launch of a run: output folders, for which a run here has one of its own, and the
 checkpoint to evaluate or infer with, for which it has a stand-in."""
 
 
@@ -73,7 +73,7 @@ def classify_program(program: GinProgram) -> Classification:
         reason = f"{where}{problem.kind.value}: {problem.subject}{detail}, so {name} cannot be read to the end"
         return Classification(Kind.BROKEN, None, reason)
     if (lacking := _lacking(program)) is not None:
-        return Classification(Kind.FRAGMENT, mode, f"{name} is no run config: {lacking}")
+        return Classification(Kind.FRAGMENT, mode, f"{name} is not a run config: {lacking}")
     reason = f"{name} binds {_short(program.entry)} and leaves nothing open"
     return Classification(Kind.RUN_CONFIG, mode, reason, _start(program))
 

@@ -1,4 +1,4 @@
-"""Edits of single statements: each function makes one mend, or no edit where the text is not as plain as it expects."""
+"""Edits of single statements: each function makes one fix, or no edit where the text is not as plain as it expects."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def write_value(program: GinProgram, at: Location, text: str) -> Edits:
             return ()
     if text[:1] == "'" and not {'"', "\\"}.intersection(text) and _prefers_double_quotes(lines):
         text = f'"{text[1:-1]}"'
-    mended = f"{match['key']}{text}{match['rest']}"
-    statements, problems = parsing.parse(mended.strip())
+    fixed = f"{match['key']}{text}{match['rest']}"
+    statements, problems = parsing.parse(fixed.strip())
     if problems or len(statements) != 1:
         return ()
-    return (Edit(at.file, at.line, at.line, f"{mended}\n"),)
+    return (Edit(at.file, at.line, at.line, f"{fixed}\n"),)
 
 
 def _prefers_double_quotes(lines: Sequence[str]) -> bool:

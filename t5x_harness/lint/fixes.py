@@ -1,4 +1,4 @@
-"""Mends configs as far as that is safe: applies the edits of findings, lints again, and keeps what made it better."""
+"""Fixes configs as far as that is safe: applies the edits of findings, lints again, and keeps what made it better."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Edit, Finding, RunSpec, Severity
 
-_MOST_ROUNDS = 50  # each mends at least one finding of each file
+_MOST_ROUNDS = 50  # each fixes at least one finding of each file
 
 _UNKNOWN = frozenset({"GIN13", "GIN14", "GIN18"})  # parameters, names and macros: nothing is known of what they give
 
@@ -58,26 +58,26 @@ class FixedFile:
 
 @dataclasses.dataclass(frozen=True)
 class Fixes:
-    """What can be mended.
+    """What can be fixed.
 
     Attributes:
       files: the files that change, in the order in which they are read.
-      mended: the findings that the change mends, each once.
+      fixed: the findings that the change fixes, each once.
       refused: those whose edits would bring new errors.
-      elsewhere: files that could be mended too, had the user named them.
+      elsewhere: files that could be fixed too, had the user named them.
     """
 
     files: tuple[FixedFile, ...]
-    mended: tuple[Finding, ...]
+    fixed: tuple[Finding, ...]
     refused: tuple[Finding, ...]
     elsewhere: tuple[str, ...]
 
 
 def fix(configs: Sequence[Config], may_change: Callable[[Path], bool]) -> Fixes:
-    """Mends what is safe to mend, without writing anything.
+    """Fixes what is safe to fix, without writing anything.
 
     Edits that touch the same line wait for the next round, after linting again. A round that leaves some config worse
-    is taken back, and its edits are tried one finding at a time. An error that an edit brings may be mended by later
+    is taken back, and its edits are tried one finding at a time. An error that an edit brings may be fixed by later
     rounds; what is left worse by the last one is taken back, too.
 
     Args:
@@ -140,20 +140,20 @@ class _Fixer:
 
     def fix(self) -> Fixes:
         good = (self._texts, self._states, tuple[Finding, ...]())
-        mended: tuple[Finding, ...] = ()
+        fixed: tuple[Finding, ...] = ()
         for _ in range(_MOST_ROUNDS):
             offered = {group: finding for group, finding in self._offers() if group not in self._refused}
             chosen = select(offered)
             if not chosen:
                 break
-            mended += tuple(offered[group] for group in self._keep(chosen))
+            fixed += tuple(offered[group] for group in self._keep(chosen))
             if not any(now.is_worse_than(was, mendable=True) for now, was in zip(self._states, good[1], strict=True)):
-                good = (self._texts, self._states, mended)
-        self._texts, self._states, mended = good
+                good = (self._texts, self._states, fixed)
+        self._texts, self._states, fixed = good
         files = (FixedFile(p, self._names[p], self._originals[p], text) for p, text in self._texts.items())
         return Fixes(
             tuple(file for file in files if file.before != file.after),
-            tuple(dict.fromkeys(mended)),
+            tuple(dict.fromkeys(fixed)),
             tuple(dict.fromkeys(finding for _, finding in self._offers())),
             tuple(dict.fromkeys(self._elsewhere())),
         )

@@ -42,7 +42,7 @@ class ModuleFinder:
     """Looks up modules as Python would in a run of the config.
 
     Args:
-      path: folders in the order in which Python searches them; entries that are no folders are passed over.
+      path: folders in the order in which Python searches them; entries that are not folders are passed over.
       t5x_parent: folder that holds the package ``t5x`` in use; it wins for that name.
     """
 

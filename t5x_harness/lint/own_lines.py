@@ -1,4 +1,4 @@
-"""Findings on the lines of the user: what is at fault in a library's gin file is mended where that file is included."""
+"""Findings on the lines of the user: what is at fault in a library's gin file is fixed where that file is included."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def parse_module(source: str | bytes) -> ast.Module:
       source: text, or bytes in the encoding that they declare.
 
     Raises:
-      SyntaxError: it is no Python.
+      SyntaxError: it is not Python.
       ValueError: it has a null character in it.
     """
     with _ALONE:

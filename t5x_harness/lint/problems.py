@@ -11,8 +11,8 @@ from t5x_harness.spec import Location
 class ProblemKind(enum.Enum):
     """What went wrong while reading, in words.
 
-    ``UNREACHABLE_FILE`` alone is no mistake: the file lies in a bucket that this machine does not see, and no rule may
-    make a finding of it.
+    ``UNREACHABLE_FILE`` alone is not a mistake: the file lies in a bucket that this machine does not see, and no rule
+    may make a finding of it.
     """
 
     SYNTAX = "syntax error"
@@ -50,7 +50,7 @@ class Problem:
       location: where; line 0 stands for a file that the user named, for which no line asks.
       subject: the file, module, selector or line of text that is at fault.
       detail: more about it, such as the parser's own words.
-      names: what helps to mend it: the places searched, the names that match.
+      names: what helps to fix it: the places searched, the names that match.
     """
 
     kind: ProblemKind

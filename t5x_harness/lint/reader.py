@@ -219,7 +219,7 @@ class _Reader:
             instead = self._instead.get(Path(os.path.realpath(found.path))) if self._instead else None
             return found.path.read_text(encoding="utf-8") if instead is None else instead
         except UnicodeDecodeError:
-            reason = "it is no UTF-8 text"
+            reason = "it is not UTF-8 text"
         except OSError as error:
             reason = error.strerror or str(error)
         self._problem(ProblemKind.UNREADABLE_FILE, where, found.shown, reason)

@@ -48,7 +48,7 @@ def snapshot_of(program: GinProgram) -> Snapshot:
 
 
 def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
-    """The gin files that the user named and T5X would not find or read, each with the reason and the mend.
+    """The gin files that the user named and T5X would not find or read, each with the reason and the fix.
 
     Args:
       spec: the run; its includes and bindings are not looked at.

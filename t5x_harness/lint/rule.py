@@ -33,7 +33,7 @@ class Context:
     slice: Slice | None = None
 
     def in_t5x(self, location: Location) -> bool:
-        """Whether a place is in one of T5X's own files, which is not the user's to mend unless the user named it."""
+        """Whether a place is in one of T5X's own files, which is not the user's to fix unless the user named it."""
         program = self.program
         if program.t5x_parent is None or location.file in (BINDINGS, *program.spec.gin_files):
             return False

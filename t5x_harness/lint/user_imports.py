@@ -93,7 +93,7 @@ def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | Non
 
 
 def _is_surely_missing(program: GinProgram, finder: ModuleFinder, sources: SourceFinder, name: str) -> bool:
-    """Whether a module is no part of Python, of a library that may make it, or of a package that looks elsewhere."""
+    """Whether a module is not part of Python, of a library that may make it, or of a package that looks elsewhere."""
     top = name.split(".")[0]
     if top in sys.stdlib_module_names or sources.opener(name, ()) is not None:
         return False

@@ -18,7 +18,7 @@ from t5x_harness.spec import Mode
 
 
 def batch_size(role: DataRole) -> int | None:
-    """Examples in a batch of a dataset; None where what is bound is no number."""
+    """Examples in a batch of a dataset; None where what is bound is not a number."""
     size = role.dataset.batch_size
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 

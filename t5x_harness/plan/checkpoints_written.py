@@ -159,6 +159,6 @@ def _describe_ignored(plan: Planned, save: Any, report: StageReport) -> None:
         return
     parameters = {leaf.dtype.name for leaf in plan.shapes.parameters} if plan.shapes else set()
     if save.dtype and parameters and parameters != {save.dtype}:
-        report.fact("save dtype", f"{save.dtype} is not heeded by orbax: saved as {' and '.join(sorted(parameters))}")
+        report.fact("save dtype", f"{save.dtype} is not used by orbax: saved as {' and '.join(sorted(parameters))}")
     if save.keep_dataset_checkpoints and save.save_dataset:
-        report.fact("keep_dataset_checkpoints", "not heeded by orbax: the dataset's state goes with its checkpoint")
+        report.fact("keep_dataset_checkpoints", "not used by orbax: the dataset's state goes with its checkpoint")

@@ -30,7 +30,7 @@ _ABSOLUTE = re.compile(r"(?:^|(?<=[\s'\"(\[,=]))/(?:[^\s/'\",:;()\[\]]+/)+(?=[^\
 
 
 class GoldenSyntaxError(ValueError):
-    """The text is no golden plan; the message names the line."""
+    """The text is not a golden plan; the message names the line."""
 
 
 @dataclasses.dataclass(frozen=True)

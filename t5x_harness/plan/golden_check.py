@@ -50,7 +50,7 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
             CODE,
             Severity.ERROR,
             Stage.PLAN,
-            f"{shown} is no golden plan: {error}",
+            f"{shown} is not a golden plan: {error}",
             fix=f"restore it, or rewrite it with {_UPDATE}",
         )
         return _with(result, finding, run)

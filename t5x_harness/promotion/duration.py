@@ -13,7 +13,7 @@ def seconds_of(value: str | float) -> float:
     """The length in seconds.
 
     Raises:
-      ValueError: it is no length of time above zero; the message shows the form.
+      ValueError: it is not a length of time above zero; the message shows the form.
     """
     match = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
     if isinstance(value, bool) or (match is None and isinstance(value, str)):

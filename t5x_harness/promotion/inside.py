@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Unpacks a test, runs it, and leaves its outcome.
 
     Returns:
-      The exit status of the job's container: 0 where the outcome was written, whatever it is: a test that failed is no
-      job that failed. 2 where the archive cannot be used.
+      The exit status of the job's container: 0 where the outcome was written, whatever it is: a test that failed is not
+      a job that failed. 2 where the archive cannot be used.
     """
     args = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="t5x-harness-shipped-") as folder:

@@ -88,7 +88,7 @@ class PromotedJobs:
 
     @property
     def emulated(self) -> bool:
-        """Whether they go to the private Google."""
+        """Whether they go to the emulated Google Cloud."""
         return self._settings.emulated
 
     @property

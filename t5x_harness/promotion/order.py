@@ -30,7 +30,7 @@ class JobOrder:
       env: variables of its container.
       labels: of its own.
       options: what else its spec says.
-      standins: whether checkpoints that cannot be read here are made up also where the config is not shrunk.
+      standins: whether checkpoints that cannot be read here are generated also where the config is not shrunk.
     """
 
     name: str
@@ -58,7 +58,7 @@ def order_of(
       slice_name: the slice that smoke emulates for the test, for a marker that names no machine.
 
     Raises:
-      ResourcesError: nothing says what to run on, or it is no machine; or the region is none.
+      ResourcesError: nothing says what to run on, or it is not a machine; or the region is none.
     """
     own = {
         "location": resources.region,

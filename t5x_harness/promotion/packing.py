@@ -20,7 +20,7 @@ _CONFTEST = "conftest.py"
 
 
 class PackingError(ValueError):
-    """A test cannot be packed, or an archive is not what it should be; the message says why and how to mend it."""
+    """A test cannot be packed, or an archive is not what it should be; the message says why and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ def unpack(archive: TestArchive, digest: str, folder: Path) -> None:
     """Unpacks an archive into an empty folder.
 
     Raises:
-      PackingError: it is not the archive with this digest, or an entry is no plain file inside the folder.
+      PackingError: it is not the archive with this digest, or an entry is not a plain file inside the folder.
     """
     if archive.digest != digest:
         raise PackingError(f"the archive's SHA-256 is {archive.digest}, and {digest} was sent: something replaced it")
@@ -117,7 +117,7 @@ def _check_entry(entry: tarfile.TarInfo) -> None:
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise PackingError(f"the archive's entry {entry.name!r} leads out of its folder")
     if not entry.isfile():
-        raise PackingError(f"the archive's entry {entry.name!r} is no plain file")
+        raise PackingError(f"the archive's entry {entry.name!r} is not a plain file")
 
 
 def _inside(root: Path, path: Path, what: str) -> Path:

@@ -222,7 +222,7 @@ def resources_in(lines: Iterable[str]) -> Mapping[str, Any]:
     for line in lines:
         name, equals, text = (part.strip() for part in line.partition("="))
         if not equals:
-            raise ResourcesError(f"t5x_tpu: {line!r} is no NAME = VALUE, such as accelerator_type = TPU_V3")
+            raise ResourcesError(f"t5x_tpu: {line!r} is not a NAME = VALUE, such as accelerator_type = TPU_V3")
         words = {"true": True, "false": False}
         values[name] = int(text) if text.isascii() and text.isdigit() else words.get(text.lower(), text)
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.promotion.expression import TPU, selects_only
 from t5x_harness.promotion.settings import PromotionSettings, target_of
-from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class PromotionSession:
         Raises:
           ValueError: a value is none of those that there are.
         """
-        return PromotionSettings.of(self._given(), self._tpu, emulated=is_led_to_private_google(os.environ))
+        return PromotionSettings.of(self._given(), self._tpu, emulated=uses_emulated_google(os.environ))
 
     @functools.cached_property
     def target(self) -> VertexTarget:
@@ -104,7 +104,7 @@ class PromotionSession:
             where = f"project {self.target.project}, {self.target.location}, image {self.target.image}"
         except VertexTargetError:
             where = "no target is configured"
-        here = self.settings.emulated or is_led_to_private_google(os.environ)
+        here = self.settings.emulated or uses_emulated_google(os.environ)
         service = "an emulated Vertex AI on this machine" if here else "Vertex AI"
         dry = "; --t5x-tpu-dry-run sends none" if self.settings.dry_run else ""
         return [f"{begin} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
@@ -138,7 +138,7 @@ class PromotionSession:
         """
         from t5x_harness.google.session import ServerError
         from t5x_harness.google.vertex.settings import ExpectedJobs
-        from t5x_harness.vertex.emulated import private_google
+        from t5x_harness.vertex.emulated import emulated_google
 
         if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
             raise EmulationError(
@@ -150,7 +150,7 @@ class PromotionSession:
             machine = {name: value for name, value in dataclasses.asdict(machines[0]).items() if value}
             expected = ExpectedJobs(self.target.image, machine, machines.count(machines[0]))
         try:
-            self._emulated.enter_context(private_google(source=source, warm=True, expected=expected))
+            self._emulated.enter_context(emulated_google(source=source, warm=True, expected=expected))
         except ServerError as error:
             raise EmulationError(str(error)) from None
         # While the first run resolves, this process has nothing else to do.

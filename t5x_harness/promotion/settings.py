@@ -59,7 +59,7 @@ class PromotionSettings:
 
     @property
     def emulated(self) -> bool:
-        """Whether jobs go to the private Google."""
+        """Whether jobs go to the emulated Google Cloud."""
         return self.service == "emulated"
 
     @property
@@ -82,7 +82,7 @@ def target_of(
     """Where jobs go.
 
     Args:
-      settings: whether to the private Google, which needs nothing to be named.
+      settings: whether to the emulated Google Cloud, which needs nothing to be named.
       given: values of the command line and pytest's ini file, by field.
       environment: variables of the process.
       project: the table of the project's file.

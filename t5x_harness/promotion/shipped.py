@@ -13,7 +13,7 @@ _VERSION = 2
 
 
 class ShippedOutcomeError(ValueError):
-    """What a job left is no outcome of a test; the message says what it is."""
+    """What a job left is not an outcome of a test; the message says what it is."""
 
 
 class ShipFailed(Exception):

@@ -37,7 +37,7 @@ def document(report: Report) -> dict[str, Any]:
     Returns:
       ``schema``; ``passed``; ``seconds`` that were waited, and how many of them for imports; ``findings`` and
       ``not_checked``: those of all stages in one list, each with the ``run`` it belongs to;
-      ``runs``: one object a run with its stages, its bindings and what came of it.
+      ``runs``: one object a run with its stages, its bindings and its outcome.
     """
     return {
         "schema": SCHEMA,

@@ -131,7 +131,7 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
 
 
 def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
-    """One finding: place, code and message; the include chain; the mend."""
+    """One finding: place, code and message; the include chain; the fix."""
     place = f"{finding.location or finding.binding}: " if finding.location or finding.binding else ""
     severity = style.tone(_TONES[finding.severity], finding.severity.value)
     head = wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")

@@ -1,4 +1,4 @@
-"""Metrics and postprocessors called early: on the sampled examples, with model outputs made up for them.
+"""Metrics and postprocessors called early: on the sampled examples, with model outputs generated for them.
 
 T5X calls them only after all predictions were made, hours into a job, and an exception there ends it.  Here they are
 called by SeqIO's own evaluator, with SeqIO's own loggers, so that what passes here passes there.
@@ -81,7 +81,7 @@ def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float
 
 
 def _told(calls: Calls, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
-    """Puts what came of the calls where it belongs; returns what leaves them without a judgement."""
+    """Puts the outcome of the calls where it belongs; returns what leaves them without a judgement."""
     task = sample.task
     if calls.perfect:
         report.fact(f"{task.name} metrics", f"{_shown(calls.perfect)} with the targets as predictions")
@@ -135,7 +135,7 @@ def _doubt(run: Resolved, sample: Sample) -> str | None:
             return f"what {type(run.model).__name__}.{method} gives is not known"
     targets = sample.values("targets")
     if len(targets) < len(sample.examples) or any(t.ndim != 1 or t.dtype.kind not in "iu" for t in targets):
-        return "their targets are no token ids, so no predictions can be generated"
+        return "their targets are not token ids, so no predictions can be generated"
     if seqio.get_mixture_or_task(task.name) is not task:
         return "a mixture has the same name"
     return None

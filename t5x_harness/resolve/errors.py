@@ -1,4 +1,4 @@
-"""Turns what a run raises into a :class:`~t5x_harness.spec.Finding`: what failed, where, the values, the mend.
+"""Turns what a run raises into a :class:`~t5x_harness.spec.Finding`: what failed, where, the values, the fix.
 
 A run stops with an exception of gin, SeqIO, T5X, JAX or the user's own module.  Its text often names no file, and its
 traceback leads through a library that the user does not own.  :func:`explain` finds the line that is the user's (gin's
@@ -72,7 +72,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         if frame is not None and known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
             location = frame.location
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
-    # The private Google's proxy does not know for whom it refuses a host.
+    # The emulated Google Cloud's proxy does not know for whom it refuses a host.
     advice = f"; {HOW_TO_ALLOW}" if any("t5x-harness refuses " in text for text in texts) else ""
     if frame and raised_by_user_code(error):
         message = f"{_raised(error, frame)}{advice}"

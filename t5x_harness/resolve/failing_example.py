@@ -103,7 +103,7 @@ def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Readi
     raised: list[Exception] = []
 
     def examples() -> Iterator[Any]:
-        # What is raised while the graph is made belongs to no example, and goes to whoever asked.
+        # What is raised while the graph is made belongs to no example, and goes to the caller.
         iterator = _preprocessed(task, role, _source(task, role), steps).as_numpy_iterator()
         try:
             yield from iterator

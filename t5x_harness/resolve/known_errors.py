@@ -1,4 +1,4 @@
-"""The exception texts that the failure catalogue knows, each with its code, what it means and the mend.
+"""The exception texts that the failure catalogue knows, each with its code, what it means and the fix.
 
 Texts are those of gin 0.5, SeqIO 0.0.20, T5X at cc342d4 and, where it words a refusal in its own way, the embedded T5X.
 """
@@ -18,7 +18,7 @@ class KnownError:
       code: of the rule that it breaks.
       pattern: a regular expression; the first one in the table that is found in a text wins.
       message: what is wrong, in ``str.format`` with the pattern's groups by number: ``{1}``.
-      fix: the mend, written likewise.
+      fix: the fix, written likewise.
     """
 
     code: str
@@ -196,7 +196,7 @@ _DATA = (
     KnownError(
         "SEQ15",
         r"The task_feature_lengths contains extra features not specified[^:]*: (\{.*?\})",
-        "task_feature_lengths has a length for {1}, which is no feature of the task",
+        "task_feature_lengths has a length for {1}, which is not a feature of the task",
         "give one length for each feature of the task",
     ),
     KnownError(

@@ -108,7 +108,7 @@ class _Look:
             same = name == task.name and other.split == split and other.whole
             if same and bool(self._role(parameter).dataset.use_cached) is bool(role.dataset.use_cached):
                 return other
-        batch = role.dataset.batch_size  # plan tells of one that is no number (GIN08)
+        batch = role.dataset.batch_size  # plan tells of one that is not a number (GIN08)
         count = min(batch, _MOST_COUNTED) if role.name == "train" and isinstance(batch, int) else 0
         seconds = self._seconds()
         sample = sample_of(

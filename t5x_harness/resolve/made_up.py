@@ -1,4 +1,4 @@
-"""Model outputs made up for examples, so that metrics can be called before there is a model.
+"""Model outputs generated for examples, so that metrics can be called before there is a model.
 
 They have the shapes and dtypes that T5X's models give SeqIO's evaluator: token ids of all examples as one array that is
 padded with zeros, a score each, and the scores beside the ids where a metric asks for both.

@@ -28,7 +28,7 @@ _ONLY_SCORES = {seqio.metrics.ModelOutputType.SCORE}
 
 @dataclasses.dataclass(frozen=True)
 class Calls:
-    """What came of a task's metrics.
+    """The outcome of a task's metrics.
 
     Attributes:
       perfect: the values for the targets themselves as predictions; None if they were not computed.

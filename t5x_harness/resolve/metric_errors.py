@@ -1,4 +1,4 @@
-"""What went wrong where SeqIO could not compute the metrics of a task: which part of the task, and how to mend it."""
+"""What went wrong where SeqIO could not compute the metrics of a task: which part of the task, and how to fix it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFUSED = ("ConnectionError", "ConnectTimeout", "MaxRetryError", "UnavailableEr
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of failure: its code and the smallest mend."""
+    """A kind of failure: its code and the smallest fix."""
 
     code: str
     fix: str

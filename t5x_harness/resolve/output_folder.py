@@ -25,7 +25,7 @@ class OutputFolder:
 
     @property
     def local(self) -> Path | None:
-        """Where it is read: itself, or in the private Google for a bucket that the user gave; None for another."""
+        """Where it is read: itself, or an emulated bucket's folder where the user gave one; None for another."""
         if not is_remote(self.path):
             return Path(self.path)
         here = store()

@@ -17,7 +17,7 @@ _Item = TypeVar("_Item")
 
 @dataclasses.dataclass(frozen=True)
 class Reading(Generic[_Item]):
-    """What came of reading.
+    """The outcome of reading.
 
     Attributes:
       kept: the first items.
@@ -84,7 +84,7 @@ class _Reader(threading.Thread, Generic[_Item]):
                 if self._count >= self._enough:
                     self.has_enough.set()
             self._ended = True
-        except BaseException as error:  # it belongs to whoever asked for the items, in their thread
+        except BaseException as error:  # it belongs to the thread that asked for the items, in their thread
             self._error = error
         finally:
             self.has_enough.set()

@@ -66,7 +66,7 @@ class Sample:
         return [e[feature] for e in self.examples if feature in e]
 
     def lengths(self, feature: str) -> list[int]:
-        """Tokens of each value of a feature; empty where it is no sequence."""
+        """Tokens of each value of a feature; empty where it is not a sequence."""
         return [len(value) for value in self.values(feature) if np.ndim(value)]
 
     def longest(self, feature: str) -> int:

@@ -33,7 +33,7 @@ class Piece:
 
 
 def sentinels_of(sample: Sample) -> int:
-    """How many sentinels the most corrupted example has; 0 where the examples are no corrupted spans.
+    """How many sentinels the most corrupted example has; 0 where the examples are not corrupted spans.
 
     The i-th sentinel is the i-th id from the top, and marks the same place in inputs and targets.
     """

@@ -57,7 +57,7 @@ class StageReport:
         self.add([Finding(code, Severity.ERROR, self.stage, message, location, fix, binding)])
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Adds findings, those aside that the user ignores; the same one twice counts once."""
+        """Adds findings, except those that the user ignores; the same one twice counts once."""
         shown, silenced = split_silenced(dict.fromkeys(findings), self.ignore, self.folder)
         self.findings += [finding for finding in shown if finding not in self.findings]
         self.silenced += [finding for finding in silenced if finding not in self.silenced]

@@ -143,7 +143,7 @@ class BackgroundRun:
             return self._results[stage].result()
 
     def result(self) -> RunResult:
-        """What came of the stages that were asked for; waits until the run's process has ended.
+        """The outcome of the stages that were asked for; waits until the run's process has ended.
 
         Raises:
           Exception: what making the pipeline raised.
@@ -152,7 +152,7 @@ class BackgroundRun:
         return self._as_asked(self._end.result())
 
     def known(self, *, asked: bool = False) -> RunResult:
-        """What came of the stages so far; nothing is waited for.
+        """The outcome of the stages so far; nothing is waited for.
 
         Args:
           asked: whether it is about those that were asked for alone.

@@ -103,7 +103,7 @@ class LocalBackend(Closing):
         return found
 
     def result(self) -> RunResult:
-        """What came of the stages that were asked for so far, and what they wrote."""
+        """The outcome of the stages that were asked for so far, and what they wrote."""
         found = self._read_artifacts()
         results = self._stages.known
         return RunResult(

@@ -18,7 +18,7 @@ _SHOWN = 2
 
 
 class ModelDirError(ValueError):
-    """A run cannot have the folder that it asks for; the message names both and the mend."""
+    """A run cannot have the folder that it asks for; the message names both and the fix."""
 
 
 def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:

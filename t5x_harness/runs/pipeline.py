@@ -35,7 +35,7 @@ class Backend(Protocol):
         """The result of a stage, run now if it was not yet."""
 
     def result(self) -> RunResult:
-        """What came of the stages that were asked for so far, and what they wrote."""
+        """The outcome of the stages that were asked for so far, and what they wrote."""
 
     def close(self) -> None:
         """Ends the run's process. May be called again."""
@@ -65,7 +65,7 @@ class Pipeline(Closing):
       run_if: when lint judges the files as a run, and not as a fragment.
       lint_on_slice: whether lint judges by the slice, as plan does.
       env: variables for the run's process; None takes one out.
-      google: the private Google that the run's process is led to; None for none.
+      google: the emulated Google Cloud that the run's process uses; None for none.
       promote: makes the backend of a run that is a job elsewhere; None for all stages here.
     """
 
@@ -95,7 +95,7 @@ class Pipeline(Closing):
         self._env = env
         self._google = google
         self._promote = promote
-        self._led: Mapping[str, str] | None = None  # how the run's process is led to it
+        self._led: Mapping[str, str] | None = None  # how the run's process uses it
         self._program: GinProgram | None = None
         self._remote: RemoteBackend | None = None
         self._backend: Backend | None = None
@@ -134,17 +134,17 @@ class Pipeline(Closing):
             self._remote.submit_early()
 
     def result(self) -> RunResult:
-        """What came of the stages that were asked for so far."""
+        """The outcome of the stages that were asked for so far."""
         asked = _each_said_once(self._shown)
         failed = any(stage.outcome is Outcome.FAILED for stage in asked)
-        # What a job does not do, or was not sent to do, is no part of the run; what a failure left out is.
+        # What a job does not do, or was not sent to do, is not part of the run; what a failure left out is.
         stages = tuple(stage for stage in asked if failed or stage.outcome is not Outcome.NOT_RUN)
         result = RunResult(self.spec, stages) if self._backend is None else self._backend.result()
         bindings = bound_values(self._program) if self._program is not None else ()
         return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings, seconds=self._seconds)
 
     def known(self) -> RunResult:
-        """What came of the stages so far, while or after one is interrupted; nothing is waited for."""
+        """The outcome of the stages so far, while or after one is interrupted; nothing is waited for."""
         stages = self._shown
         if self._at_work is not None and all(stage.stage is not self._at_work for stage in stages):
             stages.append(StageResult.interrupted(self._at_work))
@@ -210,7 +210,7 @@ class Pipeline(Closing):
         return self._against_golden(result) if kept else result
 
     def _with_what_google_said(self, result: StageResult) -> StageResult:
-        """A failed stage, its log with what the private Google has refused: clients may have shown nothing of it."""
+        """Adds to a failed stage's log what the emulated Google Cloud has refused: clients may not have shown it."""
         if result.outcome is not Outcome.FAILED or self._google is None or self._led is None:
             return result
         said = self._google.said(self._led)

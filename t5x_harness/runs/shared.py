@@ -60,7 +60,7 @@ class SharedRuns:
     ) -> StageResult:
         """Returns the result of one stage of a run, which is run once however often it is asked for.
 
-        Runs that follow begin to work in the background, if they may, and this one is no job.
+        Runs that follow begin to work in the background, if they may, and this one is not a job.
 
         Args:
           spec: what to run.

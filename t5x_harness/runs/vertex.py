@@ -99,7 +99,7 @@ class VertexBackend:
                 self._local.close()  # its memory is worth more to the job, if that runs here, and to other runs
 
     def result(self) -> RunResult:
-        """What came of the stages that were asked for so far, and what the job wrote."""
+        """The outcome of the stages that were asked for so far, and what the job wrote."""
         stages = self._stages.known
         found = self._found
         return RunResult(

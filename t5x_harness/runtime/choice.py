@@ -24,7 +24,7 @@ _UNKNOWN = "unknown version"
 
 
 class RuntimeChoiceError(RuntimeError):
-    """The T5X that was asked for cannot be used; the message says what was looked at and how to mend it."""
+    """The T5X that was asked for cannot be used; the message says what was looked at and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)

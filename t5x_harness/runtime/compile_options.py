@@ -23,7 +23,7 @@ _SINCE_0_10 = (
 
 
 def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Adds the options to ``XLA_FLAGS``, those aside that the user set; acts if JAX has no backend yet.
+    """Adds the options to ``XLA_FLAGS``, except those that the user set; acts if JAX has no backend yet.
 
     Args:
       environment: what to change.

@@ -97,7 +97,7 @@ class ProjectConfig:
       ignore: codes of findings that nobody wants to see, or families of them.
       select: the only codes to see, likewise; empty for all.
       strict: warnings are errors.
-      standins: what is made up: ``off``, ``missing`` or ``all``; None if the table does not say.
+      standins: what is generated: ``off``, ``missing`` or ``all``; None if the table does not say.
       samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
       read_seconds: how long resolve reads each split of the data; None if the table does not say.
       gcs: ``folder``, ``fuse`` or ``off``; None if the table does not say.
@@ -150,7 +150,7 @@ def load_project(folder: Path) -> ProjectConfig:
     """Loads the pyproject.toml of one folder; an empty config if there is none, or if it has no such table.
 
     Raises:
-      ProjectError: it is no TOML, or the table has a mistake in it.
+      ProjectError: it is not TOML, or the table has a mistake in it.
     """
     file = folder / "pyproject.toml"
     try:
@@ -371,4 +371,4 @@ def _gin_text(value: Any) -> str:
         return f"[{', '.join(_gin_text(item) for item in value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_gin_text(item)}" for key, item in value.items()) + "}"
-    raise TypeError(f"{value} is no Gin value: give a string, a number, a boolean, a list or a table")
+    raise TypeError(f"{value} is not a Gin value: give a string, a number, a boolean, a list or a table")

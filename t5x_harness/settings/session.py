@@ -144,7 +144,7 @@ class SessionSettings:
 
         Args:
           file: the gin file.
-          named: whether somebody asks for this very file, and so has to know why it is no run.
+          named: whether somebody asks for this very file, and so has to know why it is not a run.
         """
         from t5x_harness.lint.classify import Kind, classify
 

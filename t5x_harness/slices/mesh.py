@@ -137,11 +137,11 @@ def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshR
     if fitting:
         shown = ", ".join(str(s) for s in fitting[:_SHOWN_SUBMESHES])
         more = f" and {len(fitting) - _SHOWN_SUBMESHES} more" if len(fitting) > _SHOWN_SUBMESHES else ""
-        mend = f"set model_parallel_submesh to one of {_devices(num_partitions)}: {shown}{more}"
+        fix = f"set model_parallel_submesh to one of {_devices(num_partitions)}: {shown}{more}"
     else:
         sizes = sorted({math.prod(s) for s in fitting_submeshes(slice)})
-        mend = f"{slice.name} can be cut into submeshes of {_devices(*sizes)}"
-    return kind(f"{why}; {mend}")
+        fix = f"{slice.name} can be cut into submeshes of {_devices(*sizes)}"
+    return kind(f"{why}; {fix}")
 
 
 def _default_submesh(slice_: Slice, num_partitions: int | None) -> Submesh:

@@ -154,7 +154,7 @@ def get_slice(name: str) -> Slice:
     generation = next((g for g in GENERATIONS if match and g.name == match["generation"]), None)
     if match is None or generation is None:
         raise SliceError(
-            f"{name!r} is no TPU slice: nearest names: {', '.join(_similar(text))}; or give {_TOPOLOGY_HELP}"
+            f"{name!r} is not a TPU slice: nearest names: {', '.join(_similar(text))}; or give {_TOPOLOGY_HELP}"
         )
     if match["size"]:
         topology = _named_topology(name, generation, int(match["size"]))
@@ -169,7 +169,7 @@ def _named_topology(name: str, generation: Generation, size: int) -> tuple[int, 
             return _three(topology)
     nearest = sorted(generation.sizes, key=lambda s: abs(math.log(s[0] / max(size, 1))))[:3]
     names = ", ".join(f"{generation.name}-{n}" for n, _ in sorted(nearest))
-    raise SliceError(f"{name!r} is no TPU slice: nearest names: {names}; or give {_TOPOLOGY_HELP}")
+    raise SliceError(f"{name!r} is not a TPU slice: nearest names: {names}; or give {_TOPOLOGY_HELP}")
 
 
 def _given_topology(name: str, generation: Generation, shape: tuple[int, ...]) -> tuple[int, int, int]:

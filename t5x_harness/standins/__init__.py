@@ -1,1 +1,1 @@
-"""Stand-ins: what a config names and this machine cannot reach, made up to fit."""
+"""Stand-ins: what a config names and this machine cannot reach, generated to fit."""

@@ -78,7 +78,7 @@ def _checked(rows: Any, what: str) -> list[Row]:
     """Rows that all have the same columns.
 
     Raises:
-      SampleError: they have not, or are no rows.
+      SampleError: they have not, or are not rows.
     """
     if not isinstance(rows, Sequence) or isinstance(rows, str) or not all(isinstance(row, Mapping) for row in rows):
         raise SampleError(f"{what}: give a list of rows (tables of columns), or the name of a file, not {rows!r}")

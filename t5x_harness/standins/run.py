@@ -25,7 +25,7 @@ _LOADED = "rows declared for load_dataset"
 
 
 class StandIns:
-    """What is made up for a run.
+    """What is generated for a run.
 
     Args:
       spec: the run; its policy and declared rows.
@@ -100,13 +100,13 @@ class StandIns:
         return self._sources.get(task.name, loaded)
 
     def are_tokens_made_up(self, task: seqio.Task) -> bool:
-        """Whether a task's examples are made up, or the pieces that they are cut into."""
+        """Whether a task's examples are generated, or the pieces that they are cut into."""
         return self._sources.get(task.name) == _MADE_UP or any(
             self.is_vocabulary_made_up(feature.vocabulary) for feature in task.output_features.values()
         )
 
     def has_made_up_size(self, task: seqio.Task) -> bool:
-        """Whether a task's number of examples is made up: TFDS knows it from the data, other sources are told it."""
+        """Whether a task's number of examples is generated: TFDS knows it from the data, other sources are told it."""
         return task.name in self._of_tfds and task.name in self._sources
 
     def is_uncached(self, task: seqio.Task) -> bool:
@@ -126,12 +126,12 @@ class StandIns:
         return file is not None and self._vocabularies.replaces(file)
 
     def take_changes(self) -> Sequence[Change]:
-        """What was made up since the last call."""
+        """What was generated since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     def take_doubts(self) -> Sequence[str]:
-        """What could not be judged since the last call, because it was made up, or could not be."""
+        """What could not be judged since the last call, because it was generated, or could not be."""
         doubts, self._not_checked = self._not_checked, []
         return doubts
 

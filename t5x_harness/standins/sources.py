@@ -140,7 +140,7 @@ def _tensors(value: Any, dtype: Any) -> Any:
     if array.dtype.kind == "U":
         return np.vectorize(str.encode, otypes=[object])(array)
     if array.dtype.kind not in "iufb":
-        raise ValueError(f"{value!r} is no text, number or list of either")
+        raise ValueError(f"{value!r} is not text, number or list of either")
     if dtype is not None and not isinstance(dtype, Mapping) and np.dtype(dtype).kind in "iufb":
         return array.astype(dtype)
     if array.dtype.kind == "f":
@@ -172,7 +172,7 @@ class MadeUpTfds:
     Attributes:
       name: as the task names it.
       folder: where it is read from; None for TFDS' own choice.
-      problem: the feature that nothing can be made up for; None if all could.
+      problem: the feature that nothing can be generated for; None if all could.
     """
 
     name: str
@@ -188,8 +188,8 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: StandInPoli
 
     Args:
       source: of a task; changed.
-      folder: for what is made up, as a TFDS ``data_dir``.
-      policy: when something is made up.
+      folder: for what is generated, as a TFDS ``data_dir``.
+      policy: when something is generated.
       batch: examples of the largest batch that is read of it.
     """
     if policy is StandInPolicy.OFF:

@@ -1,7 +1,7 @@
-"""Made-up TFDS datasets: prepared on disk by the dataset's own builder, so that they are read as the real ones are.
+"""Generated TFDS datasets: prepared on disk by the dataset's own builder, so that they are read as the real ones are.
 
-Only what a builder downloads is made up.  Its name, configs, versions, features and splits are its own, and so are the
-errors for those that it does not have.
+Only what a builder downloads is generated. Its name, configs, versions, features and splits are its own, and so are
+the errors for those that it does not have.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def prepare(
     Raises:
       ValueError: there is no such dataset or config, or TFDS says that this version is too old to be generated.
       AssertionError: TFDS has no such version.
-      CannotMakeUp: the dataset has features whose values cannot be made up.
+      CannotMakeUp: the dataset has features whose values cannot be generated.
     """
     import tensorflow_datasets as tfds
 

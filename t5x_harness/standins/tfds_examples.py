@@ -35,7 +35,7 @@ _SIDE = 8
 
 
 class CannotMakeUp(ValueError):
-    """A feature for which no example can be made up; the message names it."""
+    """A feature for which no example can be generated; the message names it."""
 
 
 def examples(
@@ -50,7 +50,7 @@ def examples(
       number: how many examples.
 
     Raises:
-      CannotMakeUp: there is a feature whose values cannot be made up.
+      CannotMakeUp: there is a feature whose values cannot be generated.
     """
     for index in range(number):
         seed = zlib.crc32(f"{dataset} {split} {index}".encode())

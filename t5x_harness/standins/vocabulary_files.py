@@ -1,8 +1,8 @@
 """SeqIO's vocabularies on made-up files where theirs cannot be reached.
 
 A vocabulary keeps the path that the user gave it: what it is compared by, and what reports and config.gin show.  Where
-there is a private Google, the file is put into its bucket at that very path, for every client to read.  Elsewhere, only
-where SeqIO opens that path, another file is opened.
+there is an emulated Google Cloud, the file is put into its bucket at that very path, for every client to read.
+Elsewhere, only where SeqIO opens that path, another file is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class VocabularyFiles:
 
     Args:
       folder: where the files are written.
-      policy: when a file is made up.
+      policy: when a file is generated.
       rows: rows of the model's embedding; None if they are not known.
       note: called with a path and what took its place, once for each path.
     """
@@ -42,13 +42,13 @@ class VocabularyFiles:
         open_vocabulary_files(self.file_for)
 
     def file_for(self, path: str, extra_ids: int) -> str:
-        """The file to open for ``path``: itself, or one that is made up for a vocabulary with ``extra_ids``."""
+        """The file to open for ``path``: itself, or one that is generated for a vocabulary with ``extra_ids``."""
         if path not in self._files:
             self._files[path] = self._make(path, extra_ids) if self._policy.replaces(str(path)) else path
         return self._files[path]
 
     def replaces(self, path: str) -> bool:
-        """Whether what was opened for ``path`` is made up."""
+        """Whether what was opened for ``path`` is generated."""
         return path in self._made_up
 
     def _make(self, path: str, extra_ids: int) -> str:

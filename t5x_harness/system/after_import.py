@@ -62,7 +62,7 @@ class _CallingLoader:
         return created
 
     def exec_module(self, module: ModuleType) -> None:
-        # Whoever asks the module for its loader is to see its own.
+        # Code that asks the module for its loader has to see its own.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

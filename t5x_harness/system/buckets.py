@@ -1,4 +1,4 @@
-"""The private Google that this process was led to, seen from code that runs in it: where its objects lie on disk."""
+"""The emulated Google Cloud that this process uses, seen from code that runs in it: where its objects lie on disk."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Store:
 
 
 def note_undeclared(root: Path, bucket: str) -> None:
-    """Notes that a bucket, which is about to be made, is none that the user gave: what it lacks may be made up."""
+    """Notes that a bucket, which is about to be made, is none that the user gave: what it lacks may be generated."""
     note = _undeclared_note(root, bucket)
     note.parent.mkdir(parents=True, exist_ok=True)
     note.touch()
@@ -91,7 +91,7 @@ def _standins_of(root: Path) -> Path:
 
 
 def store(environment: Mapping[str, str] | None = None) -> Store | None:
-    """The store behind this process's ``gs://``; None where no private Google was started for it.
+    """The store behind this process's ``gs://``; None where no emulated Google Cloud was started for it.
 
     Args:
       environment: the process's own by default.

@@ -124,7 +124,7 @@ def _guarded_lookup(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check(address: Any) -> None:
-    """Refuses an address beyond this machine; what is no address at all is left to the socket to refuse."""
+    """Refuses an address beyond this machine; what is not an address at all is left to the socket to refuse."""
     if not isinstance(address, tuple) or not address:
         return
     host, port = address[0], address[1] if len(address) > 1 else None

@@ -45,7 +45,7 @@ def load(functions: Sequence[types.FunctionType]) -> list[Conversion | None] | N
         return None
     try:
         with place.open("rb") as file:
-            # What is kept is code, so whoever can write it can run anything here, in whatever format it is.
+            # What is kept is code, so anyone who can write it can run anything here, in whatever format it is.
             if foreign_file(os.fstat(file.fileno())):
                 return None
             found = pickle.load(file)

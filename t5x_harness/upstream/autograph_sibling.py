@@ -1,7 +1,7 @@
 """AutoGraph's conversions: kept ones, or made by a process beside this one, while this one goes on importing.
 
 Rewriting SeqIO's functions takes as long as importing TensorFlow, and both are work for one core. A fork that converts
-them sends what came of each, and this process keeps it as AutoGraph would.
+them sends the outcome of each, and this process keeps it as AutoGraph would.
 """
 
 from __future__ import annotations

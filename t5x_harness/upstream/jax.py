@@ -83,7 +83,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
             *args,
             **kwargs,
         )
-        # What this process starts from now on (workers that read data) is no host of the slice.
+        # What this process starts from now on (workers that read data) is not a host of the slice.
         os.environ.pop(POD_VARIABLE, None)
 
     distributed.__dict__["initialize"] = initialize

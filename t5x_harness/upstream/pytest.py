@@ -69,7 +69,7 @@ def fixture_definitions(name: str, item: pytest.Item) -> Sequence[Any]:
 
 
 def fixture_value(name: str, item: pytest.Item) -> Any:
-    """Returns a fixture's value for an item that is no function, as pytest's own items for doctests get theirs."""
+    """Returns a fixture's value for an item that is not a function, as pytest's own items for doctests get theirs."""
     from _pytest.fixtures import TopRequest
 
     item._fixtureinfo = item.session._fixturemanager.getfixtureinfo(  # type: ignore[attr-defined]

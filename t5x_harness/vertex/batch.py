@@ -20,7 +20,7 @@ from t5x_harness.vertex.waiting import Patience
 
 @dataclasses.dataclass(frozen=True)
 class CancelMessages:
-    """What is said of a job that is cancelled.
+    """The report of a job that is cancelled.
 
     Attributes:
       cancelled: of one that the service ends.

@@ -26,7 +26,7 @@ from t5x_harness.vertex.paths import GS, mounted
 _INCLUDE = re.compile(r"""(^[ \t]*include\s+)(?:'[^'\n]*'|"[^"\n]*")""")
 _UNREADABLE: Mapping[ProblemKind, str] = {
     ProblemKind.MISSING_FILE: "there is no such file",
-    ProblemKind.NOT_A_PACKAGE: "Gin finds no such file: a folder on its way is no Python package",
+    ProblemKind.NOT_A_PACKAGE: "Gin finds no such file: a folder on its way is not a Python package",
     ProblemKind.UNREADABLE_FILE: "it cannot be read",
     ProblemKind.INCLUDE_CYCLE: "it is being read already, so this would never end",
 }
@@ -105,7 +105,7 @@ class Closure:
         return tuple(sorted((*(file.under(root) for file in self._gin), *self.modules), key=lambda file: file.name))
 
     def bindings(self, root: str) -> tuple[str, ...]:
-        """The run's bindings, with what they include led to the stage."""
+        """The run's bindings, with what they include redirected to the stage."""
         given = enumerate(self.program.spec.bindings, start=1)
         included = self._included_by_bindings
         return tuple(_including(text, included[n].under(root), text) if n in included else text for n, text in given)
@@ -211,5 +211,7 @@ def _unreadable(program: GinProgram) -> Iterator[Problem]:
 def _including(line: str, target: str, where: str) -> str:
     changed, count = _INCLUDE.subn(lambda match: f"{match[1]}{target!r}", line, count=1)
     if not count:
-        raise ClosureError(f"{where}: this include cannot be led to the staged file; write it as include '{target}'")
+        raise ClosureError(
+            f"{where}: this include cannot be changed to the staged file; write it as include '{target}'"
+        )
     return changed

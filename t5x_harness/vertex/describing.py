@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.validation import Verdict, judge
-from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.metrics import EVALUATED
@@ -85,7 +85,7 @@ def as_text(job: T5XJob, verdict: Verdict, *, spec: bool) -> Iterator[str]:
 
 
 def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
-    """What came of a job that was sent, for other programs; None for one that was not waited for."""
+    """The outcome of a job that was sent, for other programs; None for one that was not waited for."""
     job = launched.submitted
     values: dict[str, Any] = {
         "job": job.name,
@@ -127,7 +127,7 @@ def _devices(launched: LaunchedJob, end: RunEnd) -> str:
 
 
 def _is_emulated() -> bool:
-    return is_led_to_private_google(os.environ)
+    return uses_emulated_google(os.environ)
 
 
 def _finite(steps: Mapping[int, float]) -> dict[str, float | str]:

@@ -1,4 +1,4 @@
-"""The private Google in Vertex AI's place, for as long as a command lasts."""
+"""The emulated Google Cloud in Vertex AI's place, for as long as a command lasts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from t5x_harness.variables import ROOT_VARIABLE
 _ANSWER_SECONDS = 5.0
 
 
-def is_led_to_private_google(environment: Mapping[str, str]) -> bool:
-    """Whether a process's Google clients go to a private Google already, as in a shell of ``t5x-harness serve``."""
+def uses_emulated_google(environment: Mapping[str, str]) -> bool:
+    """Whether a process's Google clients use an emulated Google Cloud, as in a shell of ``t5x-harness serve``."""
     return bool(environment.get(ROOT_VARIABLE) and environment.get("STORAGE_EMULATOR_HOST"))
 
 
 def emulation_has_ended(environment: Mapping[str, str]) -> bool:
-    """Whether nobody answers where a process's Google clients are led to, though they are led to this machine."""
-    if not is_led_to_private_google(environment):
+    """Whether a process's Google clients are redirected to this machine, and nothing answers there."""
+    if not uses_emulated_google(environment):
         return False
     address = urllib.parse.urlsplit(environment["STORAGE_EMULATOR_HOST"])
     try:
@@ -36,13 +36,13 @@ def emulation_has_ended(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def private_google(
+def emulated_google(
     root: str | None = None, source: str | None = None, *, warm: bool = False, expected: ExpectedJobs | None = None
 ) -> Iterator[None]:
-    """Leads this process's Google clients to a private Google.
+    """Redirects this process's Google clients to an emulated Google Cloud.
 
-    One that they are led to already is taken as it is. This has to begin before Google's libraries are first used, and
-    only once in a process: gRPC keeps the certificates that it trusts first.
+    One that they use already is taken as it is. This has to begin before Google's libraries are first used, and only
+    once in a process: gRPC keeps the certificates that it trusts first.
 
     Args:
       root: folder that keeps the buckets; by default a temporary one, which goes with the block.
@@ -51,9 +51,9 @@ def private_google(
       expected: jobs that are about to be sent, so that what they import is imported before.
 
     Raises:
-      ServerError: the private Google cannot start.
+      ServerError: the emulated Google Cloud cannot start.
     """
-    if is_led_to_private_google(os.environ):
+    if uses_emulated_google(os.environ):
         yield
         return
     from t5x_harness.google.session import GoogleSession

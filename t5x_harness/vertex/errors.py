@@ -23,7 +23,7 @@ class VertexError(Exception):
 
 @contextlib.contextmanager
 def told(what: str, project: str) -> Iterator[None]:
-    """Turns the errors of Google's libraries into one, for whoever asked.
+    """Turns the errors of Google's libraries into one, for the caller.
 
     Args:
       what: was asked for, such as ``the job cannot be created``.

@@ -11,7 +11,7 @@ from t5x_harness.spec import RunSpec
 
 
 class ClosureError(ValueError):
-    """What a job needs cannot be staged; the message names the file, who asks for it, and the mend."""
+    """What a job needs cannot be staged; the message names the file, who asks for it, and the fix."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,7 +45,7 @@ def unique_stamp() -> str:
 
 
 class JobError(ValueError):
-    """A run cannot be made a job; the message says what disagrees and how to mend it."""
+    """A run cannot be made a job; the message says what disagrees and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,7 @@ class T5XJob:
           RunModeError: T5X has no such mode.
           MachineError: there is no such machine.
           OverrideError: Gin cannot read a binding.
-          JobError: there is no gin file, or the timeout is no number of seconds.
+          JobError: there is no gin file, or the timeout is not a number of seconds.
         """
         mode = RunMode.parse(run_mode)
         spec = RunSpec(
@@ -269,7 +269,7 @@ class T5XJob:
         return output_folder_of(self.closure.program, self.run_mode)
 
     def _require_checkpoint(self) -> None:
-        """Lint leaves this to whoever launches the run, which is this job."""
+        """Lint leaves this to the one who launches the run, which is this job."""
         program = self.closure.program
         if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
             raise JobError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from t5x_harness.vertex.container import ContainerJob
-from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.interrupts import Interrupts
@@ -35,7 +35,7 @@ class DuplicateError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class RunEnd:
-    """What came of a job.
+    """The outcome of a job.
 
     Attributes:
       outcome: how it ended.
@@ -233,7 +233,7 @@ class _Log:
         self._reader = reader
         self._on_line = on_line
         self._notes = notes
-        self._is_private = is_led_to_private_google(os.environ)
+        self._is_private = uses_emulated_google(os.environ)
         self._next = 0.0
         self.devices = LoggedDevices()
 

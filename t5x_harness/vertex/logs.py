@@ -112,9 +112,9 @@ class LogReader:
         except GoogleAuthError as error:
             raise LogError(f"the log cannot be read: {error}") from None
         if answer.status_code != _OK:
-            mend = f"; this needs roles/logging.viewer in {self._project}" if answer.status_code == _FORBIDDEN else ""
+            fix = f"; this needs roles/logging.viewer in {self._project}" if answer.status_code == _FORBIDDEN else ""
             raise LogError(
-                f"the log cannot be read: {answer.status_code}, {_reason(answer)}{mend}",
+                f"the log cannot be read: {answer.status_code}, {_reason(answer)}{fix}",
                 passing=answer.status_code in _PASSING,
             )
         entries: Mapping[str, Any] = answer.json()

@@ -109,7 +109,7 @@ class Machine:
         for part in text.split(","):
             key, _, value = part.partition("=")
             if key not in _KEYS or not value:
-                raise MachineError(f"{text}: {part!r} is no KEY=VALUE with one of the keys {', '.join(_KEYS)}")
+                raise MachineError(f"{text}: {part!r} is not a KEY=VALUE with one of the keys {', '.join(_KEYS)}")
             values[_KEYS[key]] = value
         if "machine_type" not in values:
             raise MachineError(f"{text}: a machine needs a machine-type")
@@ -170,5 +170,5 @@ class Machine:
 
 def _count(text: str, of: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise MachineError(f"{of}: {text!r} is no number of accelerators")
+        raise MachineError(f"{of}: {text!r} is not a number of accelerators")
     return int(text)

@@ -30,7 +30,7 @@ def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
 def argument_of(binding: str) -> str:
     """The argument of T5X's main for a normalized binding: ``--gin.NAME=VALUE``.
 
-    One that is no plain ``NAME = VALUE``, such as an import, goes through ``--gin_bindings``.
+    One that is not a plain ``NAME = VALUE``, such as an import, goes through ``--gin_bindings``.
     """
     name, equals, value = binding.partition(" = ")
     is_plain = equals and not any(c.isspace() or c in "'\"{[(:" for c in name) and "\n" not in binding

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError, told
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
@@ -101,7 +101,7 @@ class SubmittedJob:
     @property
     def url(self) -> str:
         """Its page in the console; empty for a job of the emulated Vertex AI, which has none."""
-        if is_led_to_private_google(os.environ):
+        if uses_emulated_google(os.environ):
             return ""
         return (
             f"https://console.cloud.google.com/vertex-ai/locations/{self.target.location}/training/{self.id}"
@@ -167,7 +167,7 @@ class SubmittedJob:
 
     def log(self) -> LogReader:
         """Reads its log from the beginning."""
-        if is_led_to_private_google(os.environ):
+        if uses_emulated_google(os.environ):
             return LogReader(self.target.project, self.id, late=_LATE_HERE)
         return LogReader(self.target.project, self.id)
 

@@ -1,7 +1,7 @@
 """Where jobs go: the project, location, bucket and image that every job of a project shares.
 
-Each value comes from whoever starts the job, else from the environment (``T5X_HARNESS_VERTEX_PROJECT``, …), else from
-the project's file::
+Each value is given with the job, else by the environment (``T5X_HARNESS_VERTEX_PROJECT``, …), else by the project's
+file::
 
     [tool.t5x_harness.vertex]
     project = "my-project"
@@ -74,15 +74,15 @@ class VertexTarget:
             raise VertexTargetError(_not_set(missing), missing)
         if self.bucket.startswith("gs://") or not _BUCKET.fullmatch(self.bucket):
             raise VertexTargetError(
-                f"bucket {self.bucket!r} is no bucket's name: give the name alone, as my-bucket of gs://my-bucket/folder"
+                f"bucket {self.bucket!r} is not a bucket's name: give the name alone, as my-bucket of gs://my-bucket/folder"
             )
         if not _LOCATION.fullmatch(self.location):
             raise VertexTargetError(
-                f"location {self.location!r} is no region: give one such as us-central1, not a zone"
+                f"location {self.location!r} is not a region: give one such as us-central1, not a zone"
             )
         if self.experiment is not None and not _EXPERIMENT.fullmatch(self.experiment):
             raise VertexTargetError(
-                f"experiment {self.experiment!r} is no name of one: lowercase letters, digits and -, at most 98"
+                f"experiment {self.experiment!r} is not a name of one: lowercase letters, digits and -, at most 98"
             )
 
     @property
@@ -102,7 +102,7 @@ EMULATED: Mapping[str, str] = MappingProxyType(
         "image": "us-docker.pkg.dev/t5x-harness/t5x/t5x:emulated",
     }
 )
-"""What stands for values that are not given where jobs go to the private Google."""
+"""What stands for values that are not given where jobs go to the emulated Google Cloud."""
 
 
 PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
@@ -139,7 +139,7 @@ def find_target(
     """The target out of everything that may name a part of it.
 
     Args:
-      given: values of whoever starts the job, by field; None and absent ones are looked for elsewhere.
+      given: values of the one who starts the job, by field; None and absent ones are looked for elsewhere.
       environment: variables of the process.
       project: the table of the project's file: ``ProjectConfig.vertex``.
       otherwise: what to take for values that nobody gives, such as :data:`EMULATED`.

@@ -50,7 +50,7 @@ class TrackedRun:
 
         Args:
           job: what was sent.
-          submitted: what came of that.
+          submitted: its outcome.
           experiment: its name; it is made where it is not there.
 
         Raises:

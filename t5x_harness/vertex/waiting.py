@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from t5x_harness.vertex.emulated import emulation_has_ended, is_led_to_private_google
+from t5x_harness.vertex.emulated import emulation_has_ended, uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.outcome import ENDED, JobOutcome
 
@@ -41,8 +41,8 @@ class Patience:
 
     @classmethod
     def usual(cls, check: Callable[[], None] | None = None) -> Patience:
-        """What suits the Vertex AI that this process is led to: Google's counts who asks how often."""
-        is_private = is_led_to_private_google(os.environ)
+        """What suits the Vertex AI that this process uses: Google's counts who asks how often."""
+        is_private = uses_emulated_google(os.environ)
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 
     def renew(self) -> None:

@@ -20,7 +20,7 @@ class Event:
 
     Attributes:
       source: ``child`` or ``guard``.
-      message: a message, or None: that side closed its end, or sent what is no message (then ``broken`` says what).
+      message: a message, or None: that side closed its end, or sent what is not a message (then ``broken`` says what).
       broken: why nothing more can come from this side; empty when it just closed.
     """
 

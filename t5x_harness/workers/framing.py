@@ -20,7 +20,7 @@ LARGEST_FRAME = 1 << 30
 
 
 class ProtocolError(Exception):
-    """The bytes that arrived are no message."""
+    """The bytes that arrived are not a message."""
 
 
 def encode(message: Any) -> bytes:
@@ -46,7 +46,7 @@ class FrameReader:
         """Takes the next bytes and returns the messages that they complete, in order.
 
         Raises:
-          ProtocolError: the bytes are no frame; the stream is of no use any more.
+          ProtocolError: the bytes are not a frame; the stream is of no use any more.
         """
         self._buffer += data
         messages = []

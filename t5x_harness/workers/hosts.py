@@ -88,7 +88,7 @@ class OwnHost:
         )
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", boot],  # -P: the current folder is no place to import from
+                [sys.executable, "-P", "-c", boot],  # -P: the current folder is not a place to import from
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
@@ -176,7 +176,7 @@ class WarmHost:
 
     def how_it_ended(self) -> str:
         """In words."""
-        return "was ended by whoever kept it"
+        return "has ended with its t5x-harness warm"
 
     def log_tail(self) -> str:
         """Nothing: what it prints is the keeper's."""

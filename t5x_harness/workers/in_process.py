@@ -25,7 +25,7 @@ class InProcess(Closing):
     Folder, environment and import path of a run are in force during its factory and its calls. What cannot be undone
     stays: imported modules, JAX's options and its devices, so that one process can serve one slice only, and ``/gcs``.
     The network is forbidden to Python's sockets alone. Limits of
-    time are not enforced, because whoever debugs takes time.
+    time are not enforced, because debugging takes time.
     """
 
     def warm(self) -> None:

@@ -94,7 +94,7 @@ class InlineProgress:
     """Shows the last progress event behind what stands in a terminal's line already, such as the dots of tests.
 
     Args:
-      write: writes to the terminal, past whoever counts its columns.
+      write: writes to the terminal, past the one who counts its columns.
       watched: whether a person watches it; else only :meth:`say` writes.
     """
 

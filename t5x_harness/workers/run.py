@@ -80,7 +80,7 @@ class Run(Closing):
           RunDied: the process ended, or was stopped and stayed so.
           RunCutOff: what the run needs has ended.
           RunTimedOut: the limit passed.
-          TypeError: an argument is no JSON value.
+          TypeError: an argument is not a JSON value.
         """
 
     @abc.abstractmethod
@@ -196,7 +196,7 @@ class ForkedRun(Run):
                 reason = f"was stopped by {self._stopped[0]} and did not continue within {STOP_SECONDS:g} s"
                 raise self._died(f"The run {reason}, in {method}(); it was killed")
             if hung_up and now >= hung_up:
-                reason = f"sent what is no reply ({garbled})" if garbled else "closed its connection to the harness"
+                reason = f"sent what is not a reply ({garbled})" if garbled else "closed its connection to the harness"
                 raise self._died(
                     f"The run {reason}, in {method}(); it was killed. Does it close or write to file descriptors that "
                     "it did not open?"

@@ -212,7 +212,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as second:
-        return f"(its text cannot be had: {type_name(second)})"
+        return f"(its text is not available: {type_name(second)})"
 
 
 def _flush() -> None:

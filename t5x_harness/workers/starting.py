@@ -26,7 +26,7 @@ def start_message(
     """Checks and collects what a run needs to know to begin.
 
     Raises:
-      TypeError: the argument is no JSON value.
+      TypeError: the argument is not a JSON value.
       ValueError: the factory is not written as ``package.module:callable``.
     """
     module, colon, attribute = factory.partition(":")

@@ -164,7 +164,7 @@ class Zygote(Closing):
         Raises:
           ZygoteFailed: the zygote could not be made ready.
           OSError: the log cannot be written.
-          TypeError: the argument is no JSON value.
+          TypeError: the argument is not a JSON value.
           ValueError: the factory is not written as ``package.module:callable``.
         """
         message = start_message(factory, argument, cwd=cwd, env={**self._env, **(env or {})}, python_path=python_path)

@@ -1,4 +1,4 @@
-"""A config with a mistake fails in one stage, with one error: file and line, what is wrong, and the mend."""
+"""A config with a mistake fails in one stage, with one error: file and line, what is wrong, and the fix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 Run = Callable[..., pytest.RunResult]
 
-# File, stage, line, what the error says, the mend.
+# File, stage, line, what the error says, the fix.
 ERRORS = [
     (
         "syntax.gin",
@@ -100,7 +100,7 @@ def test_a_fragment_on_the_command_line_is_a_collection_error(run_pytest: Run) -
     result.stdout.fnmatch_lines(
         [
             "*ERROR collecting models/tiny_pieces.gin*",
-            "models/tiny_pieces.gin is no run config: it binds none of train, evaluate and infer",
+            "models/tiny_pieces.gin is not a run config: it binds none of train, evaluate and infer",
             "    fix: name the config that includes it; or declare a run of several files, *",
         ]
     )
@@ -110,7 +110,7 @@ def test_a_fragment_that_shall_run_ends_with_1(run_command: Run) -> None:
     result = run_command("plan", "models/tiny_pieces.gin")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["models/tiny_pieces.gin:1: error GIN31: this is no run config: it binds none of T5X's functions *"]
+        ["models/tiny_pieces.gin:1: error GIN31: this is not a run config: it binds none of T5X's functions *"]
     )
 
 

@@ -12,7 +12,7 @@ from t5x_harness.spec import RunSpec
 
 Run = Callable[..., pytest.RunResult]
 
-NO_SLICE = "'v3-9' is no TPU slice: nearest names: v3-8, v3-32, v3-64; or give a topology in chips, such as *"
+NO_SLICE = "'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or give a topology in chips, such as *"
 
 
 def the_usage_error(result: pytest.RunResult, message: str) -> None:

@@ -127,7 +127,7 @@ def test_a_run_in_a_folder_that_leaves_something_open_is_not_left_out_in_silence
     (folder / "conf" / "run.gin").write_text("include 'conf/base.gin'\nTRAIN_STEPS = 100\n")
     assert main(["lint", "conf", EMBEDDED]) == 0
     assert capsys.readouterr().err == (
-        "t5x-harness: left out: conf/forgotten.gin is no run config: it leaves TRAIN_STEPS to another file or the "
+        "t5x-harness: left out: conf/forgotten.gin is not a run config: it leaves TRAIN_STEPS to another file or the "
         "command line\n"
     )
 
@@ -156,7 +156,7 @@ def test_a_fragment_is_judged_for_what_it_says_itself(folder: Path, capsys: pyte
     document = json.loads(capsys.readouterr().out)
     assert [f["code"] for f in document["findings"]] == ["GIN13"]
     assert any(
-        "GIN18" in n["text"] and "the file is no run config: it binds none of train" in n["text"]
+        "GIN18" in n["text"] and "the file is not a run config: it binds none of train" in n["text"]
         for n in document["not_checked"]
     )
     (folder / "part.gin").write_text("# nothing yet\n")
@@ -169,7 +169,7 @@ def test_who_asks_for_a_run_is_told_that_a_fragment_is_none(
 ) -> None:
     (folder / "part.gin").write_text("BATCH_SIZE = 8\n")
     assert main(["lint", "part.gin", EMBEDDED, *run]) == 1
-    assert "error GIN31: this is no run config" in capsys.readouterr().out
+    assert "error GIN31: this is not a run config" in capsys.readouterr().out
     assert main(["lint", "--gin_file=part.gin", EMBEDDED]) == 1
     assert main(["lint", "part.gin", EMBEDDED, "--fragments", *run]) == 2
     assert "--fragments is for FILEs alone" in capsys.readouterr().err

@@ -107,10 +107,10 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
         ("[tool.t5x_harness.samples]\nmine = [{ a = 2020-01-01 }]\n", 2,
          "samples: Object of type date is not JSON serializable"),
         ("[tool.t5x_harness]\nbindings = { A = 2020-01-01 }\n", 2,
-         "bindings: 2020-01-01 is no Gin value: give a string, a number, a boolean, a list or a table"),
+         "bindings: 2020-01-01 is not a Gin value: give a string, a number, a boolean, a list or a table"),
     ],
 )  # fmt: skip
-def test_a_mistake_has_its_line_and_mend(tmp_path: Path, text: str, line: int, message: str) -> None:
+def test_a_mistake_has_its_line_and_fix(tmp_path: Path, text: str, line: int, message: str) -> None:
     with pytest.raises(ProjectError) as caught:
         _load(tmp_path, text)
     assert str(caught.value) == f"{tmp_path}/pyproject.toml:{line}: {message}"

@@ -1,4 +1,4 @@
-"""The doctor finds each clash, gives its mend, and is quiet about what is well."""
+"""The doctor finds each clash, gives its fix, and is quiet about what is well."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_both_of_a_pair_are_found_with_who_asked_for_the_rival(tmp_path: Path, k
         assert "pip install --no-deps t5==0.9.4" in finding.fix
 
 
-def test_the_mend_names_the_version_of_the_record() -> None:
+def test_the_fix_names_the_version_of_the_record() -> None:
     fix = only(environment({**CLEAN, "seqio-nightly": ("0.0.18.dev1", [])}), "ENV01").fix
     assert "python -m pip install --no-deps 'seqio==0.0.20'" in fix
 
@@ -205,7 +205,7 @@ def test_variables_that_runs_replace_are_said() -> None:
             "https://storage.googleapis.com/my-bucket/",
             "with a path: tensorstore would ask for https://storage.googleapis",
         ),
-        ("storage.googleapis.com", "which is no http address"),
+        ("storage.googleapis.com", "which is not an http address"),
         ("https://storage.googleapis.com/", None),
         ("http://127.0.0.1:4443", None),
         ("", None),

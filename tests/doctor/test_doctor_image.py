@@ -112,7 +112,7 @@ def test_a_t5x_that_ends_in_silence_is_no_entry_point(image: Environment) -> Non
         ("seqio>=0.0.18", "'seqio>=0.0.18' leaves the version open"),
         ("seqio==0.0.*", "'seqio==0.0.*' leaves the version open"),
         ("seqio", "'seqio' leaves the version open"),
-        ("git+https://host/x", "'git+https://host/x' is no requirement"),
+        ("git+https://host/x", "'git+https://host/x' is not a requirement"),
     ],
 )
 def test_a_version_that_is_open_or_another_is_drift(image: Environment, line: str, message: str) -> None:

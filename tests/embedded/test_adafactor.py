@@ -173,7 +173,7 @@ def test_axis_names_give_the_rules() -> None:
 def test_names_of_factor_dimensions_are_those_of_gin_files() -> None:
     names = ("row", "col", "Column", "BATCH", "none", "unfactorized", ROW)
     assert [adafactor.factor_name_to_factordim(n) for n in names] == [ROW, COLUMN, COLUMN, BATCH, NONE, NONE, ROW]
-    with pytest.raises(KeyError, match="'diagonal' is no factor dimension"):
+    with pytest.raises(KeyError, match="'diagonal' is not a factor dimension"):
         adafactor.factor_name_to_factordim("diagonal")
 
 

@@ -59,7 +59,8 @@ def test_formats_are_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize("content", [b"", b"no checkpoint at all"])
 def test_another_file_is_refused_by_path(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "checkpoint").write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint is no checkpoint: .* begins with {content[:21]!r}"):
+    message = rf"{tmp_path}/checkpoint is not a checkpoint: .* begins with {content[:21]!r}"
+    with pytest.raises(ValueError, match=message):
         checkpoint_utils.detect_checkpoint_type(str(tmp_path / "checkpoint"))
 
 

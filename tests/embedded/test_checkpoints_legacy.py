@@ -189,7 +189,7 @@ def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
         checkpointer(tmp_path, dataset_iterator=fresh).restore(step=1)
 
 
-def test_a_pipeline_with_state_names_the_mend(tmp_path: Path) -> None:
+def test_a_pipeline_with_state_names_the_fix(tmp_path: Path) -> None:
     stateful = tf.data.Dataset.from_generator(lambda: iter(range(5)), output_signature=tf.TensorSpec((), tf.int32))
     with pytest.raises(tf.errors.FailedPreconditionError) as refusal:
         checkpointer(tmp_path, dataset_iterator=iter(stateful)).save(state())
@@ -294,5 +294,5 @@ def test_folders_of_checkpoints_are_told_by_name(tmp_path: Path) -> None:
     assert checkpoints.get_checkpoint_dir(str(tmp_path), 5) == str(tmp_path / "checkpoint_5")
     assert checkpoints.get_checkpoint_dir("d", 5, step_format_fixed_length=4) == "d/checkpoint_0005"
     assert checkpoints.get_step_from_checkpoint_dir("d/checkpoint_0005/") == ("d", 5)
-    with pytest.raises(ValueError, match="'d/checkpoint' is no checkpoint folder"):
+    with pytest.raises(ValueError, match="'d/checkpoint' is not a checkpoint folder"):
         checkpoints.get_step_from_checkpoint_dir("d/checkpoint")

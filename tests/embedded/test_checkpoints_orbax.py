@@ -194,9 +194,9 @@ def test_a_state_with_untrained_parameters_is_refused_as_t5x_cannot_restore_it(t
     [
         ({}, r"restore takes either step or path: step=None, path=None"),
         ({"step": 3, "path": "x"}, r"restore takes either step or path: step=3, path='x'"),
-        ({"step": 9}, r"{folder}/checkpoint_9 is no checkpoint: it has no folder 'state'. Steps in {folder}: \[3\]"),
-        ({"path": "/absent/checkpoint_1"}, r"/absent/checkpoint_1 is no checkpoint: .* Steps in /absent: \[\]"),
-        ({"path": "/absent/model"}, r"'/absent/model' is no checkpoint folder: its name should be checkpoint_STEP"),
+        ({"step": 9}, r"{folder}/checkpoint_9 is not a checkpoint: it has no folder 'state'. Steps in {folder}: \[3\]"),
+        ({"path": "/absent/checkpoint_1"}, r"/absent/checkpoint_1 is not a checkpoint: .* Steps in /absent: \[\]"),
+        ({"path": "/absent/model"}, r"'/absent/model' is not a checkpoint folder: its name should be checkpoint_STEP"),
     ],
 )
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:

@@ -127,7 +127,7 @@ def test_unknown_variables_are_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"{tmp_path} is no TensorFlow checkpoint"):
+    with pytest.raises(ValueError, match=f"{tmp_path} is not a TensorFlow checkpoint"):
         checkpoint_importer.load_tf_ckpt(tmp_path)
 
 

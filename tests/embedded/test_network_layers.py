@@ -63,7 +63,7 @@ def test_dropout_of_the_hidden_layer_is_the_same_at_all_positions() -> None:
 
 
 def test_unknown_activations_are_named() -> None:
-    with pytest.raises(ValueError, match="'rellu' is no activation: give a function, 'linear', or the name of one"):
+    with pytest.raises(ValueError, match="'rellu' is not an activation: give a function, 'linear', or the name of one"):
         init(layers.MlpBlock(activations=("rellu",)), X)
 
 

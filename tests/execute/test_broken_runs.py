@@ -1,4 +1,4 @@
-"""A mistake fails in the earliest stage that can see it, with the line, the values and the mend."""
+"""A mistake fails in the earliest stage that can see it, with the line, the values and the fix."""
 
 from __future__ import annotations
 

@@ -66,11 +66,11 @@ def test_another_optimizer_does_not_find_its_state(backend: Backend, train_text:
 
 
 def test_another_optimizer_starts_from_the_parameters_alone(backend: Backend, train_text: str) -> None:
-    mend = """
+    fix = """
 utils.RestoreCheckpointConfig.assignment_map = [('.*param_states.*', None)]
 utils.RestoreCheckpointConfig.fallback_to_scratch = True
 """
     facts: dict[str, Any] = passed(
-        backend(train_text, extra=f"{ADAMW}{PUBLISHED}{mend}"), Stage.RESOLVE, Stage.PLAN, Stage.TRAIN
+        backend(train_text, extra=f"{ADAMW}{PUBLISHED}{fix}"), Stage.RESOLVE, Stage.PLAN, Stage.TRAIN
     )
     assert facts["restored"].startswith("checkpoint_1000004: ")

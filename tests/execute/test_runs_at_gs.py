@@ -28,7 +28,7 @@ utils.RestoreCheckpointConfig.path = '{PUBLISHED}'
 
 @pytest.fixture
 def google() -> Iterator[Mapping[str, str]]:
-    """The variables that lead a run to a private Google."""
+    """The variables that lead a run to an emulated Google Cloud."""
     if not GooglePool.is_installed():
         pytest.skip("the extra google is not installed")
     made = GooglePool()

@@ -13,28 +13,32 @@ from t5x_harness.spec import Location, Mode
     ("gin", "kind", "reason"),
     [
         (RUN, Kind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
-        (f"include '{TINY}'\n", Kind.FRAGMENT, "run.gin is no run config: it binds none of train, evaluate and infer"),
+        (
+            f"include '{TINY}'\n",
+            Kind.FRAGMENT,
+            "run.gin is not a run config: it binds none of train, evaluate and infer",
+        ),
         (
             f"include '{TINY}'\ninclude '{PRETRAIN}'\nDROPOUT_RATE = 0.0\nTRAIN_STEPS = 1\n",
             Kind.FRAGMENT,
-            "run.gin is no run config: it leaves MIXTURE_OR_TASK_NAME, TASK_FEATURE_LENGTHS to another file or the "
+            "run.gin is not a run config: it leaves MIXTURE_OR_TASK_NAME, TASK_FEATURE_LENGTHS to another file or the "
             "command line",
         ),
         (
             RUN.replace(f"include '{TINY}'\n", ""),
             Kind.FRAGMENT,
-            "run.gin is no run config: it uses MODEL, which another file has to define",
+            "run.gin is not a run config: it uses MODEL, which another file has to define",
         ),
         (
             "from __gin__ import dynamic_registration\nimport __main__ as t\nt.evaluate:\n  model = None\n"
             "  dataset_cfg = None\n  output_dir = None\n  restore_checkpoint_cfg = None\n",
             Kind.FRAGMENT,
-            "run.gin is no run config: it does not bind evaluate.partitioner",
+            "run.gin is not a run config: it does not bind evaluate.partitioner",
         ),
         (
             "from __gin__ import dynamic_registration\nimport __main__ as t\nt.precompile.model = None\n",
             Kind.FRAGMENT,
-            "run.gin is no run config: it binds precompile, which is none of train, evaluate and infer",
+            "run.gin is not a run config: it binds precompile, which is none of train, evaluate and infer",
         ),
         (RUN + "X = \n", Kind.RUN_CONFIG, "run.gin binds train, but cannot be read to the end"),
         (

@@ -78,7 +78,7 @@ def _link(name: str, target: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("prepare", "said"),
     [
-        (_write("run.gin", b"\xff\xfe"), "cannot read run.gin: it is no UTF-8 text"),
+        (_write("run.gin", b"\xff\xfe"), "cannot read run.gin: it is not UTF-8 text"),
         (_write("run.gin", "\ufeffA = 1\n".encode()), "cannot parse"),
         (_write("run.gin", b"A = 1\r\nB = 'x\r\n"), "run.gin:2"),
         (_write("run.gin", b"A = '" + b"x" * 900_000), "cannot parse"),

@@ -1,4 +1,4 @@
-"""What the findings say: the place, the values that disagree and the mend."""
+"""What the findings say: the place, the values that disagree and the fix."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ from t5x_harness.spec import Location, Mode, Outcome, RunSpec, Severity
          "partitioning in partitioning.PjitPartitioner is not imported in this file",
          "add `from t5x import partitioning` to run.gin"),
         ("MSH12", "train_script.train.eval_period = 300\n", 10,
-         "the checkpoint period 1000 (utils.SaveCheckpointConfig.period) is no multiple of the eval period 300 "
+         "the checkpoint period 1000 (utils.SaveCheckpointConfig.period) is not a multiple of the eval period 300 "
          "(train_script.train.eval_period, run.gin:10)", "make it a multiple of 300, such as 900 or 1200"),
     ],
 )  # fmt: skip
-def test_place_message_and_mend(
+def test_place_message_and_fix(
     folder: Folder, code: str, addition: str, line: int | None, message: str, fix: str
 ) -> None:
     gin = RUN + addition if code != "GIN11" else "import seqio\n" + RUN
@@ -184,7 +184,7 @@ def test_the_wrong_mode_is_told_by_the_function(folder: Folder) -> None:
 
 def test_a_fragment_that_is_run_is_told_what_is_missing(folder: Folder) -> None:
     finding = folder.only(f"include '{TINY}'\n", "GIN31")
-    assert finding.message == "this is no run config: it binds none of T5X's functions train, evaluate and infer"
+    assert finding.message == "this is not a run config: it binds none of T5X's functions train, evaluate and infer"
     assert finding.location == Location("run.gin", 1)
     eval_only = "from __gin__ import dynamic_registration\nimport __main__ as e\ne.evaluate.model = None\n"
     assert folder.only(eval_only, "GIN31").message == (

@@ -1,4 +1,4 @@
-"""What is mended by itself: only what can be meant in one way, and never to the worse."""
+"""What is fixed by itself: only what can be meant in one way, and never to the worse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _fix(folder: Folder, *names: str, run_if: RunIf = RunIf.ALWAYS, may_change: 
 
 
 def _fixed(folder: Folder, gin: str, **kinds: RunIf) -> str:
-    """The text of a config after mending."""
+    """The text of a config after fixing."""
     folder.write({"run.gin": gin})
     files = _fix(folder, "run.gin", **kinds).files
     return files[0].after if files else gin
@@ -66,7 +66,7 @@ def _fixed(folder: Folder, gin: str, **kinds: RunIf) -> str:
         ("train/{}.DatasetConfig.batch_size = 8", "utls", "utils"),
     ],
 )
-def test_one_line_is_mended_and_its_comment_kept(folder: Folder, line: str, wrong: str, right: str) -> None:
+def test_one_line_is_fixed_and_its_comment_kept(folder: Folder, line: str, wrong: str, right: str) -> None:
     assert _fixed(folder, f"{RUN}{line.format(wrong)}\n") == f"{RUN}{line.format(right)}\n"
 
 
@@ -137,7 +137,7 @@ def test_the_import_that_another_file_has_is_added(folder: Folder) -> None:
     assert _fixed(folder, gin) == gin.replace("from t5x import utils\n", "from t5x import utils\nimport seqio\n")
 
 
-def test_the_head_of_a_block_is_mended(folder: Folder) -> None:
+def test_the_head_of_a_block_is_fixed(folder: Folder) -> None:
     block = "trian/utils.DatasetConfig:  # of trian\n  # for trian/\n  pack = False\n  bach_size = 8\n"
     right = "train/utils.DatasetConfig:  # of trian\n  # for trian/\n  pack = False\n  batch_size = 8\n"
     assert _fixed(folder, RUN + block) == RUN + right
@@ -288,7 +288,7 @@ _ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(_LINES, _ENDS), max_size=16), st.booleans(), st.booleans())
-def test_any_config_is_mended_once_and_only_in_the_lines_that_change(
+def test_any_config_is_fixed_once_and_only_in_the_lines_that_change(
     lines: list[tuple[str, str]], whole: bool, ended: bool
 ) -> None:
     text = (RUN if whole else "") + "".join(line + end for line, end in lines)

@@ -72,7 +72,7 @@ def test_following_macros_always_ends(statements: list[tuple[str, Any]]) -> None
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"\xff\xfe\x00", "cannot read run.gin: it is no UTF-8 text"),
+        (b"\xff\xfe\x00", "cannot read run.gin: it is not UTF-8 text"),
         (b"A = 1\n" * 3 + b"\x00", None),
         (b"A = " + b"(" * 2000, "nested too deeply"),
         (b"A = {[]: 1}\n", "unhashable type: 'list'"),

@@ -139,7 +139,7 @@ def test_a_tensorflow_checkpoint_is_restored_whole_by_its_prefix(folder: Folder)
     finding = folder.only(FINE + TENSORFLOW.replace("-50", "-50.index"), "CKP18")
     assert finding.fix == "leave .index out: 'gs://bkt/t5/model.ckpt-50'"
     finding = folder.only(RUN + f"{RESTORE}.path = 'gs://bkt/t5/model.ckpt-50'\n", "CKP18")
-    assert finding.message.endswith("is no folder, and restore mode 'latest' needs one")
+    assert finding.message.endswith("is not a folder, and restore mode 'latest' needs one")
 
 
 @pytest.mark.parametrize(

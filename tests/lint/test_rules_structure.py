@@ -94,8 +94,8 @@ def test_an_evaluation_without_loggers_is_lost(folder: Folder) -> None:
         "are written nowhere"
     )
     assert (finding.severity, finding.location) == (Severity.WARNING, Location("run.gin", 10))
-    mended = gin + "import seqio\nseqio.Evaluator.logger_cls = [@seqio.TensorBoardLogger]\n"
-    assert codes(folder, mended) == []
+    fixed = gin + "import seqio\nseqio.Evaluator.logger_cls = [@seqio.TensorBoardLogger]\n"
+    assert codes(folder, fixed) == []
 
 
 def test_an_evaluation_without_tensorboard_is_noted(folder: Folder) -> None:

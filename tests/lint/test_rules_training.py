@@ -184,7 +184,7 @@ def test_sizes_that_fill_no_tile_are_noted(folder: Folder) -> None:
     head = RUN.replace("from t5x import utils\n", "from t5x import utils\nfrom t5x.examples.t5 import network\n")
     finding = folder.only(head + "network.T5Config.vocab_size = 32100\n", "MSH14")
     assert finding.message == (
-        "network.T5Config.vocab_size = 32100 is no multiple of 8, and the TPU pads it to 32104 or more"
+        "network.T5Config.vocab_size = 32100 is not a multiple of 8, and the TPU pads it to 32104 or more"
     )
     assert (finding.severity, finding.fix) == (Severity.NOTE, "the next multiple of 128 is 32128")
     assert codes(folder, head + "network.T5Config.emb_dim = 40\n") == []

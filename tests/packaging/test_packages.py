@@ -46,6 +46,6 @@ def test_licence_and_typing_are_declared() -> None:
 
 
 def test_no_two_files_of_the_tests_have_one_name(repository: Path) -> None:
-    """Test folders are no packages: files are imported by their bare names, so the second would get the first."""
+    """Test folders are not packages: files are imported by their bare names, so the second would get the first."""
     names = sorted(path.name for path in (repository / "tests").rglob("*.py") if path.name != "conftest.py")
     assert [name for name, following in itertools.pairwise(names) if name == following] == []

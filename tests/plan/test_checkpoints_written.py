@@ -65,7 +65,7 @@ def test_a_run_writes_what_was_planned(run: Callable[..., RunResult]) -> None:
     assert planned["checkpoints written"] == "5, from step 0 each 2 steps to 5, and at 3; the last 2 kept, 3 deleted"
     assert planned["starts from"] == "scratch: the config names no checkpoint"
     assert planned["state of the dataset"] == "saved in every checkpoint, a file for each host that reads data"
-    assert planned["save dtype"] == "bfloat16 is not heeded by orbax: saved as float32"
+    assert planned["save dtype"] == "bfloat16 is not used by orbax: saved as float32"
     assert [c.step for c in result.checkpoints] == [4, 5]
 
 

@@ -1,4 +1,4 @@
-"""The golden plan: the same text for the same plan, and a difference that names bindings and what came of them."""
+"""The golden plan: the same text for the same plan, and a difference that names bindings and their outcome."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_file_that_is_no_golden_plan_is_said_to_be_none(tmp_path: Path, merged
     (finding,) = planned(tmp_path).findings
     number, line = len(merged.splitlines()), merged.splitlines()[-1]
     assert finding.message == (
-        f"golden/run.plan is no golden plan: line {number} is neither [a section] nor NAME = VALUE: {line!r}"
+        f"golden/run.plan is not a golden plan: line {number} is neither [a section] nor NAME = VALUE: {line!r}"
     )
     assert finding.fix == "restore it, or rewrite it with --plan-golden-update (pytest: --t5x-plan-golden-update)"
 

@@ -21,7 +21,7 @@ Plan = Callable[..., StageResult]
 
 @pytest.fixture
 def plan(zygote: Zygote, tmp_path: Path) -> Iterator[Plan]:
-    """Plans a config with files in a bucket of the user's, in a private Google that has it."""
+    """Plans a config with files in a bucket of the user's, in an emulated Google Cloud that has it."""
     google: list[GooglePool] = []
 
     def run(gin: str, *objects: str) -> StageResult:

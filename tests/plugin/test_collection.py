@@ -151,7 +151,7 @@ def test_a_declared_run_that_is_none_says_what_it_lacks(run: Run, folder: Path) 
     (folder / "pyproject.toml").write_text(DECLARED)
     result = run("-m", "smoke", "-k", "open")
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["models/tiny_pieces.gin:1: error GIN31: this is no run config: *"])
+    result.stdout.fnmatch_lines(["models/tiny_pieces.gin:1: error GIN31: this is not a run config: *"])
 
 
 def test_items_are_at_the_line_that_makes_the_file_a_run(run: Run, folder: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_smoke_test_that_exercised_nothing_fails(pytester: pytest.Pytester) ->
     [
         ("'v3-8', 'v3-32'", "use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"),
         ("size=8", "use @pytest.mark.slice('v3-8'), one slice by name; not slice(size=8)"),
-        ("'v3-9'", "@pytest.mark.slice: 'v3-9' is no TPU slice: nearest names: v3-8, v3-32, v3-64; or give *"),
+        ("'v3-9'", "@pytest.mark.slice: 'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or give *"),
     ],
 )
 def test_a_slice_marker_that_names_no_slice_fails_its_test(

@@ -252,7 +252,7 @@ def test_a_config_whose_code_reaches_out_is_told(told: Callable[..., str]) -> No
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_it_is_told_by_the_private_googles_proxy(told: Callable[..., str], scheme: str) -> None:
+def test_it_is_told_by_the_emulated_proxy(told: Callable[..., str], scheme: str) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
     shown = told(f"import urllib.request as r\n\nr.urlopen('{scheme}://tasks.example.com/list')\n")
     where = {"http": "tasks.example.com", "https": "tasks.example.com:443"}[scheme]

@@ -163,7 +163,7 @@ def test_a_gin_flag_that_binds_nothing_is_refused(pytester: pytest.Pytester, fla
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
-def test_the_mend_of_an_include_beside_its_file_is_taken_by_pytest(folder: Path, run: Run) -> None:
+def test_the_fix_of_an_include_beside_its_file_is_taken_by_pytest(folder: Path, run: Run) -> None:
     (folder / "conf").mkdir()
     for name in ("models", "train.gin"):
         (folder / name).rename(folder / "conf" / name)

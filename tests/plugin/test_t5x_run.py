@@ -103,7 +103,7 @@ def test_broken(t5x_run):
     Path("part.gin").write_text({BROKEN!r})
     t5x_run(["infer.gin", "part.gin"])
 
-def test_mended(t5x_run):
+def test_fixed(t5x_run):
     Path("part.gin").write_text("")
     t5x_run(["infer.gin", "part.gin"])
 """

@@ -1,4 +1,4 @@
-"""What a promoted T5X job ran on is told with it, as far as its log says, and the CPU beside a TPU is no green."""
+"""What a promoted T5X job ran on is told with it, as far as its log says, and the CPU beside a TPU is not a green."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from t5x_harness.sample_tasks import CONFIGS
 Run = Callable[..., pytest.RunResult]
 
 REAL = [
-    "--t5x-vertex=real",  # the user's word for it: the clients find the same private Google
+    "--t5x-vertex=real",  # the user's word for it: the clients find the same emulated Google Cloud
     "--t5x-vertex-project=mine",
     "--t5x-vertex-location=us-central1",
     "--t5x-vertex-bucket=my-bucket",

@@ -108,9 +108,9 @@ def archive_with(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> 
         (archive_with("../evil.py"), "the archive's entry '../evil.py' leads out of its folder"),
         (archive_with("a/../../evil.py"), "the archive's entry 'a/../../evil.py' leads out of its folder"),
         (archive_with("/etc/evil"), "the archive's entry '/etc/evil' leads out of its folder"),
-        (archive_with("link", tarfile.SYMTYPE, "/etc/passwd"), "the archive's entry 'link' is no plain file"),
-        (archive_with("link", tarfile.LNKTYPE, "../x"), "the archive's entry 'link' is no plain file"),
-        (archive_with("pipe", tarfile.FIFOTYPE), "the archive's entry 'pipe' is no plain file"),
+        (archive_with("link", tarfile.SYMTYPE, "/etc/passwd"), "the archive's entry 'link' is not a plain file"),
+        (archive_with("link", tarfile.LNKTYPE, "../x"), "the archive's entry 'link' is not a plain file"),
+        (archive_with("pipe", tarfile.FIFOTYPE), "the archive's entry 'pipe' is not a plain file"),
         (TestArchive((), b"no archive"), "the archive cannot be unpacked: not a gzip file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a job's end and its files come to: findings with their mend, stages, predictions, progress, and orders."""
+"""What a job's end and its files come to: findings with their fix, stages, predictions, progress, and orders."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_job_that_succeeded_is_still_looked_at(change: dict[str, Any], code: s
         ("EXPIRED", "", "RUN07", "see the end of its log"),
     ],
 )
-def test_every_other_end_has_a_mend(state: str, error: str, code: str, fix: str) -> None:
+def test_every_other_end_has_a_fix(state: str, error: str, code: str, fix: str) -> None:
     found = stages(GOOD, state, error)
     [finding] = found[Stage.TRAIN].errors
     assert finding.code == code
@@ -328,7 +328,7 @@ def test_a_job_that_ran_too_long_is_told_what_it_can_change(shipped: bool, less:
 
 def test_a_zone_is_no_region() -> None:
     with pytest.raises(
-        ResourcesError, match=r"^region='us-central1-a': location 'us-central1-a' is no region: give one "
+        ResourcesError, match=r"^region='us-central1-a': location 'us-central1-a' is not a region: give one "
     ):
         order_of("it", TpuResources(region="us-central1-a"), settings(), TARGET, "v3-8")
 

@@ -144,15 +144,15 @@ def test_a_fixture_may_give_the_target(run: Run, pytester: pytest.Pytester) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--t5x-vertex-bucket=gs://b/x"], "*bucket 'gs://b/x' is no bucket's name: give the name alone*"),
-        (["--t5x-vertex-location=us-central1-a"], "*location 'us-central1-a' is no region*"),
+        (["--t5x-vertex-bucket=gs://b/x"], "*bucket 'gs://b/x' is not a bucket's name: give the name alone*"),
+        (["--t5x-vertex-location=us-central1-a"], "*location 'us-central1-a' is not a region*"),
         (
             ["--t5x-tpu-max-chip-hours=lots"],
             "*--t5x-tpu-max-chip-hours: must be a positive number, not 'lots'*",
         ),
         (["--t5x-tpu-parallel=0"], "*argument --t5x-tpu-parallel: must be a whole number from 1 up, not '0'*"),
         (["-o", "t5x_tpu=accelerator=TPU_V3"], "*t5x_tpu: no argument 'accelerator': did you mean accelerator_*"),
-        (["-o", "t5x_tpu=TPU_V3"], "*t5x_tpu: 'TPU_V3' is no NAME = VALUE, such as accelerator_type = TPU_V3*"),
+        (["-o", "t5x_tpu=TPU_V3"], "*t5x_tpu: 'TPU_V3' is not a NAME = VALUE, such as accelerator_type = TPU_V3*"),
         (["-o", "t5x_vertex=fake"], "*t5x_vertex must be real or emulated, not 'fake'*"),
     ],
 )
@@ -205,6 +205,6 @@ def test_a_zone_in_a_marker_fails_its_tests_and_not_the_session(run: Run, pytest
     pytester.makepyfile(test_promoted=ZONES)
     result = run("-m", "tpu", "--t5x-vertex=emulated")
     result.assert_outcomes(failed=2)
-    wrong = "region='us-central1-a': location 'us-central1-a' is no region: give one such as us-central1, not a zone"
+    wrong = "region='us-central1-a': location 'us-central1-a' is not a region: give one such as us-central1, not a zone"
     result.stdout.fnmatch_lines([f"@pytest.mark.tpu: {wrong}", f"test_shipped was not sent as a job: {wrong}"])
     result.stdout.no_fnmatch_line("During handling of *")

@@ -145,7 +145,7 @@ def test_dies():
 """
 
 
-def test_every_other_end_of_a_job_is_told_with_its_mend(run: Run, vertex: FakeVertex) -> None:
+def test_every_other_end_of_a_job_is_told_with_its_fix(run: Run, vertex: FakeVertex) -> None:
     vertex.preempt("test-preempted-*", times=None)
     vertex.stockout("test-stockout-*")
     result = run(ENDINGS)
@@ -214,7 +214,7 @@ def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex:
 
 
 def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fake_gcs: FakeGcs) -> None:
-    """What is real here is the user's word for it: the clients find the same private Google."""
+    """What is real here is the user's word for it: the clients find the same emulated Google Cloud."""
     target = [
         "--t5x-vertex=real",
         "--t5x-vertex-project=mine",

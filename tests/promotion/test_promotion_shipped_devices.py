@@ -1,4 +1,4 @@
-"""What a shipped test ran on is told with it, and the CPU beside a TPU is no green; so is what it warned of."""
+"""What a shipped test ran on is told with it, and the CPU beside a TPU is not a green; so is what it warned of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
 """
 REAL = [
-    "--t5x-vertex=real",  # the user's word for it: the clients find the same private Google
+    "--t5x-vertex=real",  # the user's word for it: the clients find the same emulated Google Cloud
     "--t5x-vertex-project=mine",
     "--t5x-vertex-location=us-central1",
     "--t5x-vertex-bucket=my-bucket",

@@ -22,7 +22,7 @@ def check(text: str) -> Any:
     """Reads a document as strict programs do, and checks it against the schema."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not a JSON")
 
     value = json.loads(text, parse_constant=refuse)
     jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text())).validate(value)

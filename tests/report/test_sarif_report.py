@@ -206,7 +206,7 @@ def test_a_fix_that_cannot_be_made_whole_is_none(lint: Lint) -> None:
 
 
 def with_edits(report: Report, *edits: Edit) -> Report:
-    """The report with these edits as the mend of its GIN02."""
+    """The report with these edits as the fix of its GIN02."""
     (result,) = report.results
     (stage,) = result.stages
     findings = tuple(dataclasses.replace(f, edits=edits) if f.code == "GIN02" else f for f in stage.findings)

@@ -21,7 +21,7 @@ from t5x_harness.spec import Stage  # noqa: E402
 
 @pytest.fixture
 def without_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test itself is no user's code."""
+    """The test itself is not a user's code."""
     monkeypatch.setattr("t5x_harness.resolve.errors.raised_by_user_code", lambda error: False)
 
 

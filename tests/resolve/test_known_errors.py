@@ -199,7 +199,10 @@ def test_what_seqio_raises_of_names(register: Callable[..., seqio.Task]) -> None
     ("lengths", "message"),
     [
         ({"inputs": 8}, "task_feature_lengths has no length for {'targets'}"),
-        ({**LENGTHS, "extra": 8}, "task_feature_lengths has a length for {'extra'}, which is no feature of the task"),
+        (
+            {**LENGTHS, "extra": 8},
+            "task_feature_lengths has a length for {'extra'}, which is not a feature of the task",
+        ),
     ],
 )
 def test_what_a_feature_converter_raises(lengths: dict[str, int], message: str) -> None:

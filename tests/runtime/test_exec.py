@@ -251,7 +251,7 @@ def test_flags_and_folders_of_the_user_are_kept() -> None:
         (["--", "./plain.txt"], 126, "./plain.txt: cannot be run: Permission denied"),
         (["--", "./plain.txt/below"], 127, "./plain.txt/below: command not found"),
         ([], 2, "no command: give one after --, such as t5x-harness exec -- python -m t5x.main …"),
-        (["--slice", "v3-9", "--", "true"], 2, "'v3-9' is no TPU slice: nearest names: v3-8, v3-32"),
+        (["--slice", "v3-9", "--", "true"], 2, "'v3-9' is not a TPU slice: nearest names: v3-8, v3-32"),
         (["--t5x-runtime", "installed", "--", "true"], 2, "no installed T5X was found: looked for a package t5x"),
     ],
 )

@@ -113,7 +113,7 @@ def test_what_only_has_the_name_does_not_count(machine, preference: str) -> None
         assert f"passed over the distribution t5x 0.0.0 in {machine.root}/site" in note
 
 
-def test_installed_without_one_says_where_it_looked_and_how_to_mend_it(machine) -> None:
+def test_installed_without_one_says_where_it_looked_and_how_to_fix_it(machine) -> None:
     machine.distribution("site")
     done = machine.run(CHOOSE.format(preference="installed"), site="site", path=("elsewhere",), check=False)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""A broken copy of each sample config fails in the cheapest stage that can see it, at the right line, with a mend."""
+"""A broken copy of each sample config fails in the cheapest stage that can see it, at the right line, with a fix."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Broken:
       stage: the stage that has to fail.
       code: the finding's code.
       message: a part of the finding's message.
-      fix: a part of its mend.
+      fix: a part of its fix.
       file: where the finding has to point: this file, ...
       at: ... at the line with this text; empty for a line of T5X's own files.
       also: further codes, of what else follows from the mistake.
@@ -154,7 +154,7 @@ BROKEN = [
         "eval_period = 700",
         Stage.LINT,
         "MSH12",
-        "the eval period 700 (train_script.train.eval_period) is no multiple of the checkpoint period 500 "
+        "the eval period 700 (train_script.train.eval_period) is not a multiple of the checkpoint period 500 "
         "(utils.SaveCheckpointConfig.period, finetune_classify.gin:22)",
         "make it a multiple of 500, such as 500 or 1000",
         at="eval_period",

@@ -95,10 +95,10 @@ FORM = "or give a topology in chips, such as v3:4x4, v4:2x2x4 or v5e:4x8 (v2, v3
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("v3-16", f"'v3-16' is no TPU slice: nearest names: v3-8, v3-32, v3-64; {FORM}"),
-        ("v3-4096", f"'v3-4096' is no TPU slice: nearest names: v3-512, v3-1024, v3-2048; {FORM}"),
-        ("v3", f"'v3' is no TPU slice: nearest names: v3-8 … v3-2048; {FORM}"),
-        ("v5x-8", f"'v5x-8' is no TPU slice: nearest names: v5p-8, v5e-8, v5p-128; {FORM}"),
+        ("v3-16", f"'v3-16' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; {FORM}"),
+        ("v3-4096", f"'v3-4096' is not a TPU slice: nearest names: v3-512, v3-1024, v3-2048; {FORM}"),
+        ("v3", f"'v3' is not a TPU slice: nearest names: v3-8 … v3-2048; {FORM}"),
+        ("v5x-8", f"'v5x-8' is not a TPU slice: nearest names: v5p-8, v5e-8, v5p-128; {FORM}"),
         (
             "v3:3x3",
             "'v3:3x3' cannot be cut into hosts of 2x2 chips: x and y are each 1 or an even number;"

@@ -23,7 +23,7 @@ def samples(*names: str, splits: Any = None) -> list[Any]:
 
 @pytest.fixture
 def noted() -> list[tuple[str, str]]:
-    """What was made up."""
+    """What was generated."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""Configs that name what is out of reach run as they are, and the report says what was made up."""
+"""Configs that name what is out of reach run as they are, and the report says what was generated."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_values_have_the_types_of_the_tfds_dataset_that_they_replace(tmp_path, m
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"a": None}], "None is no text, number or list of either"),
+        ([{"a": None}], "None is not text, number or list of either"),
         ([{"a": [1]}, {"a": 1}], "a column has lists in some rows and single values in others"),
     ],
 )

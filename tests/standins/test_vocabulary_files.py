@@ -19,7 +19,7 @@ PATH = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
 
 @pytest.fixture
 def noted() -> list[tuple[str, str]]:
-    """What was made up."""
+    """What was generated."""
     return []
 
 

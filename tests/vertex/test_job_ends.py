@@ -25,7 +25,7 @@ WARNING = [
 
 @pytest.fixture(autouse=True)
 def google(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients are led to Google's own Vertex AI."""
+    """Clients are redirected to Google's own Vertex AI."""
     for name in (ROOT_VARIABLE, "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
 

@@ -59,10 +59,10 @@ def test_a_machine_is_read_back_from_its_message(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("v3-7", "'v3-7' is no TPU slice: nearest names: v3-8, v3-32, v3-64"),
+        ("v3-7", "'v3-7' is not a TPU slice: nearest names: v3-8, v3-32, v3-64"),
         ("v4-8", "Vertex AI documents no machine for custom jobs on v4-8"),
-        ("TPU_V3:many", "TPU_V3:many: 'many' is no number of accelerators"),
-        ("machine-type=x,type=y", "'type=y' is no KEY=VALUE with one of the keys machine-type, accelerator-type"),
+        ("TPU_V3:many", "TPU_V3:many: 'many' is not a number of accelerators"),
+        ("machine-type=x,type=y", "'type=y' is not a KEY=VALUE with one of the keys machine-type, accelerator-type"),
         ("tpu-topology=2x2", "tpu-topology=2x2: a machine needs a machine-type"),
     ],
 )

@@ -81,7 +81,7 @@ def test_what_lint_finds_stops_the_job(capsys: pytest.CaptureFixture[str]) -> No
     assert status == 1
     assert "utils.Nope" in shown
     assert said.splitlines()[-1] == (
-        "t5x-harness submit: nothing was sent: mend what was found, or send it as it is with --no-check"
+        "t5x-harness submit: nothing was sent: fix what was found, or send it as it is with --no-check"
     )
 
 
@@ -191,7 +191,7 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["--run_mode=compile"], "T5X's main takes train, eval, infer, precompile; for 'compile' use precompile"),
-        (["--accelerator=v3-7"], "'v3-7' is no TPU slice: nearest names: v3-8, v3-32, v3-64"),
+        (["--accelerator=v3-7"], "'v3-7' is not a TPU slice: nearest names: v3-8, v3-32, v3-64"),
         (["--accelerator=v3-8", "--slice=v3-8"], "--accelerator and --slice at once"),
         (["--gin.X=a"], "X = a: Gin cannot read this: not a Python literal; a string needs quotes of its own: X = 'a'"),
         (["--tfds_data_dir=/data"], "the job does not have this folder; copy it to a gs:// folder"),
@@ -214,7 +214,7 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         (["--boot-disk-size-gb=big"], "argument --boot-disk-size-gb: must be a whole number from 1 up, not 'big'"),
         (["--format=sarif"], "argument --format: invalid choice: 'sarif'"),
         (["--full-size"], "unrecognized arguments: --full-size"),
-        (["--no-wait"], "the private Google of --vertex=emulated ends with this command, and its jobs with it"),
+        (["--no-wait"], "the emulated Google Cloud of --vertex=emulated ends with this command, and its jobs with it"),
         (["--attach=3"], "--attach follows a job that was sent: leave out FILE, --gin_file and --dry-run"),
         (["--gin.X='a'", "--gin_bindings=include 'no.gin'"], "no.gin: there is no such file; nothing is staged"),
     ],
@@ -226,7 +226,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, caps
 
 def test_a_private_google_of_ones_own_has_no_job_to_attach_to(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["submit", "--vertex=emulated", "--attach=3"]) == 2
-    assert "--attach finds no job in a private Google of its own: start one with" in capsys.readouterr().err
+    assert "--attach finds no job in a new emulated Google Cloud: start one with" in capsys.readouterr().err
 
 
 def test_runs_of_one_name_have_folders_of_their_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,7 +247,7 @@ def test_a_shell_of_a_private_google_sends_no_real_jobs(
     monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", "/somewhere")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
     assert main(["submit", "run.gin", "--vertex=real"]) == 2
-    assert "this shell's Google clients are led to a private Google" in capsys.readouterr().err
+    assert "this shell's Google clients use an emulated Google Cloud" in capsys.readouterr().err
 
 
 def test_a_folder_for_model_dir_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:

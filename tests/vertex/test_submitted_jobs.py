@@ -27,7 +27,7 @@ Submit = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[Mapping[str, str]]:
-    """Of a shell whose Google clients go to a private Google, where a script stands for an image of T5X."""
+    """Of a shell whose Google clients go to an emulated Google Cloud, where a script stands for an image of T5X."""
     images = {"*stand-in*": f"{sys.executable} {STAND_IN}"}
     with GoogleSession(vertex=VertexOptions(images=images)) as session:
         variables = {"T5X_HARNESS_VERTEX_IMAGE": IMAGE, "T5X_HARNESS_VERTEX_BUCKET": "jobs-of-tests"}
@@ -111,7 +111,7 @@ print(json.dumps([job._service.transport.kind, type(job.resource).__name__, job.
 """
 
 
-def test_sending_imports_the_sdks_client_alone_and_heeds_its_settings_where_the_sdk_is_imported(
+def test_sending_imports_the_sdks_client_alone_and_uses_its_settings_where_the_sdk_is_imported(
     submit: Submit, script: Callable[[str], Any]
 ) -> None:
     assert script(SENT) == ["google.cloud.aiplatform_v1"]

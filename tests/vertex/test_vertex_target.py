@@ -38,9 +38,9 @@ def test_the_private_google_needs_nothing_to_be_named() -> None:
     ("name", "value", "message"),
     [
         ("bucket", "gs://my-bucket", "give the name alone, as my-bucket of gs://my-bucket/folder"),
-        ("bucket", "My Bucket", "is no bucket's name"),
-        ("experiment", "e" * 99, "is no name of one: lowercase letters, digits and -, at most 98"),
-        ("experiment", "My experiment", "is no name of one: lowercase letters, digits and -, at most 98"),
+        ("bucket", "My Bucket", "is not a bucket's name"),
+        ("experiment", "e" * 99, "is not a name of one: lowercase letters, digits and -, at most 98"),
+        ("experiment", "My experiment", "is not a name of one: lowercase letters, digits and -, at most 98"),
         ("location", "us-central1-a", "give one such as us-central1, not a zone"),
     ],
 )

@@ -97,7 +97,7 @@ def test_other_versions_count_in_the_default_place(tmp_path: Path) -> None:
 
 
 def _give_away(path: Path) -> str:
-    """Makes something another user's, as far as this one can; returns what is said of it."""
+    """Makes something another user's, as far as this one can; returns how it is described."""
     if os.getuid() == 0:
         os.chown(path, 12345, 12345)
         return f"{path} belongs to another user, number 12345"

@@ -84,9 +84,9 @@ def test_runs_share_a_compile_cache(with_jax: Zygote, tmp_path: Path) -> None:
         assert run.call("compile") == {"hits": 1, "misses": 0, "result": 5.0}
     for entry in cache.glob("*-cache"):
         os.truncate(entry, entry.stat().st_size // 2)
-    with start("mending") as run:
+    with start("fixing") as run:
         assert run.call("compile") == {"hits": 0, "misses": 1, "result": 5.0}
-    with start("mended") as run:
+    with start("fixed") as run:
         assert run.call("compile") == {"hits": 1, "misses": 0, "result": 5.0}
 
 

@@ -1,4 +1,4 @@
-"""No process, descriptor or zombie outlives its run, whoever ends it."""
+"""No process, descriptor or zombie outlives its run, however that ends."""
 
 from __future__ import annotations
 

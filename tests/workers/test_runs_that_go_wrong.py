@@ -40,7 +40,7 @@ def test_what_a_method_raises_is_told_and_the_run_lives_on(start: Start) -> None
     ("method", "arguments", "message"),
     [
         ("leave", {"status": 3}, "leave() ended: module run_objects called sys.exit(3) ("),
-        ("fail_unprintably", {}, "its text cannot be had: RuntimeError"),
+        ("fail_unprintably", {}, "its text is not available: RuntimeError"),
         ("no_such_method", {}, "'Calculator' object has no attribute 'no_such_method'"),
         ("echo", {"nothing": 1}, "unexpected keyword argument 'nothing'"),
         (
@@ -128,7 +128,7 @@ def test_a_missing_folder_is_told(zygote: Zygote, tmp_path: Path) -> None:
         ("signal", {"number": 15}, "The run was killed by SIGTERM, in signal()", "about to be"),
         ("signal", {"number": 19}, "The run was stopped by SIGSTOP and did not continue within 2 s", "about to be"),
         ("close_descriptors", {}, "The run closed its connection to the harness, in close_descriptors()", ""),
-        ("write_into_descriptors", {}, "The run sent what is no reply (a frame holds no JSON", ""),
+        ("write_into_descriptors", {}, "The run sent what is not a reply (a frame holds no JSON", ""),
     ],
     ids=lambda value: str(value).replace(" ", "_")[:25],
 )

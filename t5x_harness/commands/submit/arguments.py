@@ -16,7 +16,7 @@ from t5x_harness.settings.options import JOBS, add_to_command, option
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.container import FOUR_HOURS
-from t5x_harness.vertex.emulated import is_led_to_private_google
+from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import JobError, T5XJob
 from t5x_harness.vertex.job_options import STRATEGIES, JobOptions, JobOptionsError
@@ -103,33 +103,35 @@ def _add_job_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--disable-retries", action="store_true", help="try nothing again")
 
 
-def goes_to_private_google(args: argparse.Namespace) -> bool:
-    """Whether jobs go to a private Google on this machine, and not to Google's.
+def targets_emulated_google(args: argparse.Namespace) -> bool:
+    """Whether jobs go to an emulated Google Cloud on this machine, and not to Google's.
 
     Raises:
       UsageError: the arguments contradict each other, or the place that the command runs in.
     """
-    here = is_led_to_private_google(os.environ)
+    here = uses_emulated_google(os.environ)
     service = args.vertex or os.environ.get(_SERVICE_VARIABLE) or ("emulated" if here else "real")
     if service not in _SERVICES:
         raise UsageError(f"{_SERVICE_VARIABLE} is {service!r}: it is real or emulated")
     if service == "real" and here:
         raise UsageError(
-            "--vertex=real, but this shell's Google clients are led to a private Google: use a shell without the "
+            "--vertex=real, but this shell's Google clients use an emulated Google Cloud: use a shell without the "
             "variables of t5x-harness serve"
         )
     if args.attach and (args.files or args.gin_file or args.dry_run):
         raise UsageError("--attach follows a job that was sent: leave out FILE, --gin_file and --dry-run")
     own = service == "emulated" and not here
     if own and args.attach:
-        raise UsageError("--attach finds no job in a private Google of its own: start one with t5x-harness serve")
+        raise UsageError("--attach finds no job in a new emulated Google Cloud: start one with t5x-harness serve")
     if own and not args.wait:
         raise UsageError(
-            "--no-wait: the private Google of --vertex=emulated ends with this command, and its jobs with it; start "
-            "one with t5x-harness serve"
+            "--no-wait: the emulated Google Cloud of --vertex=emulated ends with this command, and its jobs with it; "
+            "start one with t5x-harness serve"
         )
     if args.google_root and not own:
-        raise UsageError("--google-root is for the private Google that --vertex=emulated starts, and here is none")
+        raise UsageError(
+            "--google-root is for the emulated Google Cloud of --vertex=emulated, and none is started here"
+        )
     if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
         raise UsageError("jobs need google-cloud-aiplatform, not installed here: pip install 't5x-harness[vertex]'")
     return service == "emulated"
@@ -140,7 +142,7 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
 
     Args:
       args: parsed.
-      emulated: of :func:`goes_to_private_google`; nothing needs to be named there.
+      emulated: of :func:`targets_emulated_google`; nothing needs to be named there.
 
     Raises:
       UsageError: values are missing, all of which the message names, or one is wrong.

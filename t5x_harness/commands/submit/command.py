@@ -8,13 +8,13 @@ import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.commands.submit.arguments import add_arguments, goes_to_private_google, jobs_of, target_of
+from t5x_harness.commands.submit.arguments import add_arguments, jobs_of, target_of, targets_emulated_google
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.spec import STAGE_SECONDS, Mode, RunResult, RunSpec, Stage
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
 from t5x_harness.vertex.describing import refusals, verdict_of
-from t5x_harness.vertex.emulated import private_google
+from t5x_harness.vertex.emulated import emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.run_mode import RunMode
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from t5x_harness.google.server.settings import ServerError
 
-    emulated = goes_to_private_google(args)
+    emulated = targets_emulated_google(args)
     target = target_of(args, emulated)
     jobs = [] if args.attach else jobs_of(args, target)
     output = SubmitOutput(args, sys.stdout)
@@ -77,7 +77,7 @@ class _Submission:
         for job, verdict in zip(self._jobs, verdicts, strict=True):
             self._output.job(job, verdict)
         if not self._passes_checks():
-            self._output.note("nothing was sent: mend what was found, or send it as it is with --no-check")
+            self._output.note("nothing was sent: fix what was found, or send it as it is with --no-check")
             return 1
         if self._args.dry_run:
             self._output.note("nothing was sent: --dry-run")
@@ -98,7 +98,7 @@ class _Submission:
         plannable = [job for job in self._jobs if job.run_mode is not RunMode.PRECOMPILE and job.machine.slice]
         for job in self._jobs:
             if job not in plannable:
-                why = "precompile" if job.run_mode is RunMode.PRECOMPILE else f"{job.machine} is no TPU slice"
+                why = "precompile" if job.run_mode is RunMode.PRECOMPILE else f"{job.machine} is not a TPU slice"
                 self._output.note(f"not checked: lint and plan of {job.name} ({why})")
         specs = [
             dataclasses.replace(job.run, mode=Mode(job.run_mode.value), golden=None, until=Stage.PLAN)
@@ -119,10 +119,10 @@ def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
 def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if emulated:
-            stack.enter_context(private_google(args.google_root, args.gcs_root))
+            stack.enter_context(emulated_google(args.google_root, args.gcs_root))
         yield
 
 
 def _make_bucket(target: VertexTarget) -> None:
-    """Nobody has made buckets in a private Google."""
+    """Nobody has made buckets in an emulated Google Cloud."""
     Folder(f"gs://{target.bucket}", target.project).create_bucket(target.location)

@@ -20,7 +20,7 @@ _WIDTH = 120
 
 
 class SubmitOutput:
-    """What the command says: while it works to standard error, and what came of it to standard output or a file.
+    """What the command says: while it works to standard error, and its outcome to standard output or a file.
 
     Args:
       args: parsed, with the shared arguments for output.
@@ -57,7 +57,7 @@ class SubmitOutput:
         self.say(f"t5x-harness submit: {text}")
 
     def ended(self, launched: LaunchedJob, end: RunEnd) -> None:
-        """What came of a job."""
+        """The outcome of a job."""
         self._document["sent"].append(end_as_values(launched, end))
         self._show(end_as_text(launched, end))
 

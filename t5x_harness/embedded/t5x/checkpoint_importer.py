@@ -38,7 +38,7 @@ def load_tf_ckpt(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
     try:
         reader = tf.train.load_checkpoint(os.fspath(path))
     except (ValueError, tf.errors.NotFoundError) as error:
-        raise ValueError(f"{path} is no TensorFlow checkpoint: {error}") from error
+        raise ValueError(f"{path} is not a TensorFlow checkpoint: {error}") from error
     dtypes = reader.get_variable_to_dtype_map()
 
     def lazy(name: str, shape: Sequence[int]) -> LazyArray:

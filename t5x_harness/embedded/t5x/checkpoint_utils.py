@@ -101,7 +101,7 @@ def _detect(path: str) -> CheckpointTypes:
         return CheckpointTypes.T5X_TF
     if not _is_msgpack_map(start):
         raise ValueError(
-            f"{path} is no checkpoint: it holds neither T5X's msgpack nor TensorFlow's text, but begins with {start!r}"
+            f"{path} is not a checkpoint: it has neither T5X's msgpack nor TensorFlow's text, and begins with {start!r}"
         )
     return CheckpointTypes.T5X
 

@@ -58,7 +58,7 @@ def get_step_from_checkpoint_dir(checkpoints_dir: str) -> tuple[str, int]:
     prefix = f"{get_checkpoint_prefix()}_"
     number = name.removeprefix(prefix)
     if not name.startswith(prefix) or not number.isdecimal():
-        raise ValueError(f"{checkpoints_dir!r} is no checkpoint folder: its name should be {prefix}STEP")
+        raise ValueError(f"{checkpoints_dir!r} is not a checkpoint folder: its name should be {prefix}STEP")
     return parent, int(number)
 
 

@@ -152,7 +152,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs ``main`` as an absl application that takes JAX's, Gin's and Fiddle's flags, and exits.
 
     Args:
-        main: Gets the arguments that are no flags.
+        main: Gets the arguments that are not flags.
     """
     jax.config.parse_flags_with_absl()
     if using_fdl():

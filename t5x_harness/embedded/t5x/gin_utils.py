@@ -123,7 +123,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs ``main`` as an absl application that takes ``--gin.NAME=VALUE`` arguments, and exits.
 
     Args:
-        main: Gets the arguments that are no flags.
+        main: Gets the arguments that are not flags.
     """
     utils.run_main(main, flags_parser=lambda args: app.parse_flags_with_usage(list(rewrite_gin_args(args))))
 

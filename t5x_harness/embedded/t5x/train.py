@@ -35,7 +35,7 @@ def run_actions(
     train_state: train_state_lib.TrainState,
     metrics_by_task: Mapping[str, trainer_lib.MetricValueMapType],
 ) -> bool:
-    """Runs the actions of ``mode`` on process 0 and tells all processes what came of it.
+    """Runs the actions of ``mode`` on process 0 and tells all processes its outcome.
 
     Args:
         mode: what the metrics were measured after.

@@ -30,7 +30,7 @@ class InferMode(Rule):
                 given = context.program.resolve(binding)
                 if isinstance(given.value, str) and given.value not in _MODES:
                     near = closest(given.value, _MODES)
-                    mend = f"write {given} = {format_value(near)}" if near else f"use {', '.join(_MODES)}"
+                    fix = f"write {given} = {format_value(near)}" if near else f"use {', '.join(_MODES)}"
                     right = meant(given.value, _MODES)
                     edits = set_literal(context.program, given.location, given.value, repr(right)) if right else ()
-                    yield self.finding(f"infer has no mode {format_value(given.value)}", given, mend, edits=edits)
+                    yield self.finding(f"infer has no mode {format_value(given.value)}", given, fix, edits=edits)

@@ -33,7 +33,7 @@ class MissingFile(Rule):
             if problem.kind is ProblemKind.MISSING_FILE:
                 folders = ", ".join(shown_folder(folder, context.program) for folder in problem.names)
                 searched = f"; searched: {folders}" if folders else ""
-                yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _mend(context, problem))
+                yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _fix(context, problem))
             elif problem.kind is ProblemKind.UNREADABLE_FILE:
                 yield self.finding(
                     f"cannot read {problem.subject}: {problem.detail}",
@@ -98,7 +98,7 @@ class IncompletePackage(Rule):
                 )
 
 
-def _mend(context: Context, problem: Problem) -> str:
+def _fix(context: Context, problem: Problem) -> str:
     target = problem.subject
     if target.startswith("t5x/") and context.snapshot.is_embedded:
         near = _nearest(target, _gin_files(Path(context.program.t5x_parent or "."), "t5x"))

@@ -14,7 +14,7 @@ from t5x_harness.spec import Edit, Finding, Location, Severity
 
 
 class OverriddenByInclude(Rule):
-    """A value that an include further down replaces, or a file that comes after its own and is no override."""
+    """A value that an include further down replaces, or a file that comes after its own and is not an override."""
 
     code = "GIN04"
     severity = Severity.WARNING

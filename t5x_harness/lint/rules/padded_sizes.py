@@ -42,7 +42,7 @@ class PaddedSizes(Rule):
                 continue
             unit = _COLUMNS if binding.param == "vocab_size" else _ROWS
             yield self.finding(
-                f"{given} = {size} is no multiple of {_ROWS}, and the TPU pads it to {-(-size // _ROWS) * _ROWS} or "
+                f"{given} = {size} is not a multiple of {_ROWS}, and the TPU pads it to {-(-size // _ROWS) * _ROWS} or "
                 "more",
                 given,
                 f"the next multiple of {unit} is {-(-size // unit) * unit}",

@@ -107,7 +107,7 @@ class TensorFlowCheckpoint(Rule):
         if context.program.mode is not Mode.INFER and (mode is None or mode.value in ("latest", "all")):
             value = "latest" if mode is None else mode.value
             yield self.finding(
-                f"{path.at} = {shown} is no folder, and restore mode {value!r} needs one",
+                f"{path.at} = {shown} is not a folder, and restore mode {value!r} needs one",
                 path.at,
                 f"bind {path.beside('mode')} = 'specific'",
             )

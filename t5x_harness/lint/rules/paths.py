@@ -153,11 +153,11 @@ class DoubleSlash(Rule):
         output = None if context.program.mode is Mode.INFER else _output(context)
         for given in (output, _checkpoint(context)):
             if given is not None and given.value.startswith("gs://") and "//" in given.value.removeprefix("gs://"):
-                mended = "gs://" + re.sub("/{2,}", "/", given.value.removeprefix("gs://")).lstrip("/")
+                fixed = "gs://" + re.sub("/{2,}", "/", given.value.removeprefix("gs://")).lstrip("/")
                 yield self.finding(
                     f"{_shown(given)} has a double slash, which makes another folder",
                     given.at,
-                    f"write {given.at} = {format_value(mended, limit=200)}",
+                    f"write {given.at} = {format_value(fixed, limit=200)}",
                 )
 
 

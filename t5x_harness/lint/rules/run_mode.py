@@ -67,7 +67,7 @@ class NoRunConfig(Rule):
         if program.mode is None:
             others = f"; it binds {program.entries[0]}, which the harness does not run" if program.entries else ""
             yield self.finding(
-                f"this is no run config: it binds none of T5X's functions train, evaluate and infer{others}",
+                f"this is not a run config: it binds none of T5X's functions train, evaluate and infer{others}",
                 first,
                 "include a run file ('t5x/configs/runs/pretrain.gin', finetune.gin, eval.gin or infer.gin), or name it "
                 "as one of several gin files of a run",

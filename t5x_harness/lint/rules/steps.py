@@ -16,10 +16,10 @@ class Periods(Rule):
     """Checkpoint, evaluation and garbage collection have to fall together."""
 
     code = "MSH12"
-    title = "periods that are no multiples of the smallest one"
+    title = "periods that are not multiples of the smallest one"
     why = (
-        "T5X trains in rounds of the smallest period and refuses others that are no multiples of it, but only after it "
-        "restored the checkpoint."
+        "T5X trains in rounds of the smallest period and refuses others that are not multiples of it, but only after "
+        "it restored the checkpoint."
     )
     bad = Example(
         _HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1200\n",
@@ -28,7 +28,7 @@ class Periods(Rule):
     good = Example(_HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1000\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each period that is no multiple."""
+        """Yields a finding for each period that is not a multiple."""
         train, save = run_part(context, Mode.TRAIN), save_part(context)
         given = {
             "eval period": train.given("eval_period") if train is not None and evaluates(train) else None,
@@ -43,7 +43,7 @@ class Periods(Rule):
             if period.value % least.value:
                 below = period.value - period.value % least.value
                 yield self.finding(
-                    f"the {name} {period.value} ({period.at}) is no multiple of the {least_name} {least.value} "
+                    f"the {name} {period.value} ({period.at}) is not a multiple of the {least_name} {least.value} "
                     f"({least.at}, {least.at.location})",
                     least.at if context.in_t5x(period.at.location) else period.at,
                     f"make it a multiple of {least.value}, such as {below} or {below + least.value}",

@@ -52,7 +52,7 @@ class ForgottenPercent(Rule):
     )
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each syntax error that a ``%`` mends."""
+        """Yields a finding for each syntax error that a ``%`` fixes."""
         for problem in context.program.problems:
             if problem.kind is ProblemKind.SYNTAX and (found := _forgotten_percent(context, problem)):
                 key, name = found
@@ -124,7 +124,7 @@ class SyntaxRule(Rule):
         """Yields a finding for each syntax error that no other rule explains, and each impossible import."""
         for problem in context.program.problems:
             if problem.kind is ProblemKind.SYNTAX and not _is_explained(context, problem):
-                key, fix = _mend(problem)
+                key, fix = _fix(problem)
                 meant = _value_meant(context, problem)
                 yield self.finding(
                     f"cannot parse `{_cut(problem.subject)}`: {problem.detail}",
@@ -145,8 +145,8 @@ def _is_explained(context: Context, problem: Problem) -> bool:
     return _forgotten_percent(context, problem) is not None or _carried_over(problem) is not None
 
 
-def _mend(problem: Problem) -> tuple[str | None, str]:
-    """The binding's key if there is one, and the smallest mend."""
+def _fix(problem: Problem) -> tuple[str | None, str]:
+    """The binding's key if there is one, and the smallest fix."""
     text = problem.subject.partition("#")[0].strip()
     match = _ASSIGNMENT.fullmatch(text)
     if match is None:

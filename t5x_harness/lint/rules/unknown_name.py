@@ -78,15 +78,15 @@ class UnknownSymbol(Rule):
                 yield self.finding(message, location, fix, binding=selector, edits=edits)
 
     def _complaint(self, context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
-        """What is wrong, the mend, the word that is wrong and the names that would be right; None if nothing is."""
+        """What is wrong, the fix, the word that is wrong and the names that would be right; None if nothing is."""
         snapshot = context.snapshot
         if target.startswith(f"{MAIN}."):
             if target in _MAIN_NAMES:
                 return None
             names = [n.removeprefix(f"{MAIN}.") for n in ENTRIES]
             word = target.removeprefix(f"{MAIN}.")
-            mend = f"they have {', '.join(names)}"
-            return f"T5X's binaries have no {word}{did_you_mean(word, names)}", mend, word, names
+            fix = f"they have {', '.join(names)}"
+            return f"T5X's binaries have no {word}{did_you_mean(word, names)}", fix, word, names
         module = snapshot.module_of(target)
         if module is None or snapshot.find(target) is not None:
             return None

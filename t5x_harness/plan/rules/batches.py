@@ -46,7 +46,7 @@ class BatchOnMesh(PlanRule):
 
 
 class BatchType(PlanRule):
-    """A batch size that is no number."""
+    """A batch size that is not a number."""
 
     code = "GIN08"
     title = "batch size that is not a whole number"

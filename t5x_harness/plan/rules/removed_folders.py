@@ -51,7 +51,7 @@ class RemovedFolder(PlanRule):
             f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
             f"folders at gs:// as unfinished checkpoints, {when}",
             key,
-            _mend(plan, local),
+            _fix(plan, local),
         )
 
 
@@ -87,7 +87,7 @@ def _is_older_layout(checkpoint: Path) -> bool:
     return (checkpoint / "checkpoint").is_file()
 
 
-def _mend(plan: Planned, folder: Path) -> str:
+def _fix(plan: Planned, folder: Path) -> str:
     if plan.config.mode is Mode.TRAIN:
         return "use another MODEL_DIR, or copy them elsewhere first"
     if _is_older_layout(folder):

@@ -75,7 +75,7 @@ class ScheduleIsOver(PlanRule):
         problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
         if problem and steps.first:
             message, severity = problem
-            yield self.finding(message, key, _mend(plan, steps.first), severity=severity)
+            yield self.finding(message, key, _fix(plan, steps.first), severity=severity)
 
 
 def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
@@ -118,7 +118,7 @@ def _zero_key(plan: Planned) -> BindingKey | None:
     return owner if owner is not None and plan.config.value(owner) == 0 else None
 
 
-def _mend(plan: Planned, first: int) -> str:
+def _fix(plan: Planned, first: int) -> str:
     if _key_in_t5x(plan, "factors"):
         return f"set utils.create_learning_rate_scheduler.step_offset = {first:_}"
     return f"count the schedule's steps from {first} on"

@@ -24,7 +24,7 @@ class Periods(PlanRule):
     """Checkpoint, evaluation and garbage collection have to fall together."""
 
     code = "MSH12"
-    title = "periods that are no multiples of the smallest one"
+    title = "periods that are not multiples of the smallest one"
     why = "T5X trains in rounds of the smallest period and refuses others, but only after it restored the checkpoint."
     bad = training(
         "utils.SaveCheckpointConfig.period = 5000",
@@ -34,7 +34,7 @@ class Periods(PlanRule):
     good = training("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1000")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for each period that is no multiple."""
+        """Yields a finding for each period that is not a multiple."""
         config = plan.config
         if config.mode is not Mode.TRAIN:
             return
@@ -59,7 +59,7 @@ class Periods(PlanRule):
 
 
 class StepsType(PlanRule):
-    """Train steps that are no whole number."""
+    """Train steps that are not a whole number."""
 
     code = "GIN09"
     title = "train steps that are not a whole number"

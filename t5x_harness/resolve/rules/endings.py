@@ -48,7 +48,7 @@ class Endless(ResolveRule):
                     f"split {sample.split!r} of task {sample.task.name} {problem}, and {_reader(run, role)} reads all "
                     "of it",
                     role.key(run.config, "split"),
-                    _mend(run, sample.split),
+                    _fix(run, sample.split),
                     severity=severity,
                 )
 
@@ -75,6 +75,6 @@ def _reader(run: Resolved, role: DataRole) -> str:
     return "SeqIO's evaluator" if run.has_evaluator(role) else "inference"
 
 
-def _mend(run: Resolved, split: str) -> str:
+def _fix(run: Resolved, split: str) -> str:
     end = f"let the source end in split {split!r}"
     return end if run.config.mode is Mode.INFER else f"{end}, or bind seqio.Evaluator.num_examples"

@@ -75,17 +75,17 @@ class NoExamples(ResolveRule):
         said = set()
         for role, sample in run.sampled():
             where = (sample.task.name, sample.split)
-            problem, mend, severity = _too_few(run, role, sample)
+            problem, fix, severity = _too_few(run, role, sample)
             if problem and where not in said:
                 said.add(where)
                 key = role.key(run.config, "split")
                 # A split that the user did not choose is the source's fault.
                 place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
-                yield self.finding(problem, key, mend, severity=severity, location=place)
+                yield self.finding(problem, key, fix, severity=severity, location=place)
 
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:
-    """What is wrong with the number of examples, the mend, and how bad it is; an empty text if nothing is."""
+    """What is wrong with the number of examples, the fix, and how bad it is; an empty text if nothing is."""
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
     from t5x_harness.standins.task_data import declared_size
 

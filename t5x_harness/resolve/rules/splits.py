@@ -50,7 +50,7 @@ def _what(role: DataRole, task: Any) -> str:
     return f"task {task.name} has no split {role.dataset.split!r} (it has: {', '.join(task.splits) or 'none'})"
 
 
-def _mend(role: DataRole, task: Any, without: str = "") -> str:
+def _fix(role: DataRole, task: Any, without: str = "") -> str:
     whole = role.dataset.split.split("[")[0]
     if whole in task.splits:
         return f"use {whole!r}: only whole splits can be read here"
@@ -86,7 +86,7 @@ class SkippedSplit(ResolveRule):
             yield self.finding(
                 f"{_what(role, task)}: T5X {skips} without a word",
                 key,
-                _mend(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
+                _fix(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
                 severity=Severity.ERROR if meant and not left else Severity.WARNING,
             )
 
@@ -114,7 +114,7 @@ class NothingToEvaluate(ResolveRule):
             for role, task in _without_split(run):
                 if not _is_skipped(run, role):
                     key = role.key(run.config, "split")
-                    yield self.finding(_what(role, task), key, _mend(role, task))
+                    yield self.finding(_what(role, task), key, _fix(role, task))
         for role in run.roles:
             if run.has_evaluator(role) and not any(run.is_evaluated(role, task) for task in run.tasks[role.parameter]):
                 yield self.finding(
@@ -140,4 +140,4 @@ class InferredSplit(ResolveRule):
             for role, task in _without_split(run):
                 if not _is_skipped(run, role):
                     key = role.key(run.config, "split")
-                    yield self.finding(_what(role, task), key, _mend(role, task))
+                    yield self.finding(_what(role, task), key, _fix(role, task))

@@ -83,7 +83,7 @@ def _have_same_pieces(one: Any, other: Any) -> bool:
 
 
 def _as_bindings(wanted: Any, model_s: Any) -> str:
-    """What makes T5X's model configs give the model a SentencePiece vocabulary, as further words of a mend."""
+    """What makes T5X's model configs give the model a SentencePiece vocabulary, as further words of a fix."""
     import seqio
 
     if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (wanted, model_s)):

@@ -214,7 +214,7 @@ class OrbaxCheckpointManagerInterface:
         state_folder = os.path.join(folder, _STATE)
         if not gfile.isdir(state_folder):
             raise ValueError(
-                f"{folder} is no checkpoint: it has no folder {_STATE!r}. "
+                f"{folder} is not a checkpoint: it has no folder {_STATE!r}. "
                 f"Steps in {directory}: {list(all_steps(directory))}"
             )
         reader = StateReader(

@@ -78,7 +78,7 @@ class EarlyStoppingAction(BaseAction):
             metric: task name and metric name, such as ``("my_task", "accuracy")``.
             mode: ``"min"`` if less is better, ``"max"`` if more is.
             patience: how many values in a row, each no better than the one before, end the training.
-            atol: a change of at most this much is no improvement.
+            atol: a change of at most this much is not an improvement.
             rtol: added to ``atol`` as a fraction of the previous value.
 
         Raises:

@@ -6,6 +6,6 @@ from __future__ import annotations
 class ConfigError(ValueError):
     """Values of a config that cannot work together.
 
-    The message names the parameters, their values and the smallest change that mends them; the scripts print it
+    The message names the parameters, their values and the smallest change that fixes them; the scripts print it
     without a traceback, because the cause is in the config and not in the code.
     """

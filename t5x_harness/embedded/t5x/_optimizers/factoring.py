@@ -76,7 +76,7 @@ def factor_name_to_factordim(name: str | FactorDim) -> FactorDim:
     try:
         return FactorDim[synonyms.get(key, key)]
     except KeyError:
-        raise KeyError(f"{name!r} is no factor dimension: use row, column, batch or none") from None
+        raise KeyError(f"{name!r} is not a factor dimension: use row, column, batch or none") from None
 
 
 @shown_as("t5x.adafactor")

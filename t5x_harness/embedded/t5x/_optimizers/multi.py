@@ -43,8 +43,8 @@ class MultiOptimizer(OptimizerDef):
         for optimizer, state in zip(self.sub_optimizers, states, strict=True):
             if not isinstance(state.param_states, dict | flax.core.FrozenDict):
                 raise TypeError(
-                    f"MultiOptimizer cannot divide the state of {type(optimizer).__name__}, which is no tree like the "
-                    "parameters. Combine optax optimizers by optax.multi_transform or optax.masked instead"
+                    f"MultiOptimizer cannot divide the state of {type(optimizer).__name__}, which is not a tree "
+                    "like the parameters. Combine optax optimizers by optax.multi_transform or optax.masked instead"
                 )
         return OptimizerState(
             step=jnp.asarray(0, dtype=jnp.int32),
@@ -100,7 +100,7 @@ class MultiOptimizer(OptimizerDef):
     def _matches(self, index: int, params: Any) -> list[_Path]:
         """The paths of the parameters that one traversal matches."""
         paths = {path: path for path in _flat(params)}
-        # A path is a leaf only when it is no pytree: an object that holds it.
+        # A path is a leaf only when it is not a pytree: an object that holds it.
         tree = _nest(params, {path: _Box(path) for path in paths})
         return [box.path for box in self.traversals[index].iterate(tree)]
 

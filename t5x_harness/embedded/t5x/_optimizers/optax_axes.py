@@ -112,7 +112,7 @@ class OptaxStatePartitionRules:
     def _rule_for(cls, kind: type) -> Callable[[Any, Any], Any] | None:
         if kind in cls._RULES:
             return cls._RULES[kind]
-        # jestimator is no requirement; its states can only be met where it was imported.
+        # jestimator is not a requirement; its states can only be met where it was imported.
         amos, helper = (sys.modules.get(f"jestimator.{name}") for name in ("amos", "amos_helper"))
         if amos is not None and helper is not None and kind is amos.ScaleByAmosState:
             rule: Callable[[Any, Any], Any] = helper.state_partition_rule

@@ -30,7 +30,7 @@ def run_main(main: Callable[[Sequence[str]], Any], flags_parser: Callable[[list[
     """Runs ``main`` as an absl application, and exits.
 
     Args:
-        main: Gets the arguments that are no flags.
+        main: Gets the arguments that are not flags.
         flags_parser: Parses the command line.
     """
     app.run(main, flags_parser=flags_parser)

@@ -61,7 +61,7 @@ def _activation_fn(activation: str | Callable[[Array], Array]) -> Callable[[Arra
     found = getattr(nn, activation, None) if isinstance(activation, str) else activation
     if not callable(found):
         raise ValueError(
-            f"{activation!r} is no activation: give a function, 'linear', or the name of one in flax.linen such as "
+            f"{activation!r} is not an activation: give a function, 'linear', or the name of one in flax.linen such as "
             "'relu' or 'gelu'"
         )
     return found

@@ -52,7 +52,7 @@ class Embed(nn.Module):
           float[batch, length, features].
 
         Raises:
-          ValueError: The ids are no integers.
+          ValueError: The ids are not integers.
         """
         if self.cast_input_dtype:
             inputs = inputs.astype(self.cast_input_dtype)
