@@ -1,8 +1,8 @@
 """A server of jobs in a process of its own, for tests that end it as nobody should.
 
-usage: serving_jobs.py FOLDER STATE_URL SCRIPT
+usage: serving_jobs.py FOLDER STATE_URL SCRIPT...
 
-Runs one job with the script of a shell, prints its name, and does nothing more until it is ended.
+Runs a job with each script of a shell, prints their names, and does nothing more until it is ended.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from job_service import Service
 from t5x_harness.google.vertex.state import open_store
 
 
-def main(folder: str, url: str, script: str) -> None:
+def main(folder: str, url: str, *scripts: str) -> None:
     """Serves."""
     service = Service(Path(folder), open_store(url))
-    print(service.shell(script).name, flush=True)
+    for script in scripts:
+        print(service.shell(script).name, flush=True)
     sys.stdin.read()
     service.api.close()
 

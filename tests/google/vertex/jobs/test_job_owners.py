@@ -35,13 +35,13 @@ def state() -> Iterator[StateStore]:
 
 
 @pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
-    """Starts servers that run one job each; the job's name is the first line that they print."""
+def start_server(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts servers that run a job for each script; the jobs' names are the first lines that they print."""
     servers: list[subprocess.Popen[str]] = []
 
-    def start(url: str, script: str) -> subprocess.Popen[str]:
+    def start(url: str, *scripts: str) -> subprocess.Popen[str]:
         path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-        words = [sys.executable, str(HERE / "serving_jobs.py"), str(tmp_path / f"other-{len(servers)}"), url, script]
+        words = [sys.executable, str(HERE / "serving_jobs.py"), str(tmp_path / f"other-{len(servers)}"), url, *scripts]
         environment = {**os.environ, "PYTHONPATH": path}
         servers.append(
             subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -60,14 +60,13 @@ def family_in(folder: Path) -> list[int]:
     return until(lambda: processes_of(folder), lambda found: len(found) >= 4)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_server_that_is_killed_takes_all_processes_along(
-    start_server: Callable[..., Any], tmp_path: Path, number: signal.Signals
+def test_a_server_that_is_told_to_end_takes_all_processes_along(
+    start_server: Callable[..., Any], tmp_path: Path
 ) -> None:
     server = start_server("memory:", FAMILY)
     assert server.stdout.readline()
     family_in(tmp_path)
-    server.send_signal(number)
+    server.send_signal(signal.SIGTERM)
     server.wait()
     until(lambda: processes_of(tmp_path), lambda left: not left)
 
@@ -100,21 +99,24 @@ def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
     assert (job.state, job.error.message) == (State.CANCELLED, "CANCELED")
 
 
-@pytest.mark.parametrize("look", ["get", "list"])
-def test_the_jobs_of_a_dead_server_are_failed_by_whoever_looks_next(
-    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, look: str
+def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_whoever_looks_next(
+    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, tmp_path: Path
 ) -> None:
-    server = start_server(state.url, "sleep 1000")
-    name = server.stdout.readline().strip()
+    server = start_server(state.url, "sleep 1000", FAMILY)
+    names = [server.stdout.readline().strip() for _ in range(2)]
     service = make_service(open_store(state.url))
-    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
+    first, second = (service.in_state(SimpleNamespace(name=name), State.RUNNING) for name in names)
+    until(lambda: processes_of(tmp_path), lambda found: len(found) >= 5)
     server.kill()
     server.wait()
-    seen = service.get(job) if look == "get" else service.ask("ListCustomJobs", parent=PARENT).custom_jobs[0]
-    assert seen.state == State.FAILED
-    assert seen.error.message.startswith(f"t5x-harness: the server that ran this job, process {server.pid} on ")
-    assert seen.error.message.endswith(" has ended, and the job's processes with it.")
-    assert seen.HasField("end_time")
+    seen = service.get(first)
+    listed = {each.name: each for each in service.ask("ListCustomJobs", parent=PARENT).custom_jobs}
+    for job in (seen, listed[second.name]):
+        assert job.state == State.FAILED
+        assert job.error.message.startswith(f"t5x-harness: the server that ran this job, process {server.pid} on ")
+        assert job.error.message.endswith(" has ended, and the job's processes with it.")
+        assert job.HasField("end_time")
+    until(lambda: processes_of(tmp_path), lambda left: not left)
 
 
 def test_a_job_ends_with_a_state_that_is_gone(
