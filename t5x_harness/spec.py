@@ -279,7 +279,7 @@ class RunSpec(JsonValue):
         :class:`~t5x_harness.standins.rows.Samples`.
       gcs: what ``/gcs`` is to the run, whose ``gs://`` is emulated: a ``folder``, or a mount as Cloud Storage ``fuse``
         makes it; ``off`` for no emulated Google Cloud.
-      gcs_root: the user's folder with a folder for each bucket, with which that begins; None for none.
+      gcs_root: the user's folder with a folder for each bucket, which the emulated buckets begin with; None for none.
       golden: the file that the run's plan is kept in and compared with; None to keep none.
       golden_update: write that file anew, whatever it holds.
       read_seconds: how long resolve reads each split, to find examples that cannot be preprocessed.
