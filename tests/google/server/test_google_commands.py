@@ -275,7 +275,7 @@ def test_a_port_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--root=plain"], "--root plain is no folder"),
+        (["--root=plain"], "--root plain is not a folder"),
         (["--env-file=none/google.env"], "--env-file none/google.env: there is no folder "),
         (["--port=0"], "a port is a number from 1 to 65535, not '0'"),
         (["--proxy-port=x"], "a port is a number from 1 to 65535, not 'x'"),
