@@ -1,6 +1,6 @@
-"""Made-up checkpoints: the shapes of the (shrunken) model at the step that the config's path names.
+"""Generated checkpoints: the shapes of the (shrunk) model at the step that the config's path names.
 
-A config that starts from ``gs://…/checkpoint_1000000`` cannot reach it here, and a shrunken model could not load it.
+A config that starts from ``gs://…/checkpoint_1000000`` cannot reach it here, and a shrunk model could not load it.
 The stand-in lies as the real one does, so that restoring it is the real restore.
 """
 

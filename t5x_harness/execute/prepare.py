@@ -41,7 +41,7 @@ class Prepared:
       partitioner: built from it.
       roles: its datasets.
       resolved: the full-size run, for its tasks.
-      shapes: the shrunken train state.
+      shapes: the shrunk train state.
       first_step: the step that training starts from.
       steps: the steps to train.
       examples: what evaluation and inference read of each task; None for all.
@@ -123,10 +123,10 @@ def prepare(
       report: of the first stage that executes; gets the changes.
       in_bucket: whether a stand-in for a checkpoint lies in this run's buckets at the path that the config names; else
         it lies in the run's folder, and the path is bound anew.
-      steps: train steps of a shrunken run; None for few.
+      steps: train steps of a shrunk run; None for few.
 
     Raises:
-      Exception: the shrunken model cannot be built.
+      Exception: the shrunk model cannot be built.
     """
     config = full.config
     if not (spec.full_size or spec.full_mesh):
@@ -194,7 +194,7 @@ def _start_from(
     *,
     in_bucket: bool,
 ) -> None:
-    """Binds a stand-in for a checkpoint that cannot be read here or that the shrunken model does not fit."""
+    """Binds a stand-in for a checkpoint that cannot be read here or that the shrunk model does not fit."""
     assert start.path
     if policy is StandInPolicy.OFF and not start.reachable:
         return
@@ -208,21 +208,21 @@ def _start_from(
     if start.key is None:
         return
     before = start.path
-    made_up = f"a made-up checkpoint at step {step}"
+    generated = f"a generated checkpoint at step {step}"
     if place is None:
         path = str(written if start.mode == "specific" else written.parent)
         value = path if isinstance(config.value(start.key), str) else [path]
         config.bind(start.key, value)
-        made_up = as_gin(value)
+        generated = as_gin(value)
     if Path(before).name != UNSET_CHECKPOINT:
-        report.changes.append(Change(start.key.short, as_gin(before), made_up, Reason.STANDIN))
+        report.changes.append(Change(start.key.short, as_gin(before), generated, Reason.STANDIN))
     if Path(before).name == UNSET_CHECKPOINT:
         report.not_checked.append(
-            f"the checkpoint: the config leaves its path open, and a made-up one at step {step} stands in for it"
+            f"the checkpoint: the config leaves its path open, and a generated one at step {step} stands in for it"
         )
     elif start.reachable:  # of one that is not, the plan has said so
         report.not_checked.append(
-            f"the values of {before}: made-up ones in the shrunken model's shapes at step {step} stand in for them"
+            f"the values of {before}: generated ones in the shrunk model's shapes at step {step} stand in for them"
         )
     report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
 
@@ -248,7 +248,7 @@ def _place_in_bucket(start: StartPoint, step: int) -> str | None:
 
 
 def _is_of_this_size(start: StartPoint, shapes: StateShapes) -> bool:
-    """Whether the checkpoint is one of the shrunken model itself, so that it can be restored as it is."""
+    """Whether the checkpoint is one of the shrunk model itself, so that it can be restored as it is."""
     tree = read_tree(start.checkpoint) if start.checkpoint else None
     stored = tree.shapes if tree else {}
     return all(stored.get(leaf.path) == leaf.shape for leaf in shapes.parameters)

@@ -96,7 +96,7 @@ class _Process:
             self._folder / "vocabularies",
             StandInPolicy.MISSING,
             None,
-            lambda path, what: _say(f"vocabulary {path}: {what.replace('made-up', 'generated')}"),
+            lambda path, what: _say(f"vocabulary {path}: {what}"),
         ).install()
 
     def _explain(self, what: str, path: str) -> None:
@@ -124,14 +124,14 @@ class _Process:
         providers.TfdsDataSource.tfds_dataset = property(tfds_dataset)
 
     def _make_up(self, source: Any) -> None:
-        from t5x_harness.standins.sources import make_up_tfds
+        from t5x_harness.standins.sources import generate_tfds
         from t5x_harness.upstream.seqio import tfds_splits
 
         for split in tfds_splits(source) or (None,):
             name, data_dir = source.tfds_dataset.get_split_params(split)
             if name and data_dir:
                 self._explain(f"TFDS data {name} in {data_dir}", f"{data_dir.rstrip('/')}/{name.partition(':')[0]}")
-        for made in make_up_tfds(source, self._own / "tfds", StandInPolicy.MISSING, _BATCH):
+        for made in generate_tfds(source, self._own / "tfds", StandInPolicy.MISSING, _BATCH):
             where = f" in {made.folder}" if made.folder else ""
             if made.problem:
                 _say(f"none for TFDS data {made.name}{where}: no examples can be generated: {made.problem}")

@@ -100,7 +100,7 @@ class Session:
         return self._stage(Stage.PLAN, self._plan_full_size)
 
     def train(self) -> dict[str, Any]:
-        """Trains the shrunken config."""
+        """Trains the shrunk config."""
         return self._stage(Stage.TRAIN, self._train)
 
     def eval(self) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class Session:
           report: of the stage.
           spec: what to run, where it is not of the size of this session's.
           in_bucket: whether that checkpoint may lie at the very path in a bucket that the config names.
-          steps: train steps of a shrunken run; None for few.
+          steps: train steps of a shrunk run; None for few.
         """
         from t5x_harness.execute.prepare import prepare
 

@@ -1,4 +1,4 @@
-"""The train stage: T5X's own ``train`` on the shrunken config, then a look at what it left."""
+"""The train stage: T5X's own ``train`` on the shrunk config, then a look at what it left."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def train(
     """Trains, and checks that the losses are finite and the last checkpoint holds the final state.
 
     Args:
-      config: the shrunken config, its output folder bound.
+      config: the shrunk config, its output folder bound.
       output: that folder.
       first_step: the step that training starts from.
       report: gets facts, findings and the number of steps done.

@@ -27,9 +27,9 @@ class TpuResources:
       region: where the job runs, in place of the target's location.
       image_uri: the container image, in place of the target's.
       steps: train steps of the job, counted from the checkpoint that training starts from, in place of those that the
-        config names and, where it is shrunken, of smoke's few.
+        config names and, where it is shrunk, of smoke's few.
       timeout: limit of the job's run time: seconds, or text such as ``30m`` or ``2h``.
-      full_size: run at the sizes that the config names (True) or shrunken as smoke is (False); None for shrunken on the
+      full_size: run at the sizes that the config names (True) or shrunk as smoke is (False); None for shrunk on the
         emulated Vertex AI and full size on the real one.
       ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with ``steps`` and
         ``full_size``, as the sizes of what it runs are its own.

@@ -1,4 +1,4 @@
-"""One task's metrics, computed by SeqIO's own evaluator on a few examples and made-up model outputs.
+"""One task's metrics, computed by SeqIO's own evaluator on a few examples and generated model outputs.
 
 It works in a thread, for a bounded time: a metric may load a model of its own, or wait for a server.
 """
@@ -17,7 +17,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.made_up import made_up
+from t5x_harness.resolve.generated_outputs import generated_outputs
 from t5x_harness.resolve.reading import read_within
 
 _MOST = 8
@@ -51,7 +51,7 @@ class _Round:
 
 
 class _Unconverted(seqio.PassThroughFeatureConverter):
-    """In place of the model's converter: the made-up model does not read its inputs."""
+    """In place of the model's converter: the generated model does not read its inputs."""
 
     TASK_FEATURES: Mapping[str, Any] = {}
     pack = False
@@ -64,7 +64,7 @@ def call(
     loggers: Sequence[Any],
     seconds: float,
 ) -> Calls:
-    """Computes and writes a task's metrics for several made-up outputs, until one makes it raise.
+    """Computes and writes a task's metrics for several generated outputs, until one makes it raise.
 
     Args:
       task: a registered task whose targets are token ids.
@@ -106,8 +106,10 @@ def _rounds(
     except Exception as error:
         yield _Round("", error=error)
         return
-    for outputs in made_up([example["targets"] for example in examples], task.output_features["targets"].vocabulary):
-        given = "made-up scores" if only_scores else outputs.words
+    for outputs in generated_outputs(
+        [example["targets"] for example in examples], task.output_features["targets"].vocabulary
+    ):
+        given = "generated scores" if only_scores else outputs.words
         try:
             metrics, _ = evaluator.evaluate(
                 compute_metrics=True,

@@ -26,7 +26,7 @@ def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
 def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
     """The tasks whose rate is a function, of their size most often, and whose size is not the job's."""
     rates = weights_of(mixture)
-    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.has_made_up_size(t)]
+    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.has_generated_size(t)]
 
 
 def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:

@@ -47,25 +47,25 @@ class Resolved:
         """What a task reads here instead of its own source, in words: how many examples that has says nothing."""
         return self.standins.source_of(task) if self.standins else None
 
-    def has_made_up_tokens(self, task: seqio.Task) -> bool:
+    def has_generated_tokens(self, task: seqio.Task) -> bool:
         """Whether the number of tokens in a task's examples says nothing of the job."""
-        return self.standins is not None and self.standins.are_tokens_made_up(task)
+        return self.standins is not None and self.standins.are_tokens_generated(task)
 
-    def has_made_up_size(self, task: seqio.Task) -> bool:
+    def has_generated_size(self, task: seqio.Task) -> bool:
         """Whether how many examples a task says to have is nothing of the job's."""
-        return self.standins is not None and self.standins.has_made_up_size(task)
+        return self.standins is not None and self.standins.has_generated_size(task)
 
     def is_uncached(self, task: seqio.Task) -> bool:
         """Whether a task's examples are preprocessed as they are read, though the run wants them from a cache."""
         return self.standins is not None and self.standins.is_uncached(task)
 
-    def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
+    def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
         """Whether the pieces of a vocabulary say nothing of the job's."""
-        return self.standins is not None and self.standins.is_vocabulary_made_up(vocabulary)
+        return self.standins is not None and self.standins.is_vocabulary_generated(vocabulary)
 
     def is_vocabulary_guessed(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Whether not even the size of a made-up vocabulary is known: it is read off the file's name, or the model."""
-        return self.is_vocabulary_made_up(vocabulary) and not is_published(vocabulary_file(vocabulary) or "")
+        """Whether not even a generated vocabulary's size is known: it is read off the file's name, or the model."""
+        return self.is_vocabulary_generated(vocabulary) and not is_published(vocabulary_file(vocabulary) or "")
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
         """Every sample with the role that it was read for."""

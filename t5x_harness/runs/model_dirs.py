@@ -1,6 +1,6 @@
 """The folders that runs keep their output in, ``--model_dir``: each belongs to one run, at a time and ever after.
 
-T5X goes on from whatever checkpoint it finds in its folder.  A shrunken run must neither do that nor write into the
+T5X goes on from whatever checkpoint it finds in its folder.  A shrunk run must neither do that nor write into the
 folder of a real one, so a folder with anything in it is refused.
 """
 

@@ -82,7 +82,7 @@ class SharedRuns:
           spec: what to run.
           context: see :meth:`stage`.
           origin: what asks for it.
-          may_fail: whether the caller judges a failure; it then is no failure of the session.
+          may_fail: whether the caller judges a failure; then it is not a failure of the session.
         """
         pipeline = self._begun(spec, context, origin)
         for stage in pipeline.stages:

@@ -281,7 +281,7 @@ def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob
     Args:
       container: of the job.
       names: what differs between jobs that do the same, and what to take in its place: their output folders, and
-        those of made-up checkpoints, whose files differ each time that they are written.
+        those of generated checkpoints, whose files differ each time that they are written.
     """
     text = json.dumps(
         [container.target.image, dataclasses.asdict(container.machine), container.args, dict(container.env)]

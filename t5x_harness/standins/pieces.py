@@ -1,4 +1,4 @@
-"""Pieces of text for made-up vocabularies: frequent words and letters first, then ever longer runs of letters.
+"""Pieces of text for generated vocabularies: frequent words and letters first, then ever longer runs of letters.
 
 Nothing is trained and nothing is random: the n-th piece is the same on every machine, and a larger vocabulary begins
 with the pieces of a smaller one.

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from t5x.utils import DatasetConfig
 
     from t5x_harness.lint.program import GinProgram
-    from t5x_harness.standins.sources import MadeUpTfds
+    from t5x_harness.standins.sources import GeneratedTfds
 
-_MADE_UP = "examples generated from its features"
+_GENERATED = "examples generated from its features"
 _LOADED = "rows declared for load_dataset"
 
 
@@ -29,7 +29,7 @@ class StandIns:
 
     Args:
       spec: the run; its policy and declared rows.
-      folder: for made-up files; of this run alone.
+      folder: for generated files; of this run alone.
       rows: rows of the model's embedding; None if they are not known.
     """
 
@@ -54,7 +54,7 @@ class StandIns:
         hugging_face.install(self._samples, self._policy, self._note_hugging_face)
 
     def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
-        """Gives the tasks of a dataset the user's rows, and made-up TFDS data where their own is not here.
+        """Gives the tasks of a dataset the user's rows, and generated TFDS data where their own is not here.
 
         Args:
           dataset: a dataset of the config.
@@ -79,7 +79,7 @@ class StandIns:
                 self._add("source of task", repr(task.name), self._sources[task.name])
             elif isinstance(task.source, seqio.TfdsDataSource):
                 batch = dataset.batch_size
-                made = sources.make_up_tfds(
+                made = sources.generate_tfds(
                     task.source, self._folder / "tfds", self._policy, batch if isinstance(batch, int) else 0
                 )
                 for one in made:
@@ -99,13 +99,13 @@ class StandIns:
         loaded = _LOADED if self._loads_rows and isinstance(task.source, seqio.FunctionDataSource) else None
         return self._sources.get(task.name, loaded)
 
-    def are_tokens_made_up(self, task: seqio.Task) -> bool:
+    def are_tokens_generated(self, task: seqio.Task) -> bool:
         """Whether a task's examples are generated, or the pieces that they are cut into."""
-        return self._sources.get(task.name) == _MADE_UP or any(
-            self.is_vocabulary_made_up(feature.vocabulary) for feature in task.output_features.values()
+        return self._sources.get(task.name) == _GENERATED or any(
+            self.is_vocabulary_generated(feature.vocabulary) for feature in task.output_features.values()
         )
 
-    def has_made_up_size(self, task: seqio.Task) -> bool:
+    def has_generated_size(self, task: seqio.Task) -> bool:
         """Whether a task's number of examples is generated: TFDS knows it from the data, other sources are told it."""
         return task.name in self._of_tfds and task.name in self._sources
 
@@ -118,8 +118,8 @@ class StandIns:
         requests, self._requests = self._requests, []
         return requests
 
-    def is_vocabulary_made_up(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Whether a vocabulary is read from a made-up file."""
+    def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
+        """Whether a vocabulary is read from a generated file."""
         from t5x_harness.upstream.seqio import vocabulary_file
 
         file = vocabulary_file(vocabulary)
@@ -165,13 +165,13 @@ class StandIns:
             self._add("cached examples of task", f"{task.name} in {remote}", "preprocessed as they are read")
             self._doubt(f"whether {task.name} is cached in {remote}, and by the preprocessors that it has now")
 
-    def _note_tfds(self, task: str, dataset: MadeUpTfds) -> None:
+    def _note_tfds(self, task: str, dataset: GeneratedTfds) -> None:
         if dataset.problem:
             self._doubt(f"the data of {task}: no examples of {dataset.name} can be generated: {dataset.problem}")
             return
-        self._sources[task] = _MADE_UP
+        self._sources[task] = _GENERATED
         where = f" in {dataset.folder}" if dataset.folder else ""
-        self._add(f"TFDS data of task {task}", f"{dataset.name}{where}", _MADE_UP)
+        self._add(f"TFDS data of task {task}", f"{dataset.name}{where}", _GENERATED)
         self._doubt(
             f"whether {dataset.name} is prepared{where or ' where the job runs'}, and what its examples are like"
         )

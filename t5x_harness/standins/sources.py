@@ -1,4 +1,4 @@
-"""Sources of SeqIO tasks with other data in them: rows of the user's, or made-up TFDS data.
+"""Sources of SeqIO tasks with other data in them: rows of the user's, or generated TFDS data.
 
 A task keeps its preprocessors, features and metrics; what is read is all that changes.
 """
@@ -17,7 +17,7 @@ import tensorflow as tf
 from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import tfds
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
-from t5x_harness.standins.tfds_examples import CannotMakeUp
+from t5x_harness.standins.tfds_examples import CannotGenerate
 from t5x_harness.upstream import seqio as upstream
 
 _USUAL_SPLITS = ("train", "validation", "test")
@@ -166,7 +166,7 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class MadeUpTfds:
+class GeneratedTfds:
     """What became of a task's TFDS dataset.
 
     Attributes:
@@ -180,8 +180,10 @@ class MadeUpTfds:
     problem: str | None = None
 
 
-def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: StandInPolicy, batch: int) -> Iterator[MadeUpTfds]:
-    """Lets a source read made-up data where its own is not here.
+def generate_tfds(
+    source: seqio.TfdsDataSource, folder: Path, policy: StandInPolicy, batch: int
+) -> Iterator[GeneratedTfds]:
+    """Lets a source read generated data where its own is not here.
 
     A dataset stays as it is if TFDS has it, if its name, config or version is wrong, and if it is missing from a
     local folder that the task or ``--tfds_data_dir`` names: these are the user's errors.
@@ -197,7 +199,7 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: StandInPoli
     loader = source.tfds_dataset
     instructions = upstream.tfds_instructions(source)
     number = tfds.examples_needed(instructions, batch)
-    done: dict[tuple[str, str | None], MadeUpTfds] = {}
+    done: dict[tuple[str, str | None], GeneratedTfds] = {}
     for split in upstream.tfds_splits(source) or (None,):
         name, data_dir = loader.get_split_params(split)
         if name is None or (name, data_dir) in done or not _is_missing(loader, name, data_dir, policy):
@@ -205,22 +207,22 @@ def make_up_tfds(source: seqio.TfdsDataSource, folder: Path, policy: StandInPoli
         if made := _make_up(loader, name, data_dir, folder, instructions, number):
             done[name, data_dir] = made
             yield made
-    made_up = {where for where, made in done.items() if made.problem is None}
+    generated = {where for where, made in done.items() if made.problem is None}
     if loader.tfds_splits:
         moved = {
             name: dataclasses.replace(split, data_dir=str(folder))
-            if (split.dataset, split.data_dir) in made_up
+            if (split.dataset, split.data_dir) in generated
             else split
             for name, split in loader.tfds_splits.items()
         }
         upstream.replace_splits(loader, moved)
-    elif made_up:
+    elif generated:
         loader.override_data_dir(str(folder))
 
 
 def _make_up(
     loader: Any, name: str, data_dir: str | None, folder: Path, instructions: Sequence[str], number: int
-) -> MadeUpTfds | None:
+) -> GeneratedTfds | None:
     splits = [text.split("[")[0] for instruction in instructions for text in instruction.split("+")]
     try:
         tfds.prepare(
@@ -231,11 +233,11 @@ def _make_up(
             number=number,
             any_version=data_dir is not None,
         )
-    except CannotMakeUp as error:
-        return MadeUpTfds(name, data_dir, str(error))
+    except CannotGenerate as error:
+        return GeneratedTfds(name, data_dir, str(error))
     except Exception:  # of its name, its version or the user's builder: for the rules on TFDS, or the read, to tell
         return None
-    return MadeUpTfds(name, data_dir)
+    return GeneratedTfds(name, data_dir)
 
 
 def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPolicy) -> bool:

@@ -37,7 +37,7 @@ def prepare(
     number: int = _LEAST,
     any_version: bool = False,
 ) -> tfds.core.DatasetBuilder:
-    """Prepares made-up data of a dataset in a folder, offline.
+    """Prepares generated data of a dataset in a folder, offline.
 
     Args:
       name: as ``tfds.builder`` takes it: ``squad:3.0.0``, ``wmt_t2t_translate/de-en:1.0.0``.
@@ -54,7 +54,7 @@ def prepare(
     Raises:
       ValueError: there is no such dataset or config, or TFDS says that this version is too old to be generated.
       AssertionError: TFDS has no such version.
-      CannotMakeUp: the dataset has features whose values cannot be generated.
+      CannotGenerate: the dataset has features whose values cannot be generated.
     """
     import tensorflow_datasets as tfds
 

@@ -1,4 +1,4 @@
-"""Made-up examples of a TFDS dataset, from its feature specification alone.
+"""Generated examples of a TFDS dataset, from its feature specification alone.
 
 Texts are words with a full stop, as long as their names lead one to expect; labels and numbers are within their range.
 The same split of the same dataset has the same examples everywhere.
@@ -28,13 +28,13 @@ _LENGTHS = ((_SHORT, (2, 10)), (_LONG, (60, 180)))
 """Words of a text by what its keys contain; the first that fits, else a sentence."""
 
 _LARGEST = 9
-"""Of integers: small enough to be an index into a made-up text."""
+"""Of integers: small enough to be an index into a generated text."""
 
 _SIDE = 8
 """Where a tensor's shape leaves the size open."""
 
 
-class CannotMakeUp(ValueError):
+class CannotGenerate(ValueError):
     """A feature for which no example can be generated; the message names it."""
 
 
@@ -50,7 +50,7 @@ def examples(
       number: how many examples.
 
     Raises:
-      CannotMakeUp: there is a feature whose values cannot be generated.
+      CannotGenerate: there is a feature whose values cannot be generated.
     """
     for index in range(number):
         seed = zlib.crc32(f"{dataset} {split} {index}".encode())
@@ -83,7 +83,7 @@ class _Maker:
                 return [self.make(feature.feature, name) for _ in range(self._length(feature))]
             case kinds.ClassLabel():
                 if not feature.num_classes:
-                    raise CannotMakeUp(f"the classes of {name!r} are known only once the dataset is prepared")
+                    raise CannotGenerate(f"the classes of {name!r} are known only once the dataset is prepared")
                 return int(self._random.integers(feature.num_classes))
             case kinds.BBoxFeature():
                 return kinds.BBox(ymin=0.25, xmin=0.25, ymax=0.75, xmax=0.75)
@@ -98,10 +98,10 @@ class _Maker:
         """A value of a tensor's shape and dtype.
 
         Raises:
-          CannotMakeUp: the feature is made of several tensors, or of a dtype without values to choose from.
+          CannotGenerate: the feature is made of several tensors, or of a dtype without values to choose from.
         """
         if isinstance(info, dict):
-            raise CannotMakeUp(f"{name!r} is made of several tensors")
+            raise CannotGenerate(f"{name!r} is made of several tensors")
         shape = tuple(_SIDE if size is None else size for size in info.shape)
         dtype = np.dtype(info.np_dtype) if info.np_dtype is not str else np.dtype(object)
         if dtype.kind in "iu":
@@ -115,12 +115,12 @@ class _Maker:
                 return self._text(name)
             texts = [self._text(name) for _ in range(int(np.prod(shape)))]
             return np.array(texts, dtype=object).reshape(shape)
-        raise CannotMakeUp(f"{name!r} has the dtype {dtype}")
+        raise CannotGenerate(f"{name!r} has the dtype {dtype}")
 
     def _text(self, name: str) -> str:
         """Words for a text feature of this name."""
         if _IDENTIFIER.search(name):
-            return f"made-up-{self._index}"
+            return f"generated-{self._index}"
         least, most = next((length for pattern, length in _LENGTHS if pattern.search(name)), _SENTENCE)
         number = self._random.integers(least, most + 1)
         # Frequent words come first in the list, and more often here.

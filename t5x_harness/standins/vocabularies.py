@@ -1,4 +1,4 @@
-"""Made-up SentencePiece vocabularies of the size that a path and a model imply.
+"""Generated SentencePiece vocabularies of the size that a path and a model imply.
 
 A config names its vocabulary by a path in a bucket, such as ``gs://t5-data/vocabs/cc_all.32000.100extra/…``.  The
 stand-in has as many pieces as the file at that path, the same special ids as T5's public vocabularies, and a byte for

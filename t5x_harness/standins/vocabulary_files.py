@@ -1,4 +1,4 @@
-"""SeqIO's vocabularies on made-up files where theirs cannot be reached.
+"""SeqIO's vocabularies on generated files where theirs cannot be reached.
 
 A vocabulary keeps the path that the user gave it: what it is compared by, and what reports and config.gin show.  Where
 there is an emulated Google Cloud, the file is put into its bucket at that very path, for every client to read.
@@ -33,7 +33,7 @@ class VocabularyFiles:
         self._rows = rows
         self._note = note
         self._files: dict[str, str] = {}
-        self._made_up: set[str] = set()
+        self._generated: set[str] = set()
 
     def install(self) -> None:
         """Has SeqIO open these files in this process; where several runs share it, the last one's are opened."""
@@ -49,7 +49,7 @@ class VocabularyFiles:
 
     def replaces(self, path: str) -> bool:
         """Whether what was opened for ``path`` is generated."""
-        return path in self._made_up
+        return path in self._generated
 
     def _make(self, path: str, extra_ids: int) -> str:
         size = size_of(path, rows=self._rows, extra_ids=extra_ids)
@@ -62,7 +62,7 @@ class VocabularyFiles:
             here.claim(path)
             object_file.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(file, object_file)  # whole, where both are on one disk
-        self._made_up.add(path)
+        self._generated.add(path)
         sentinels = f", {size.sentinels} of them sentinels" if size.sentinels else ""
-        self._note(path, f"{size.total:,} made-up pieces{sentinels}")
+        self._note(path, f"{size.total:,} generated pieces{sentinels}")
         return path if object_file is not None else str(file)

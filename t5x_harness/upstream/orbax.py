@@ -1,6 +1,6 @@
 """Keeps orbax from cutting arrays of a few numbers into a slice for each device.
 
-Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes; for a shrunken model it
+Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes; for a shrunk model it
 means hundreds of compiled programs that each slice a few bytes. Arrays of at least :data:`SMALLEST_SLICE` bytes a
 device are written as on a TPU.
 """

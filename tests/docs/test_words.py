@@ -1,4 +1,4 @@
-"""Docs are in plain English: words that readers have to decode stay out of them."""
+"""Docs and code are in plain English: words that readers have to decode stay out of them."""
 
 from __future__ import annotations
 
@@ -20,5 +20,26 @@ def test_the_pages_use_none_of_the_banned_words(repository: Path) -> None:
         f"{page.name}: {match.group()}"
         for page in pages
         for match in re.finditer(rf"\b({BANNED})\b", " ".join(FENCED.sub("", page.read_text()).split()), re.IGNORECASE)
+    ]
+    assert found == [], "see the glossary in CONTRIBUTING.md"
+
+
+IN_CODE = (
+    r"mend(s|ed|ing)?|heed(s|ed)?|what (came|comes) of|those aside|whoever|private google|"
+    r"(clients|is|are|was|were) led to|made[- ]up|cannot be had|likeness|doors?|shrunken|"
+    r"(?<!there )(?<!here )is no (?!longer|more|such|other|use|way|reason|need|doubt)[a-z]+"
+)
+"""In names, docstrings, comments and messages; an underscore divides words, too."""
+
+
+def test_names_docstrings_and_messages_use_none_of_the_banned_words(repository: Path) -> None:
+    folders = ("t5x_harness", "plugin", "fixtures", "sample_tasks")
+    files = [path for folder in folders for path in (repository / folder).rglob("*.py") if path.name != "pieces.py"]
+    assert len(files) > 500
+    pattern = re.compile(rf"(?<![a-z])({IN_CODE})(?![a-z])", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(repository)}: {match.group()}"
+        for path in files
+        for match in pattern.finditer(" ".join(re.sub(r"[_#]", " ", path.read_text()).split()))
     ]
     assert found == [], "see the glossary in CONTRIBUTING.md"

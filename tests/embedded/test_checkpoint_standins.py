@@ -1,4 +1,4 @@
-"""Made-up checkpoints lie as real ones do, and restore wherever T5X restores those."""
+"""Generated checkpoints lie as real ones do, and restore wherever T5X restores those."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def converted(unconverted: Zygote, tmp_path: Path) -> Converted:
 
 
 @pytest.mark.parametrize(("how", "of_the_child"), [("awaited", {NUMBER}), ("at once", set(range(1, NUMBER + 1)))])
-def test_conversions_are_taken_over_from_the_process_beside_and_made_up_for(
+def test_conversions_are_taken_over_from_the_process_beside_and_generated_for(
     converted: Converted, how: str, of_the_child: set[int]
 ) -> None:
     found = converted(how)

@@ -27,7 +27,7 @@ def test_training(t5x_run):
     assert all(checkpoint.num_bytes for checkpoint in result.checkpoints)
     assert "prediction" in result.predictions[0]
     assert "TRAIN_STEPS = 10006" in result.operative_config
-    assert "{'inputs': 64, 'targets': 16}" in result.operative_config  # shrunken
+    assert "{'inputs': 64, 'targets': 16}" in result.operative_config  # shrunk
     assert "Epoch" in open(result.log).read()
     assert result.timings["train"] > 0
 

@@ -64,7 +64,7 @@ def test_what_a_job_would_bind(run: Run, pytester: pytest.Pytester) -> None:
     assert {name for name, job in bound.items() if "BATCH_SIZE" in job} == {"sums", "test-given-false"}
 
 
-def test_without_steps_a_shrunken_job_trains_few_and_another_those_of_its_config(
+def test_without_steps_a_shrunk_job_trains_few_and_another_those_of_its_config(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makepyfile(test_orders=HEAD + ORDERS)

@@ -143,7 +143,7 @@ def test_metrics_of_scores_get_scores(resolve: Resolve) -> None:
     assert ", number 2 with the targets" in fact(result, "counting metrics")
     error = the_error(resolve(EVALUATED, metric("return {'best': max(s['score'] for s in scores)}", scored)))
     assert error.code == "SEQ20"
-    assert error.message.endswith(", given made-up scores")
+    assert error.message.endswith(", given generated scores")
 
 
 def test_metrics_that_ask_for_scores_beside_predictions(resolve: Resolve) -> None:

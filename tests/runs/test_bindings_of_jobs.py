@@ -16,7 +16,7 @@ from t5x_harness.vertex.target import VertexTarget
 CHANGES = (
     Change("TRAIN_STEPS", "100", "4", Reason.STEPS),
     Change("MODEL_DIR", "'/tmp/x'", "'/tmp/y'", Reason.SANDBOX),
-    Change("vocabulary", "'gs://b/v.model'", "100 made-up pieces", Reason.STANDIN, Changed.VOCABULARY),
+    Change("vocabulary", "'gs://b/v.model'", "100 generated pieces", Reason.STANDIN, Changed.VOCABULARY),
     Change("mesh", "data 8", "data 2", Reason.SHRINK, Changed.MESH),
 )
 

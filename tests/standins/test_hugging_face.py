@@ -91,7 +91,7 @@ class TestWithoutRows:
 
     @pytest.fixture
     def load(self, monkeypatch) -> Any:
-        """``load_dataset`` of a made-up library, under a policy."""
+        """``load_dataset`` of a generated library, under a policy."""
         monkeypatch.setitem(sys.modules, "huggingface_hub", ModuleType("huggingface_hub"))
         constants = ModuleType("huggingface_hub.constants")
         constants.HF_HUB_OFFLINE = False

@@ -13,8 +13,8 @@ VOCABULARY = "vocabulary: 'gs://t5-data/vocabs/cc_all.32000.100extra/sentencepie
 TFDS = "TFDS data of task translate: wmt_t2t_translate/de-en:1.0.0 in gs://my-bucket/tfds"
 
 
-def test_made_up_examples_are_not_judged_as_if_they_were_the_jobs(run):
-    """The lengths above cut every made-up text, and 128 made-up examples are fewer than a batch of 4096."""
+def test_generated_examples_are_not_judged_as_if_they_were_the_jobs(run):
+    """The lengths above cut every generated text, and 128 generated examples are fewer than a batch of 4096."""
     result = run(gin="BATCH_SIZE = 4096\n").stage(Stage.RESOLVE)
     assert result.outcome is Outcome.PASSED, result.findings
     assert not {"SEQ16", "SEQ36"} & {finding.code for finding in result.findings}
@@ -25,7 +25,7 @@ def test_made_up_examples_are_not_judged_as_if_they_were_the_jobs(run):
     )
 
 
-def test_the_plan_counts_no_made_up_examples(run):
+def test_the_plan_counts_no_generated_examples(run):
     backend = run()
     assert backend.stage(Stage.PLAN).outcome is Outcome.PASSED
     facts = dict(backend.stage(Stage.PLAN).facts)

@@ -1,4 +1,4 @@
-"""Made-up TFDS data: the builder's own features, splits and errors."""
+"""Generated TFDS data: the builder's own features, splits and errors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ seqio = pytest.importorskip("seqio")
 from builders import EveryFeature  # noqa: E402
 
 from t5x_harness.spec import StandInPolicy  # noqa: E402
-from t5x_harness.standins.sources import make_up_tfds  # noqa: E402
+from t5x_harness.standins.sources import generate_tfds  # noqa: E402
 from t5x_harness.standins.tfds import examples_needed, prepare, splits_of  # noqa: E402
-from t5x_harness.standins.tfds_examples import CannotMakeUp  # noqa: E402
+from t5x_harness.standins.tfds_examples import CannotGenerate  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_examples_are_of_the_builders_features(tmp_path: Path):
     labels = {int(example["label"]) for example in examples}
     assert labels == {0, 1, 2}
     one = examples[0]
-    assert one["id"].numpy().startswith(b"made-up-")
+    assert one["id"].numpy().startswith(b"generated-")
     assert set(one["pair"]) == {"de", "en"}
     assert one["answers"]["text"].shape == one["answers"]["start"].shape
     assert one["three"].shape == (3,)
@@ -92,23 +92,23 @@ def source(name: str, **options) -> object:
     return seqio.TfdsDataSource(name, **options)
 
 
-def made_up(data, folder: Path, policy: StandInPolicy = StandInPolicy.MISSING) -> list[str]:
-    return [made.name for made in make_up_tfds(data, folder, policy, batch=8)]
+def generated(data, folder: Path, policy: StandInPolicy = StandInPolicy.MISSING) -> list[str]:
+    return [made.name for made in generate_tfds(data, folder, policy, batch=8)]
 
 
-def test_a_source_reads_made_up_data_as_its_own(tmp_path: Path):
+def test_a_source_reads_generated_data_as_its_own(tmp_path: Path):
     data = source("every_feature:1.0.0", splits={"train": "train", "few": "test[:10]"})
-    assert made_up(data, tmp_path) == ["every_feature:1.0.0"]
+    assert generated(data, tmp_path) == ["every_feature:1.0.0"]
     assert list(data.splits) == ["train", "few"]
     assert data.num_input_examples("train") == 128
     assert len(data.list_shards("train")) == 1
     assert len(list(data.get_dataset("few", shuffle=False))) == 10
-    assert made_up(data, tmp_path) == [], "it is there now"
+    assert generated(data, tmp_path) == [], "it is there now"
 
 
 def test_splits_come_from_the_builder_where_the_source_names_none(tmp_path: Path):
     data = source("every_feature:1.0.0")
-    made_up(data, tmp_path)
+    generated(data, tmp_path)
     assert set(data.splits) == {"train", "test"}
     with pytest.raises(ValueError, match="Unknown split 'dev'"):
         data.get_dataset("dev")
@@ -122,7 +122,7 @@ def test_splits_of_several_datasets(tmp_path: Path):
             "other": seqio.TfdsSplit("splits_by_language:1.0.0", "train_de", data_dir="gs://my-bucket/tfds"),
         },
     )
-    assert made_up(data, tmp_path) == ["every_feature:1.0.0", "splits_by_language:1.0.0"]
+    assert generated(data, tmp_path) == ["every_feature:1.0.0", "splits_by_language:1.0.0"]
     for split in ("train", "other"):
         assert next(iter(data.get_dataset(split)))["three"].shape == (3,)
 
@@ -140,30 +140,30 @@ def test_splits_of_several_datasets(tmp_path: Path):
 )
 def test_errors_of_the_users_stay(tmp_path: Path, name: str, folder: str | None):
     data = source(name, splits=["train"], tfds_data_dir=str(tmp_path / folder) if folder else None)
-    assert made_up(data, tmp_path / "standin") == []
+    assert generated(data, tmp_path / "standin") == []
     assert data.tfds_dataset.get_split_params("train") == (name, str(tmp_path / folder) if folder else None)
 
 
 def test_an_old_version_may_lie_prepared_in_a_bucket(tmp_path: Path):
     data = source("two_versions:1.0.0", splits=["train"], tfds_data_dir="gs://my-bucket/tfds")
-    assert made_up(data, tmp_path) == ["two_versions:1.0.0"]
+    assert generated(data, tmp_path) == ["two_versions:1.0.0"]
     assert len(list(data.get_dataset("train"))) == 128
 
 
 def test_prepared_data_is_read_itself(tmp_path: Path):
     prepare("every_feature:1.0.0", tmp_path / "home")
     for policy in StandInPolicy:
-        assert made_up(source("every_feature:1.0.0"), tmp_path / "standin", policy) == []
+        assert generated(source("every_feature:1.0.0"), tmp_path / "standin", policy) == []
 
 
-def test_nothing_is_made_up_if_nothing_shall_be(tmp_path: Path):
-    assert made_up(source("every_feature:1.0.0"), tmp_path, StandInPolicy.OFF) == []
+def test_nothing_is_generated_if_nothing_shall_be(tmp_path: Path):
+    assert generated(source("every_feature:1.0.0"), tmp_path, StandInPolicy.OFF) == []
 
 
-def test_a_feature_that_cannot_be_made_up_is_named(tmp_path: Path):
-    with pytest.raises(CannotMakeUp, match="the classes of '/label' are known only once the dataset is prepared"):
+def test_a_feature_that_cannot_be_generated_is_named(tmp_path: Path):
+    with pytest.raises(CannotGenerate, match="the classes of '/label' are known only once the dataset is prepared"):
         prepare("classes_in_the_data:1.0.0", tmp_path)
-    (made,) = make_up_tfds(source("classes_in_the_data:1.0.0"), tmp_path, StandInPolicy.MISSING, batch=8)
+    (made,) = generate_tfds(source("classes_in_the_data:1.0.0"), tmp_path, StandInPolicy.MISSING, batch=8)
     assert made.problem == "the classes of '/label' are known only once the dataset is prepared"
 
 

@@ -1,4 +1,4 @@
-"""Made-up vocabularies: their sizes, their special ids, and that every text comes back."""
+"""Generated vocabularies: their sizes, their special ids, and that every text comes back."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_special_ids_and_sentinels_are_those_of_t5():
 def test_every_text_comes_back_in_python_and_in_tensorflow(size, seqio, tmp_path: Path):
     import tensorflow as tf
 
-    (tmp_path / "made_up.model").write_bytes(model_of(size))
-    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "made_up.model"))
+    (tmp_path / "generated.model").write_bytes(model_of(size))
+    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "generated.model"))
     assert vocabulary.vocab_size == size.total
     for text in TEXTS:
         ids = vocabulary.encode(text)
@@ -72,8 +72,8 @@ def test_every_text_comes_back_in_python_and_in_tensorflow(size, seqio, tmp_path
 
 
 def test_a_vocabulary_too_small_for_bytes_has_letters_and_says_so_of_the_rest(seqio, tmp_path: Path):
-    (tmp_path / "made_up.model").write_bytes(model_of(VocabularySize(128)))
-    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "made_up.model"))
+    (tmp_path / "generated.model").write_bytes(model_of(VocabularySize(128)))
+    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "generated.model"))
     assert vocabulary.decode(vocabulary.encode("The house, 1984!")) == "The house, 1984!"
     assert vocabulary.encode("\u65e5")[-1] == vocabulary.unk_id == 2
 
@@ -84,10 +84,10 @@ def test_no_room_for_special_ids():
 
 
 def test_english_is_cut_into_few_pieces(seqio, tmp_path: Path):
-    """Otherwise a run on made-up vocabularies would truncate what the real one does not."""
-    (tmp_path / "made_up.model").write_bytes(model_of(VocabularySize(32_000)))
+    """Otherwise a run on generated vocabularies would truncate what the real one does not."""
+    (tmp_path / "generated.model").write_bytes(model_of(VocabularySize(32_000)))
     text = "translate English to German: The house at the end of our street was built by a farmer in the last century."
-    assert len(seqio.SentencePieceVocabulary(str(tmp_path / "made_up.model")).encode(text)) < 2 * len(text.split())
+    assert len(seqio.SentencePieceVocabulary(str(tmp_path / "generated.model")).encode(text)) < 2 * len(text.split())
 
 
 def test_stock_vocabularies_have_the_same_pieces_wherever_their_sentinels_come_from(seqio, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""SeqIO's vocabularies on made-up files: what changes is the file that is opened, and nothing else."""
+"""SeqIO's vocabularies on generated files: what changes is the file that is opened, and nothing else."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_vocabulary_in_a_bucket_works_and_keeps_its_path(install, noted):
     assert (vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id) == (0, 1, 2)
     assert vocabulary.decode(vocabulary.encode("a house")) == "a house"
     assert vocabulary.sentencepiece_model_file == PATH
-    assert noted == [(PATH, "32,100 made-up pieces, 100 of them sentinels")]
+    assert noted == [(PATH, "32,100 generated pieces, 100 of them sentinels")]
 
 
 def test_copies_and_pickles_work_and_are_equal(install, noted):

@@ -62,7 +62,7 @@ def _but(run: Resolved, one: Any, other: Any) -> str:
     """What is to be said of the pieces of two vocabularies, if anything is."""
     if type(one) is not type(other):
         return ""
-    if any(map(run.is_vocabulary_made_up, (one, other))):
+    if any(map(run.is_vocabulary_generated, (one, other))):
         return "; their files cannot be read here, so whether their pieces are the same is not known"
     if _have_same_pieces(one, other):
         return "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
@@ -147,17 +147,17 @@ class IdsBeyondEmbedding(ResolveRule):
             where = max(larger, key=larger.__getitem__)
             vocabulary = _vocabulary(run, where)
             guessed = run.is_vocabulary_guessed(vocabulary)
-            made_up = run.is_vocabulary_made_up(vocabulary)  # the ids of examples say nothing then
+            generated = run.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
             has = f"has {larger[where]} ids"
             if guessed:
                 has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
-            below = "JAX reads other rows without an error" if made_up else "the sampled examples happen to stay below"
+            below = "JAX reads other rows without an error" if generated else "the sampled examples stay below"
             yield self.finding(
                 f"the vocabulary of {where} {has} and the embedding {rows} rows; {below}{_more(larger)}",
                 key,
                 f"set {name} to at least {larger[where]}"
                 + (f", or to at least the ids that {vocabulary_file(vocabulary)} has" if guessed else ""),
-                severity=Severity.ERROR if made_up and not guessed else Severity.WARNING,
+                severity=Severity.ERROR if generated and not guessed else Severity.WARNING,
             )
 
 
@@ -182,7 +182,7 @@ def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
             if feature.dtype.is_integer:
                 where = f"feature {name} of {sample.task.name}"
                 found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
-                if not run.is_vocabulary_made_up(feature.vocabulary):
+                if not run.is_vocabulary_generated(feature.vocabulary):
                     ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
                 sizes[where] = vocabulary_size(feature.vocabulary) or 0
     return ids, sizes

@@ -18,7 +18,7 @@ _LENGTH = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class MadeUp:
+class Outputs:
     """What a model could have given for a few examples.
 
     Attributes:
@@ -44,7 +44,7 @@ class MadeUp:
         return list(enumerate(self.scores))
 
 
-def made_up(targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary) -> Iterator[MadeUp]:
+def generated_outputs(targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary) -> Iterator[Outputs]:
     """Outputs from the best that a model can give to what an untrained one gives.
 
     Args:
@@ -55,17 +55,17 @@ def made_up(targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabular
     number = len(targets)
     scores = -random.exponential(10.0, number).astype(np.float32)
     own = _padded(targets)
-    yield MadeUp("the targets themselves as predictions", own, scores)
+    yield Outputs("the targets themselves as predictions", own, scores)
     length = max(own.shape[1], _LENGTH)
     ids = random.integers(0, max(vocabulary.vocab_size or 2, 2), (number, length), dtype=np.int32)
-    yield MadeUp("random ids as predictions, as an untrained model gives them", ids, scores)
+    yield Outputs("random ids as predictions, as an untrained model gives them", ids, scores)
     empty = np.full(1, getattr(vocabulary, "eos_id", None) or 0)
-    yield MadeUp("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
-    yield MadeUp("an empty prediction for every example", _padded([empty] * number), scores)
+    yield Outputs("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
+    yield Outputs("an empty prediction for every example", _padded([empty] * number), scores)
     unknown = getattr(vocabulary, "unk_id", None)
     if unknown is not None and unknown >= 0:
         tokens = _padded([np.full(4, unknown), *targets[1:]])
-        yield MadeUp("a prediction of unknown tokens for the first example", tokens, scores)
+        yield Outputs("a prediction of unknown tokens for the first example", tokens, scores)
 
 
 def _padded(rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

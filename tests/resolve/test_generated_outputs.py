@@ -1,17 +1,17 @@
-"""Made-up model outputs have the shapes of real ones, from the best to the worst."""
+"""Generated model outputs have the shapes of real ones, from the best to the worst."""
 
 from __future__ import annotations
 
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.made_up import MadeUp, made_up
+from t5x_harness.resolve.generated_outputs import Outputs, generated_outputs
 
 TARGETS = [np.array([5, 6, 1]), np.array([7, 1]), np.array([], np.int32)]
 
 
-def of(word: str, vocabulary: seqio.Vocabulary) -> MadeUp:
-    (found,) = (outputs for outputs in made_up(TARGETS, vocabulary) if word in outputs.words)
+def of(word: str, vocabulary: seqio.Vocabulary) -> Outputs:
+    (found,) = (outputs for outputs in generated_outputs(TARGETS, vocabulary) if word in outputs.words)
     return found
 
 
@@ -49,7 +49,9 @@ def test_one_prediction_is_unknown_where_the_vocabulary_has_an_unknown_token() -
     unknown = of("unknown", seqio.ByteVocabulary())
     np.testing.assert_array_equal(unknown.tokens[0], [2, 2, 2, 2])
     np.testing.assert_array_equal(unknown.tokens[1], [7, 1, 0, 0])
-    assert not any("unknown" in outputs.words for outputs in made_up(TARGETS, seqio.PassThroughVocabulary(100)))
+    assert not any(
+        "unknown" in outputs.words for outputs in generated_outputs(TARGETS, seqio.PassThroughVocabulary(100))
+    )
 
 
 def test_what_an_evaluator_gets() -> None:
