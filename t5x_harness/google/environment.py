@@ -1,4 +1,4 @@
-"""The variables that lead unmodified clients to a private Google, and to nowhere else."""
+"""The variables that lead unmodified clients to an emulated Google Cloud, and to nowhere else."""
 
 from __future__ import annotations
 

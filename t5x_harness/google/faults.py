@@ -1,4 +1,4 @@
-"""Faults that a private Google injects, and its record of requests, as values that travel as JSON."""
+"""Faults that an emulated Google Cloud injects, and its record of requests, as values that travel as JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Fault(CountedFault):
 
     def __post_init__(self) -> None:
         if self.on and self.on not in OPERATIONS:
-            raise ValueError(f"on={self.on!r} is no operation: one of {', '.join(OPERATIONS)}")
+            raise ValueError(f"on={self.on!r} is not an operation: one of {', '.join(OPERATIONS)}")
         try:
             compile_glob(self.match)
         except Invalid as error:

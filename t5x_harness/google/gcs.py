@@ -1,4 +1,4 @@
-"""A test's handle on a private Google: its buckets, faults and requests."""
+"""A test's handle on an emulated Google Cloud: its buckets, faults and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The private Google of a session's runs: fresh buckets for each, and a server for each of those that work at once."""
+"""The emulated Google Cloud of a session's runs: fresh buckets for each, and a server for each that works at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A private Google for as long as a ``with`` block lasts, in a process of its own."""
+"""An emulated Google Cloud for as long as a ``with`` block lasts, in a process of its own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class GoogleSession:
 
     def _running(self) -> Launched:
         if self._launched is None:
-            raise ServerError("this private Google is not running: use it in a with block, or call start()")
+            raise ServerError("this emulated Google Cloud is not running: use it in a with block, or call start()")
         return self._launched
 
     def said(self, since: int = 0) -> tuple[str, int]:

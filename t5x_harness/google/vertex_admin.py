@@ -1,4 +1,4 @@
-"""A test's handle on the Vertex AI of a private Google: its jobs, their logs, faults and requests."""
+"""A test's handle on the Vertex AI of an emulated Google Cloud: its jobs, their logs, faults and requests."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Resolved:
       samples: what was read, by role's parameter and task name.
       endings: where the end of a source was looked for, by task name and split: what is read to its end.
       registrations: the lines that registered the tasks.
-      standins: what was made up of the data.
+      standins: what was generated of the data.
     """
 
     config: GinConfig

@@ -1,4 +1,4 @@
-"""A Python process that is led to a private Google by its environment alone, and runs what tests send it."""
+"""A Python process that uses an emulated Google Cloud by its environment alone, and runs what tests send it."""
 
 from __future__ import annotations
 

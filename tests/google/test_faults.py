@@ -196,7 +196,7 @@ def test_conditions_and_clients_are_recorded(fake_gcs: FakeGcs, bucket: str) -> 
 
 
 def test_wrong_arguments(fake_gcs: FakeGcs) -> None:
-    with pytest.raises(ValueError, match="on='write' is no operation: one of list, get"):
+    with pytest.raises(ValueError, match="on='write' is not an operation: one of list, get"):
         fake_gcs.fail(503, on="write")
     with pytest.raises(ValueError, match="the status of an error is 400 to 599"):
         fake_gcs.fail(200)

@@ -1,4 +1,4 @@
-"""The private Google of a session's runs: fresh buckets for each, filled from the user's folder, for one server."""
+"""The emulated Google Cloud of a session's runs: fresh buckets for each, from the user's folder, in one server."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Mount:
     Attributes:
       way: the best way that works.
       refused: why there is no namespace; None where there is.
-      fuse_refused: why :attr:`Mode.FUSE` cannot be had; None where it can.
+      fuse_refused: why :attr:`Mode.FUSE` is not available; None where it is.
     """
 
     way: Way

@@ -16,7 +16,7 @@ from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.system.side_process import side_process
 
 _DEVICE = "/dev/fuse"
-# Fields of setattr that are heeded: size, time of modification, and that time being now.
+# Fields of setattr that are used: size, time of modification, and that time being now.
 _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
 
 

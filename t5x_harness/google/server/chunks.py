@@ -10,7 +10,7 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 
 class NotChunked(Exception):
-    """What came is no body in chunks; the message says where."""
+    """What came is not a body in chunks; the message says where."""
 
 
 class Chunks:

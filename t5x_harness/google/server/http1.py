@@ -26,7 +26,7 @@ _READ_AT_ONCE = 1 << 18  # bytes
 
 
 class HttpServer:
-    """Gives every connection to one ASGI application, whoever accepted it.
+    """Gives every connection to one ASGI application, however it was accepted.
 
     Args:
       app: the application.
@@ -215,7 +215,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         if self._exchange is not None and self._exchange.begun:
             self.transport.abort()
             return
-        self.transport.write(plain_answer(error.status, f"t5x-harness: this is no request of HTTP/1.1: {error}"))
+        self.transport.write(plain_answer(error.status, f"t5x-harness: this is not a request of HTTP/1.1: {error}"))
         self.transport.close()
 
 

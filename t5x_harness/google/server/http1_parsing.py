@@ -61,7 +61,7 @@ _LONGEST_NUMBER = 18  # digits: more than any disk has bytes
 
 
 class BadRequest(Exception):
-    """What came is no request of HTTP/1.1, or one that is not served."""
+    """What came is not a request of HTTP/1.1, or one that is not served."""
 
     def __init__(self, reason: str, status: int = 400) -> None:
         super().__init__(reason)
@@ -162,7 +162,7 @@ class RequestParser:
             self._chunks = Chunks()
             return
         if not length.isdigit() or len(length.lstrip(b"0")) > _LONGEST_NUMBER:
-            raise BadRequest("its Content-Length is no number of bytes that a body can have")
+            raise BadRequest("its Content-Length is not a number of bytes that a body can have")
         self._left = int(length[-_LONGEST_NUMBER:])
         self.over = self._left == 0
 

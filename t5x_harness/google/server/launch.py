@@ -123,7 +123,7 @@ def require_extra() -> None:
     """Raises ServerError, with their names, if libraries of the extra ``google`` are not installed."""
     if missing := missing_packages():
         raise ServerError(
-            f"the private Google needs {', '.join(missing)}, not installed here: "
+            f"the emulated Google Cloud needs {', '.join(missing)}, not installed here: "
             "python -m pip install 't5x-harness[google]'"
         )
 
@@ -133,10 +133,10 @@ def _ready_line(descriptor: int, output: IO[bytes] | None) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         if not _readable(descriptor, deadline - time.monotonic()):
-            raise ServerError(f"the private Google was not ready after {_START_SECONDS:g} s{_said(output)}")
+            raise ServerError(f"the emulated Google Cloud was not ready after {_START_SECONDS:g} s{_said(output)}")
         data = os.read(descriptor, 1 << 16)
         if not data:
-            raise ServerError(f"the private Google could not start{_said(output)}")
+            raise ServerError(f"the emulated Google Cloud could not start{_said(output)}")
         line += data
     return line
 

@@ -74,7 +74,7 @@ class Listener:
             self._socket = socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            raise ServerError(f"port {port} cannot be had: {reason}; name another one, or none for any") from None
+            raise ServerError(f"port {port} is not available: {reason}; name another one, or none for any") from None
         self._socket.setblocking(False)
         self._address = self._socket.getsockname()
         self._loop.add_reader(self._socket, self._accept)

@@ -159,7 +159,7 @@ class Proxy(asyncio.Protocol):
 
     Args:
       inside: makes the protocol that speaks inside a tunnel to a host, told of its connection when TLS has begun.
-      plain: makes the protocol of a connection that is no tunnel.
+      plain: makes the protocol of a connection that is not a tunnel.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class Proxy(asyncio.Protocol):
 
 
 def _host_and_port(authority: str, default: int) -> tuple[str, int]:
-    """Splits ``host:port``; the port is -1 if it is no number."""
+    """Splits ``host:port``; the port is -1 if it is not a number."""
     host, colon, digits = authority.rpartition(":")
     if not colon or digits.endswith("]"):  # the last colon is of an IPv6 address
         return authority, default

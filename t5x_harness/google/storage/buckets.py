@@ -71,7 +71,7 @@ class Buckets:
           The incoming bodies that nobody has any more, of unfinished uploads.
 
         Raises:
-          Conflict: its folder has files that are no objects, such as pipes or names that are not Unicode.
+          Conflict: its folder has files that are not objects, such as pipes or names that are not Unicode.
         """
         folder = self._layout.bucket_folder(name)
         for path, _, _ in os.walk(folder, topdown=False):

@@ -32,7 +32,7 @@ _COARSEST_TICK = 0.02  # seconds: two writes closer than a kernel's tick may lea
 _MOST_READS = 3  # of one file in one operation
 
 
-class Stale(Exception):
+class ChangedOutside(Exception):
     """Files changed outside and have to be read before an operation can go on."""
 
     def __init__(self, files: list[tuple[str, str]]) -> None:
@@ -44,7 +44,7 @@ class Core:
     """The parts of a store.
 
     Attributes:
-      lock: whoever reads or changes what the store knows holds it; bodies stream without it.
+      lock: held while what the store knows is read or changed; bodies stream without it.
     """
 
     def __init__(self, layout: Layout, *, create_buckets: bool = False) -> None:
@@ -56,7 +56,7 @@ class Core:
         self.bodies = Bodies(layout, self.database)
         self._checkpointing = self._closed = False
 
-    def act(self, action: Callable[[Look], Result], *, wait: bool = True, grows: bool = False) -> Result:
+    def run(self, action: Callable[[TreeView], Result], *, wait: bool = True, grows: bool = False) -> Result:
         """Does something under the lock, as often as it takes to have read all files that changed outside.
 
         Args:
@@ -67,16 +67,16 @@ class Core:
         Raises:
           WouldWait: that was not to be.
         """
-        look = Look(self)
+        view = TreeView(self)
         while True:
             if not self.lock.acquire(blocking=wait):
                 raise WouldWait
             files: list[tuple[str, str]] = []
             try:
-                found = action(look)
+                found = action(view)
                 self.reserve.lay_by()
                 return found
-            except Stale as stale:
+            except ChangedOutside as stale:
                 files = stale.files
             except (OSError, sqlite3.Error) as error:
                 if grows or not is_full(error) or not (wait and self._make_room()):
@@ -88,7 +88,7 @@ class Core:
                     self.lock.release()
             if not wait:
                 raise WouldWait
-            look.read(files)
+            view.read(files)
 
     def _make_room(self) -> bool:
         """Gives the reserve to the database, whose log may give back more; False if there is no reserve."""
@@ -158,8 +158,8 @@ class Core:
           WouldWait: it was not to wait.
         """
 
-        def action(look: Look) -> StoredObject:
-            look.check(bucket, name, preconditions)
+        def action(view: TreeView) -> StoredObject:
+            view.check(bucket, name, preconditions)
             old = self.database.record(bucket, name)
             path = self.layout.incoming_path(body)
             generation = self.database.next_generation()
@@ -179,14 +179,14 @@ class Core:
             self.bodies.install(record, old)
             return written
 
-        def alone(look: Look) -> StoredObject:
+        def alone(view: TreeView) -> StoredObject:
             with changing_files(self.layout.root, wait=wait):
-                return action(look)
+                return action(view)
 
-        return self.act(alone, wait=wait, grows=True)
+        return self.run(alone, wait=wait, grows=True)
 
 
-class Look:
+class TreeView:
     """One operation's view of the tree: a file that it has read counts as seen, even if it is still being written."""
 
     def __init__(self, core: Core) -> None:
@@ -196,7 +196,7 @@ class Look:
         self._unrecorded: dict[tuple[str, str], Record] = {}
 
     def live(self, bucket: str, name: str) -> Record | None:
-        """The record of a name as the tree has it now, None for no object; raises Stale if its file has to be read."""
+        """A name's record as the tree has it now, None for none; raises ChangedOutside if its file has to be read."""
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
@@ -204,7 +204,7 @@ class Look:
         return live
 
     def see(self, bucket: str, name: str, record: Record | None) -> Record | None:
-        """Compares a record with the tree, None if no object is there; raises Stale if its file has to be read."""
+        """Compares a record with the tree, None for no object; raises ChangedOutside if its file has to be read."""
         if record is not None and record.place is Place.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
@@ -221,7 +221,7 @@ class Look:
         return self._core.bodies.move_in(record)
 
     def compare(self, bucket: str, name: str, record: Record | None, found: Identity) -> Record:
-        """The record of a name that has a file in the tree; raises Stale if the file has to be read first."""
+        """The record of a name that has a file in the tree; raises ChangedOutside if the file has to be read first."""
         if record is not None and record.place is Place.TREE and record.identity == found:
             return record
         if unrecorded := self._unrecorded.get((bucket, name)):
@@ -230,7 +230,7 @@ class Look:
         # A file that grows counts as seen; one that takes another's place is read again, but not for ever.
         if record is not None and times and (record.identity.inode == found.inode or times >= _MOST_READS):
             return record
-        raise Stale([(bucket, name)])
+        raise ChangedOutside([(bucket, name)])
 
     def object(self, bucket: str, name: str) -> StoredObject | None:
         """The live object of a name; None if there is none."""
@@ -249,7 +249,7 @@ class Look:
         Raises:
           NotFound: there is no such bucket, object or generation.
           PreconditionFailed, NotModified: a condition does not hold.
-          Stale: the file has to be read first.
+          ChangedOutside: the file has to be read first.
         """
         check_object_name(name)
         self._core.buckets.get(bucket)

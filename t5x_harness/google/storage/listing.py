@@ -7,7 +7,7 @@ import binascii
 import dataclasses
 from collections import deque
 
-from t5x_harness.google.storage.core import Core, Look, Stale
+from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.database import Record
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import Glob, compile_glob, literal_prefix
@@ -30,16 +30,16 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
     """
     page = _plan(query)
 
-    def action(look: Look) -> Listing:
+    def action(view: TreeView) -> Listing:
         core.buckets.get(bucket)
-        return _Page(page, _Names(core, look, bucket)).fill()
+        return _Page(page, _Names(core, view, bucket)).fill()
 
-    return core.act(action)
+    return core.run(action)
 
 
-def is_empty(core: Core, look: Look, bucket: str) -> bool:
+def is_empty(core: Core, view: TreeView, bucket: str) -> bool:
     """Whether a bucket has no object."""
-    return _Names(core, look, bucket).next_from(b"") is None
+    return _Names(core, view, bucket).next_from(b"") is None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Page:
         self._unread: list[str] = []
 
     def fill(self) -> Listing:
-        """Returns the page; raises Stale with all of its files that have to be read first."""
+        """Returns the page; raises ChangedOutside with all of its files that have to be read first."""
         next_page = None
         position = self._plan.start
         while (entry := self._names.next_from(position)) is not None and not self._is_past(entry.name):
@@ -120,7 +120,7 @@ class _Page:
                 self._prefixes.append(cut.decode())
             position = entry.name + b"\0" if cut is None else _after_all_with(cut)
         if self._unread:
-            raise Stale([(self._names.bucket, name) for name in self._unread])
+            raise ChangedOutside([(self._names.bucket, name) for name in self._unread])
         self._names.forget_gone()
         return Listing(tuple(self._objects), tuple(self._prefixes), next_page)
 
@@ -155,10 +155,10 @@ class _Entry:
 class _Names:
     """The names of a bucket, recorded or in the tree, in order and with jumps ahead. Needs the store's lock."""
 
-    def __init__(self, core: Core, look: Look, bucket: str) -> None:
+    def __init__(self, core: Core, view: TreeView, bucket: str) -> None:
         self.bucket = bucket
         self._core = core
-        self._look = look
+        self._view = view
         self._walk = TreeWalk(core.layout.bucket_folder(bucket))
         self._file: bytes | None = b""
         self._records: deque[tuple[bytes, Record]] = deque()
@@ -172,8 +172,8 @@ class _Names:
             if name is None:
                 return None
             try:
-                live = self._look.see(self.bucket, name.decode(), record)
-            except Stale:
+                live = self._view.see(self.bucket, name.decode(), record)
+            except ChangedOutside:
                 return _Entry(name, None)
             if live is not None:
                 return _Entry(name, live)

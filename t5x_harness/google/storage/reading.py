@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from t5x_harness.google.storage.core import CHUNK, Core, Look, Stale
+from t5x_harness.google.storage.core import CHUNK, ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.database import Place
 from t5x_harness.google.storage.errors import Forbidden, NotFound, StorageError
 from t5x_harness.google.storage.tree import NO_FILE, identity_of
@@ -55,8 +55,8 @@ class ObjectReader:
 def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> ObjectReader:
     """Opens an object; raises as ``ObjectStore.open_read``, and Forbidden if its file may not be read."""
 
-    def action(look: Look) -> ObjectReader:
-        record = look.need(source.bucket, source.name, source.generation, source.preconditions)
+    def action(view: TreeView) -> ObjectReader:
+        record = view.need(source.bucket, source.name, source.generation, source.preconditions)
         try:
             # Not waiting: somebody outside may have put a pipe there since.
             fd = os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -69,10 +69,10 @@ def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> Objec
             raise NotFound(f"No such object: {source.bucket}/{source.name}") from None
         try:
             if record.place is Place.TREE:  # somebody outside may have put another in its place since
-                look.compare(source.bucket, source.name, record, identity_of(os.fstat(fd)))
-        except Stale:
+                view.compare(source.bucket, source.name, record, identity_of(os.fstat(fd)))
+        except ChangedOutside:
             os.close(fd)
             raise
         return ObjectReader(record.object, fd)
 
-    return core.act(action, wait=wait)
+    return core.run(action, wait=wait)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.google.storage import listing, reading
-from t5x_harness.google.storage.core import Core, Look
+from t5x_harness.google.storage.core import Core, TreeView
 from t5x_harness.google.storage.disk import Reserve, is_full, refusal
 from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StorageError
 from t5x_harness.google.storage.layout import Layout
@@ -49,7 +49,7 @@ class ObjectStore:
     have to wait for another thread, or for a file from outside to be read, so that an event loop can call them.
 
     Files that somebody else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
-    generations, with no fields. Folders are no objects.
+    generations, with no fields. Folders are not objects.
 
     Args:
       root: the folder; made if it does not exist. layout.py shows what is in it.
@@ -135,15 +135,15 @@ class ObjectStore:
           Conflict: it has objects, or its folder files that cannot be objects.
         """
 
-        def action(look: Look) -> None:
+        def action(view: TreeView) -> None:
             preconditions.check(self._core.buckets.get(name))
-            if not listing.is_empty(self._core, look, name):
+            if not listing.is_empty(self._core, view, name):
                 raise Conflict("The bucket you tried to delete is not empty.", code="BucketNotEmpty")
             bodies = self._core.buckets.delete(name)
             self.uploads.forget(bodies)
             self._core.bodies.drop(bodies)
 
-        self._core.act(action)
+        self._core.run(action)
 
     def open_write(
         self,
@@ -156,7 +156,7 @@ class ObjectStore:
     ) -> ObjectWriter:
         """Begins to write an object; the conditions are checked now and again at the commit."""
         check_object_name(name)
-        self._core.act(lambda look: look.check(bucket, name, preconditions), wait=wait)
+        self._core.run(lambda view: view.check(bucket, name, preconditions), wait=wait)
         return ObjectWriter(self._core, bucket, name, fields, preconditions)
 
     def write(
@@ -200,7 +200,7 @@ class ObjectStore:
         wait: bool = True,
     ) -> StoredObject:
         """What is known of an object."""
-        return self._core.act(lambda look: look.need(bucket, name, generation, preconditions).object, wait=wait)
+        return self._core.run(lambda view: view.need(bucket, name, generation, preconditions).object, wait=wait)
 
     def patch(
         self,
@@ -220,8 +220,8 @@ class ObjectStore:
           generation: the one to change; None takes any.
         """
 
-        def action(look: Look) -> StoredObject:
-            record = look.need(bucket, name, generation, preconditions)
+        def action(view: TreeView) -> StoredObject:
+            record = view.need(bucket, name, generation, preconditions)
             changed = dataclasses.replace(
                 record.object,
                 metageneration=record.object.metageneration + 1,
@@ -231,18 +231,18 @@ class ObjectStore:
             self._core.database.put(dataclasses.replace(record, object=changed))
             return changed
 
-        return self._core.act(action, grows=True)
+        return self._core.run(action, grows=True)
 
     def delete(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> None:
         """Removes an object."""
 
-        def action(look: Look) -> None:
+        def action(view: TreeView) -> None:
             with changing_files(self._core.layout.root):
-                self._core.bodies.remove(look.need(bucket, name, generation, preconditions))
+                self._core.bodies.remove(view.need(bucket, name, generation, preconditions))
 
-        self._core.act(action)
+        self._core.run(action)
 
     def compose(
         self,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from t5x_harness.google.storage.checksums import Digest, verify
-from t5x_harness.google.storage.core import CHUNK, Core, Look
+from t5x_harness.google.storage.core import CHUNK, Core, TreeView
 from t5x_harness.google.storage.errors import Invalid, NotFound, StorageError
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.values import ANY, Checksums, ObjectFields, Preconditions, StoredObject, Upload
@@ -64,8 +64,8 @@ class Uploads:
         check_object_name(name)
         upload = Upload(self._core.bodies.new_name(), bucket, name, fields, preconditions, expected, received=0)
 
-        def action(look: Look) -> None:
-            look.check(bucket, name, preconditions)
+        def action(view: TreeView) -> None:
+            view.check(bucket, name, preconditions)
             path = self._path(upload.id)
             with open(path, "xb"):
                 try:
@@ -74,7 +74,7 @@ class Uploads:
                     os.unlink(path)
                     raise
 
-        self._core.act(action, grows=True)
+        self._core.run(action, grows=True)
         return upload
 
     def get(self, upload_id: str) -> Upload:

@@ -49,7 +49,7 @@ def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
       create_buckets: whether a bucket that is not there is made when it is first used.
 
     Raises:
-      StorageError: the folder cannot be had.
+      StorageError: the folder is not available.
     """
     return _App(ObjectStore(root, create_buckets=create_buckets), MissingBuckets(root / "buckets"))
 

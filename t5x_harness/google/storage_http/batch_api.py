@@ -23,7 +23,7 @@ async def answer_batch(request: Request, call: Callable[[Request], Awaitable[Ans
       request: with a body of ``multipart/mixed``.
 
     Raises:
-      Invalid: it is no batch, or has more than 100 calls.
+      Invalid: it is not a batch, or has more than 100 calls.
     """
     content_type = request.headers.get("content-type", "")
     boundary = boundary_of(content_type)
@@ -55,11 +55,11 @@ def _inner(outer: Request, payload: bytes) -> Request:
     line, *header_lines = head.decode("latin-1").split("\n")
     words = line.split()
     if len(words) < 2:
-        raise Invalid("A part of the batch is no HTTP request")
+        raise Invalid("A part of the batch is not an HTTP request")
     try:
         address = urlsplit(words[1])
     except ValueError:
-        raise Invalid(f"A part of the batch is for {words[1][:80]!r}, which is no address") from None
+        raise Invalid(f"A part of the batch is for {words[1][:80]!r}, which is not an address") from None
     if address.path.startswith("/batch"):
         raise Invalid("A batch has no batches in it")
     headers = {name.strip().lower(): value.strip() for name, _, value in (h.partition(":") for h in header_lines)}

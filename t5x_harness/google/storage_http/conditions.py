@@ -11,8 +11,8 @@ from t5x_harness.google.storage.errors import NotFound, NotModified, Preconditio
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions, SourceObject, StoredObject
-from t5x_harness.google.storage_http.prompt import promptly
 from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
+from t5x_harness.google.storage_http.threads import inline_or_in_thread
 
 
 def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
@@ -57,7 +57,7 @@ async def with_entity_tags(
     if headers.keys().isdisjoint(("if-match", "if-none-match")):
         return given
     try:
-        found = await promptly(store.stat, bucket, name)
+        found = await inline_or_in_thread(store.stat, bucket, name)
         generation, tag = found.generation, xml_etag_of(found)
     except NotFound as error:
         if error.code != NotFound.code:

@@ -13,8 +13,8 @@ from t5x_harness.google.faults import Fault, RecordedRequest
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.storage.globs import compile_glob
 from t5x_harness.google.storage_http import app as storage
+from t5x_harness.google.storage_http.fault_injection import Exchange
 from t5x_harness.google.storage_http.operations import Meaning, meaning_of, name_in_body, parameters_of
-from t5x_harness.google.storage_http.spoiling import Exchange
 
 _ENDING_SECONDS = 10.0
 
@@ -58,7 +58,7 @@ class _Faulting:
             await exchange.run(self._app)
         finally:
             self._running.remove(exchange)
-            if exchange.fault and not exchange.spoilt:
+            if exchange.fault and not exchange.injected:
                 self._faults.give_back(exchange.fault)
             self._faults.record(_recorded(scope, parameters, meant, exchange))
             exchange.over.set_result(None)
@@ -87,5 +87,5 @@ def _recorded(scope: Scope, parameters: Mapping[str, str], meant: Meaning, excha
         sent=exchange.sent,
         user_agent=header_of(scope, b"user-agent"),
         conditions=conditions,
-        fault=exchange.fault.kind if exchange.fault and exchange.spoilt else "",
+        fault=exchange.fault.kind if exchange.fault and exchange.injected else "",
     )

@@ -21,10 +21,10 @@ from t5x_harness.google.storage_http.parameters import (
     number_of,
     preconditions_of,
 )
-from t5x_harness.google.storage_http.prompt import promptly
 from t5x_harness.google.storage_http.request import Request
 from t5x_harness.google.storage_http.resources import object_resource
 from t5x_harness.google.storage_http.rewriting import Rewrite, answer_rewrite
+from t5x_harness.google.storage_http.threads import inline_or_in_thread
 
 _NOT_EMULATED = {
     "acl": "access control lists",
@@ -73,10 +73,10 @@ async def answer_object(
 
 async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer | ObjectReader:
     if request.method == "GET" and request.parameters.get("alt") == "media":
-        return await promptly(_open, store, request, bucket, name)
+        return await inline_or_in_thread(_open, store, request, bucket, name)
     conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
     if request.method == "GET":
-        found = await promptly(store.stat, bucket, name, generation=generation, preconditions=conditions)
+        found = await inline_or_in_thread(store.stat, bucket, name, generation=generation, preconditions=conditions)
         check_read(found, request.headers)
         return json_answer(object_resource(found, request.origin))
     if request.method == "DELETE":
@@ -133,7 +133,7 @@ def _source(bucket: str, given: object) -> SourceObject:
             Preconditions(generation_match=int(wanted)) if wanted is not None else Preconditions(),
         )
     except (TypeError, ValueError):
-        raise Invalid(f"The generation of the source object {name} is no number") from None
+        raise Invalid(f"The generation of the source object {name} is not a number") from None
 
 
 async def _copy(

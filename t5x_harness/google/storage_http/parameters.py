@@ -31,7 +31,7 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
       source: take those on the source of a copy, ``ifSource…``.
 
     Raises:
-      Invalid: one is no number.
+      Invalid: one is not a number.
     """
     names = _SOURCE_CONDITIONS if source else _CONDITIONS
     if parameters.keys().isdisjoint(names):
@@ -90,7 +90,7 @@ def every_field() -> list[str]:
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
-    """What the client says the bytes add up to, in the resource or in headers; raises Invalid if it is no text."""
+    """What the client says the bytes add up to, in the resource or in headers; raises Invalid if it is not text."""
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
     md5 = text_of(resource, "md5Hash") or given.get("md5") or headers.get("content-md5")
     return Checksums(md5 or None, text_of(resource, "crc32c") or given.get("crc32c") or None)
@@ -121,11 +121,11 @@ def hash_header(found: Checksums) -> str:
 
 
 def number_of(parameters: Mapping[str, str], name: str) -> int | None:
-    """Reads a parameter that is a number, None if it is not given; raises Invalid if it is no number."""
+    """Reads a parameter that is a number, None if it is not given; raises Invalid if it is not a number."""
     text = parameters.get(name)
     if text is None or text == "":
         return None
     try:
         return int(text)
     except ValueError:
-        raise Invalid(f"Invalid value for {name}: {text!r} is no number") from None
+        raise Invalid(f"Invalid value for {name}: {text!r} is not a number") from None

@@ -56,7 +56,7 @@ class Request:
 
     @classmethod
     def of(cls, scope: Scope, receive: Receive) -> Request:
-        """Reads an ASGI scope; raises Invalid if path or parameters are no UTF-8."""
+        """Reads an ASGI scope; raises Invalid if path or parameters are not UTF-8."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["raw_path"].decode("latin-1").partition("?")[0]
         try:
@@ -114,7 +114,7 @@ def parse_query(query: bytes, *, errors: str = "replace") -> dict[str, str]:
 
     Args:
       query: as it came; several times as fast as ``urllib.parse.parse_qsl`` where little of it is quoted.
-      errors: what becomes of bytes that are no UTF-8, as ``bytes.decode`` has it.
+      errors: what becomes of bytes that are not UTF-8, as ``bytes.decode`` has it.
     """
     pairs = (field.partition("=") for field in query.decode("latin-1").split("&") if field)
     return {_unquoted(name, errors): _unquoted(value, errors) for name, _, value in pairs}

@@ -13,10 +13,10 @@ from t5x_harness.google.storage.values import Upload
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.bucket_api import not_allowed
 from t5x_harness.google.storage_http.parameters import checksums_of, count_of, fields_of, preconditions_of
-from t5x_harness.google.storage_http.prompt import write_object
 from t5x_harness.google.storage_http.related import read_related
 from t5x_harness.google.storage_http.request import Request
 from t5x_harness.google.storage_http.resources import object_resource
+from t5x_harness.google.storage_http.threads import write_object
 
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 

@@ -13,9 +13,9 @@ from t5x_harness.google.storage_http.answers import Answer, media_headers
 from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
 from t5x_harness.google.storage_http.conditions import open_checked, with_entity_tags
 from t5x_harness.google.storage_http.parameters import checksums_of, number_of
-from t5x_harness.google.storage_http.prompt import promptly, write_object
 from t5x_harness.google.storage_http.request import Request, utf8_text
 from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
+from t5x_harness.google.storage_http.threads import inline_or_in_thread, write_object
 from t5x_harness.google.storage_http.xml_listing import list_bucket
 from t5x_harness.google.storage_http.xml_multipart import S3_NAMESPACE, answer_upload_of_parts, document, list_uploads
 
@@ -45,7 +45,7 @@ async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectRea
         return await answer_upload_of_parts(store, request, bucket, name, _fields(request))
     match request.method:
         case "GET" | "HEAD":
-            return await promptly(_read, store, request, bucket, name)
+            return await inline_or_in_thread(_read, store, request, bucket, name)
         case "PUT" if "x-goog-copy-source" in request.headers:
             return await _copy(store, request, bucket, name)
         case "PUT":

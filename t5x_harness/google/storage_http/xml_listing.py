@@ -79,7 +79,7 @@ def _behind(name: str, query: ListingQuery) -> str:
     if not kept:
         return name + "\U0010ffff" * 256  # longer than any name
     last = ord(kept[-1]) + 1
-    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # what is between them is no character
+    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # what is between them is not a character
 
 
 def _first(write: _Writer, given: Mapping[str, str], page: Listing) -> list[str]:

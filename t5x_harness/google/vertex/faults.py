@@ -56,7 +56,7 @@ class VertexFault(CountedFault):
         try:
             re.compile(self.output)
         except re.error as error:
-            raise ValueError(f"output={self.output!r} is no regular expression: {error}") from None
+            raise ValueError(f"output={self.output!r} is not a regular expression: {error}") from None
         if self.kind == "fail" and self.code not in list(Code):
             raise ValueError(f"code={self.code!r} is none of {', '.join(Code)}")
 

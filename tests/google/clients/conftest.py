@@ -1,6 +1,6 @@
 """Unmodified clients: in this process, and in one more that imports TensorFlow once for all tests.
 
-What leads them to the private Google is the environment alone.
+What leads them to the emulated Google Cloud is the environment alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def client_environment(fake_gcs_server: GoogleSession, tmp_path_factory: pytest.
 
 @pytest.fixture
 def run_command(client_environment: Mapping[str, str], tmp_path: Path) -> Callable[..., None]:
-    """Runs a command in the test's folder, led to the private Google; it has to succeed."""
+    """Runs a command in the test's folder, redirected to the emulated Google Cloud; it has to succeed."""
 
     def run(*command: str) -> None:
         done = subprocess.run(

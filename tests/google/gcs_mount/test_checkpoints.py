@@ -15,7 +15,7 @@ import pytest
 from t5x_harness.google.gcs_mount import Mode, command_prefix, refusal
 from t5x_harness.sample_tasks import CONFIGS
 
-# What a job does with its checkpoints, by both of T5X's ways, and what comes of it.
+# What a job does with its checkpoints, by both of T5X's ways, and the outcome of it.
 JOB = """
 import json, os, sys
 import numpy as np, orbax.checkpoint as ocp, tensorflow as tf, tensorstore as ts

@@ -80,7 +80,7 @@ def test_a_file_that_is_being_written_is_seen_as_the_mode_has_it(fuse_path: Fuse
     assert (fuse_path.local / "log").read_text() == "half"
 
 
-def test_where_nothing_can_be_mounted_processes_are_led_to_the_folder(
+def test_where_nothing_can_be_mounted_processes_are_redirected_to_the_folder(
     fuse_path: FusePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("t5x_harness.google.gcs_mount.probing.refusal", lambda mode: "not here")

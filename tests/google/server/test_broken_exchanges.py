@@ -223,7 +223,7 @@ def test_what_is_no_request_is_refused(served: Served, request_: bytes, status: 
         with connection.makefile("rb") as file:
             head, _, body = file.read().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %b\r\n" % status)
-    assert body.startswith(b"t5x-harness: this is no request of HTTP/1.1: ")
+    assert body.startswith(b"t5x-harness: this is not a request of HTTP/1.1: ")
     assert served.output.read_text() == ""
 
 

@@ -63,7 +63,8 @@ def test_buckets_are_kept_where_they_are_wanted(tmp_path: Path) -> None:
     refused = run("exec", "--google-root", str(tmp_path / "file"), "--slice=none", "--", "true")
     assert refused.returncode == 125
     assert refused.stderr == (
-        f"{tmp_path}/file cannot keep buckets: File exists\nt5x-harness exec: the private Google could not start\n"
+        f"{tmp_path}/file cannot keep buckets: File exists\n"
+        "t5x-harness exec: the emulated Google Cloud could not start\n"
     )
 
 
@@ -259,7 +260,7 @@ def test_a_port_of_ones_own(tmp_path: Path) -> None:
         done = run("serve", f"--port={port}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"t5x-harness serve: port {port} cannot be had: Address already in use; name another one, or none for any\n"
+        f"t5x-harness serve: port {port} is not available: Address already in use; name another one, or none for any\n"
     )
     # Free again; nobody else on this machine is likely to take it within a second.
     with subprocess.Popen(

@@ -36,7 +36,7 @@ VALUES = st.lists(
 ).map(",".join)
 
 
-def test_every_client_is_led_to_the_session() -> None:
+def test_every_client_is_redirected_to_the_session() -> None:
     variables = google_environment(ENDPOINTS, {})
     authority = f"{FOLDER}/ca.pem"
     assert {name: variables[name] for name in PROXIES} == dict.fromkeys(PROXIES, "http://127.0.0.1:1003")

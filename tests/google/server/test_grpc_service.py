@@ -1,4 +1,4 @@
-"""The gRPC service takes leave of its clients, who else write of it into the terminal of whoever they work for."""
+"""The gRPC service takes leave of its clients, who else write of it into their user's terminal."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_head_that_does_not_end_is_given_up_and_a_connection_that_waits_is_not
 
     text, answer = asyncio.run(main())
     assert text.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert text.endswith(b"t5x-harness: this is no request of HTTP/1.1: its head did not end\n")
+    assert text.endswith(b"t5x-harness: this is not a request of HTTP/1.1: its head did not end\n")
     assert answer == b"hello"
 
 

@@ -1,4 +1,4 @@
-"""A server is there when it says so, ends with whoever it is for, and leaves nothing."""
+"""A server is there when it says so, ends with the process that it is for, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -261,8 +261,8 @@ def test_why_it_cannot_start_is_said(echo: str, tmp_path: Path, temporary: Path)
         with (tmp_path / "output").open("w+b") as output, pytest.raises(ServerError) as caught:
             launch(Settings(port=port, owner=os.getpid(), app=echo), output)
     assert str(caught.value) == (
-        "the private Google could not start: "
-        f"port {port} cannot be had: Address already in use; name another one, or none for any"
+        "the emulated Google Cloud could not start: "
+        f"port {port} is not available: Address already in use; name another one, or none for any"
     )
     deadline = time.monotonic() + 60
     while list(temporary.iterdir()) and time.monotonic() < deadline:
@@ -278,7 +278,8 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ServerError) as caught:
         GoogleSession().start()
     assert str(caught.value) == (
-        "the private Google needs httptools, grpcio, not installed here: python -m pip install 't5x-harness[google]'"
+        "the emulated Google Cloud needs httptools, grpcio, not installed here: "
+        "python -m pip install 't5x-harness[google]'"
     )
 
 

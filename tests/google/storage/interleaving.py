@@ -46,7 +46,7 @@ class Interleaving:
         self._turns = [threading.Semaphore(0) for _ in actors]
         all_there = threading.Barrier(len(actors) + 1)
 
-        def act(index: int) -> None:
+        def run(index: int) -> None:
             self._actors[threading.get_ident()] = index
             all_there.wait()
             self._turns[index].acquire()
@@ -57,7 +57,7 @@ class Interleaving:
             self._over.add(index)
             self._next(index)
 
-        threads = [threading.Thread(target=act, args=(index,)) for index in range(len(actors))]
+        threads = [threading.Thread(target=run, args=(index,)) for index in range(len(actors))]
         for thread in threads:
             thread.start()
         all_there.wait()

@@ -471,10 +471,10 @@ class TwoActors(RuleBasedStateMachine):
     def explained(self, actors: list[list[Deed]], seed: int) -> None:
         """Has actors do what they do, beside each other."""
 
-        def act(actor: list[Deed]) -> Callable[[], list[Result]]:
+        def run(actor: list[Deed]) -> Callable[[], list[Result]]:
             return lambda: [result_of(deed.run) for deed in actor]
 
-        found = interleaved(self.store, Random(seed), *map(act, actors))
+        found = interleaved(self.store, Random(seed), *map(run, actors))
         for each in found:
             if isinstance(each, BaseException):
                 raise each

@@ -65,7 +65,7 @@ def test_every_combination(filled: Any, trailing: bool) -> None:
     ("query", "message"),
     [
         ("maxResults=0", "Invalid value for maxResults: 0: it must be at least 1"),
-        ("maxResults=all", "Invalid value for maxResults: 'all' is no number"),
+        ("maxResults=all", "Invalid value for maxResults: 'all' is not a number"),
         ("pageToken=%25", "Invalid page token: '%'"),
         ("matchGlob=a%5Bb", "Invalid glob 'a[b': a bracket is not closed"),
         ("matchGlob=*&delimiter=-", "Invalid delimiter with matchGlob: '-': it must be '/' or left out"),

@@ -199,7 +199,7 @@ class Driver:
                     finally:
                         taken.set()
         except Exception as error:
-            traceback.print_exc()  # for whoever runs the server; clients are told as much as helps them
+            traceback.print_exc()  # for the one who runs the server; clients are told as much as helps them
             with contextlib.suppress(Exception):  # where the state itself is gone, nobody can be told
                 self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:

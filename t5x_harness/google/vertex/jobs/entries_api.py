@@ -146,7 +146,7 @@ def _nanoseconds(text: str) -> int:
     try:
         seconds = int(datetime.fromisoformat(whole + ("" if "+" in whole[10:] else zone)).timestamp())
     except ValueError:
-        raise ApiError(Code.INVALID_ARGUMENT, f"{text!r} is no timestamp") from None
+        raise ApiError(Code.INVALID_ARGUMENT, f"{text!r} is not a timestamp") from None
     return seconds * 1_000_000_000 + int(digits.ljust(9, "0")[:9] or 0)
 
 

@@ -66,7 +66,7 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
     """
     job_id = name.rpartition("/")[2]
     if not _JOB_ID.fullmatch(job_id):
-        raise CannotLaunch(f"{job_id!r} is no id of a job")
+        raise CannotLaunch(f"{job_id!r} is not an id of a job")
     return settings.folder / job_id
 
 

@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 30
 
 
 class PackageError(Exception):
-    """A package cannot be had or used; the message says which and why."""
+    """A package is not available, or cannot be used; the message says which and why."""
 
 
 def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path]:
@@ -66,7 +66,7 @@ def unpack(archive: Path, target: Path) -> None:
             _unpack_zip(archive, target)
         else:
             known = ", ".join((*_TAR_SUFFIXES[:1], *_ZIP_SUFFIXES[:2]))
-            raise PackageError(f"the package {archive.name} is no archive that is known here: {known}")
+            raise PackageError(f"the package {archive.name} is not an archive that is known here: {known}")
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
         shutil.rmtree(target)
         raise PackageError(f"the package {archive.name} cannot be unpacked: {error}") from error
@@ -108,7 +108,7 @@ def _unpack_zip(archive: Path, target: Path) -> None:
             path = target / _checked(archive, entry.filename)
             mode = entry.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise PackageError(f"the package {archive.name} holds {entry.filename!r}, which is no file")
+                raise PackageError(f"the package {archive.name} holds {entry.filename!r}, which is not a file")
             total = _counted(archive, total, entry.file_size)
             if entry.is_dir():
                 path.mkdir(parents=True, exist_ok=True)

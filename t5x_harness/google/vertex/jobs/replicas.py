@@ -14,8 +14,8 @@ from t5x_harness.slices.slice import Slice
 def free_ports(count: int) -> list[int]:
     """So many different ports of this machine that nobody listens on.
 
-    They are not kept: whoever they are for binds them a moment later, as with every port that is chosen for a program
-    which does not say which one it got.
+    They are not kept: the program that they are for binds them a moment later, as with every port that is chosen
+    for a program which does not say which one it got.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -144,7 +144,7 @@ def _created(resource: Any) -> tuple[int, str]:
 def _part(part: str, order_by: str) -> tuple[list[str], bool]:
     path, _, direction = part.strip().partition(" ")
     if not path or direction.strip().lower() not in _DIRECTIONS:
-        raise _invalid(order_by, f"{part.strip()!r} is no field, or field and desc")
+        raise _invalid(order_by, f"{part.strip()!r} is not a field, or field and desc")
     return path.split("."), _DIRECTIONS[direction.strip().lower()]
 
 

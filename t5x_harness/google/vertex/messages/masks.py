@@ -42,7 +42,7 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
 def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
     """Raises ApiError, with all such paths, for a mask (``field`` of the request) that names what is not there."""
     violations = [
-        Violation(field, f"`{path}` is no field of {descriptor.name}")
+        Violation(field, f"`{path}` is not a field of {descriptor.name}")
         for path in paths
         if not _exists(descriptor, path)
     ]

@@ -116,7 +116,7 @@ def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
     except (KeyError, ValueError):
         raise _invalid(f"{field.name} cannot be compared with {wanted!r}") from None
     if not isinstance(value, str):
-        raise _invalid(f"{field.name} is no value to compare with")
+        raise _invalid(f"{field.name} is not a value to compare with")
     return value, wanted
 
 

@@ -21,7 +21,7 @@ _NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED
 
 
 def add_events(call: Call) -> Message:
-    """Says which artifacts an execution read or made. What is said of an artifact already stays."""
+    """Says which artifacts an execution read or made. What was said of an artifact before stays."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
     for number, event in enumerate(call.request.events):
         if event.type_ == _NO_TYPE:

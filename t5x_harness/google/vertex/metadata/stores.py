@@ -173,7 +173,7 @@ def title_of(schema: Any) -> str:
 
 @functools.lru_cache(maxsize=256)
 def parse_schema(text: str) -> Mapping[str, Any]:
-    """Reads a schema's text; raises ApiError (INVALID_ARGUMENT) if it is no YAML mapping."""
+    """Reads a schema's text; raises ApiError (INVALID_ARGUMENT) if it is not a YAML mapping."""
     try:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:

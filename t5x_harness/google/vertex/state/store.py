@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class StateError(Exception):
-    """The state cannot be had or is lost, or a key holds another kind of value; the message says which."""
+    """The state is not available or is lost, or a key holds another kind of value; the message says which."""
 
 
 class StateStore(Protocol):

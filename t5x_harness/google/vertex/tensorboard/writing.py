@@ -39,7 +39,7 @@ def write_experiment(points: Points, call: Call) -> Message:
 def _check_runs(request: Any) -> None:
     for number, each in enumerate(request.write_run_data_requests):
         if parent_of(each.tensorboard_run) != request.tensorboard_experiment:
-            message = f"{each.tensorboard_run!r} is no run of {request.tensorboard_experiment}"
+            message = f"{each.tensorboard_run!r} is not a run of {request.tensorboard_experiment}"
             raise ApiError.of_violations([Violation(f"write_run_data_requests[{number}].tensorboard_run", message)])
 
 

@@ -34,7 +34,7 @@ _SPOKEN = {
 
 
 def accelerator_meant(given: str) -> str:
-    """What to write instead of a name that is no accelerator type; empty where nothing comes near.
+    """What to write instead of a name that is not an accelerator type; empty where nothing comes near.
 
     ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
     """

@@ -130,7 +130,7 @@ def gcs_uri(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     for at, value in subject.resolve(rule.field):
         if not _GCS_URI.fullmatch(value):
             mounted = value.removeprefix("/gcs/")
-            yield at, {"value": value, "mend": f": write gs://{mounted}" if mounted != value else ""}
+            yield at, {"value": value, "fix": f": write gs://{mounted}" if mounted != value else ""}
 
 
 @check

@@ -34,7 +34,7 @@ def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     for at, argument in subject.resolve(rule.field):
         match = _GIN_TWICE.fullmatch(argument)
         if match:
-            yield at, {"value": argument, "mend": f"write --gin.{match['rest']}"}
+            yield at, {"value": argument, "fix": f"write --gin.{match['rest']}"}
 
 
 @check
@@ -43,11 +43,11 @@ def carried_over(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     for at, argument in subject.resolve(rule.field):
         fault = ""
         if _QUOTED_FLAG.match(argument):
-            fault = "begins with a quote, so that it is no flag, and T5X ends with Too many command-line arguments"
+            fault = "begins with a quote, so that it is not a flag, and T5X ends with Too many command-line arguments"
         elif argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
             fault = "ends with a comma, which Gin cannot parse"
         if fault:
-            yield at, {"value": argument, "fault": fault, "mend": f"write {_without_list(argument)}"}
+            yield at, {"value": argument, "fault": fault, "fix": f"write {_without_list(argument)}"}
 
 
 def _without_list(argument: str) -> str:
@@ -64,8 +64,8 @@ def run_mode(subject: Subject, rule: RuleText) -> Iterator[Breach]:
         flag, _, mode = argument.lstrip("-").partition("=")
         if flag == "run_mode" and argument.startswith("-") and mode and mode not in _RUN_MODES:
             meant = _RENAMED.get(mode) or next(iter(difflib.get_close_matches(mode, _RUN_MODES, n=1)), "")
-            mend = f"write --run_mode={meant}" if meant else f"there are {', '.join(_RUN_MODES)}"
-            yield at, {"value": mode, "mend": mend}
+            fix = f"write --run_mode={meant}" if meant else f"there are {', '.join(_RUN_MODES)}"
+            yield at, {"value": mode, "fix": fix}
 
 
 @check
@@ -75,7 +75,7 @@ def t5x_module(subject: Subject, rule: RuleText) -> Iterator[Breach]:
         named = task.python_module if at.endswith("python_package_spec") else _program([*task.command, *task.args])
         match = _MODULE.fullmatch(named)
         if match and match["name"] not in _PROGRAMS:
-            yield at, {"value": named, "mend": f"there are {', '.join(f't5x.{name}' for name in _PROGRAMS)}"}
+            yield at, {"value": named, "fix": f"there are {', '.join(f't5x.{name}' for name in _PROGRAMS)}"}
 
 
 def _program(command: Sequence[str]) -> str:

@@ -20,10 +20,10 @@ _MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128
 @check
 def labels(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     """Number and form of the labels; the service names the resource in front of the field."""
-    mend = _label_fault(subject.message.labels)
-    if mend:
+    fix = _label_fault(subject.message.labels)
+    if fix:
         resource = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", subject.message.DESCRIPTOR.name).lower()
-        yield f"{resource}.labels", {"mend": mend}
+        yield f"{resource}.labels", {"fix": fix}
 
 
 def _label_fault(given: Mapping[str, str]) -> str:
@@ -36,8 +36,8 @@ def _label_fault(given: Mapping[str, str]) -> str:
             if text != text.lower():
                 return f"{what} has capital letters: write {text.lower()!r}"
             if not _LABEL.fullmatch(text):
-                mended = re.sub(r"[^\w-]", "-", text)
-                return f"{what} has a character that is not allowed: write {mended!r}"
+                fixed = re.sub(r"[^\w-]", "-", text)
+                return f"{what} has a character that is not allowed: write {fixed!r}"
             if len(text) >= _LABEL_CHARACTERS or len(text.encode()) >= _LABEL_BYTES:
                 return f"{what} is too long"
     return ""
@@ -49,7 +49,7 @@ def region_known(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     if subject.location and subject.location not in training_regions():
         zone = _ZONE.fullmatch(subject.location)
         near = [zone[1]] if zone else difflib.get_close_matches(subject.location, training_regions(), n=1)
-        yield "location", {"value": subject.location, "mend": f": did you mean {near[0]}" if near else ""}
+        yield "location", {"value": subject.location, "fix": f": did you mean {near[0]}" if near else ""}
 
 
 @check
@@ -102,10 +102,10 @@ def tpu_replicas(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     for pool in _tpu_pools(subject):
         if pool.message.replica_count > 1:
             if pool.machine.tpu_topology:
-                mend = "a larger one is asked for with a larger tpu_topology"
+                fix = "a larger one is asked for with a larger tpu_topology"
             else:
-                mend = "a larger one is asked for with a larger accelerator_count"
-            yield f"{pool.path}.replica_count", {"value": pool.message.replica_count, "mend": mend}
+                fix = "a larger one is asked for with a larger accelerator_count"
+            yield f"{pool.path}.replica_count", {"value": pool.message.replica_count, "fix": fix}
 
 
 @check
@@ -179,7 +179,7 @@ def experiment_run_alone(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def wait_without_flex_start(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Only one strategy heeds how long a job waits for machines."""
+    """Only one strategy uses how long a job waits for machines."""
     scheduling = subject.spec.scheduling
     strategy = scheduling.DESCRIPTOR.fields_by_name["strategy"].enum_type.values_by_number.get(scheduling.strategy)
     if scheduling.HasField("max_wait_duration") and (strategy is None or strategy.name != "FLEX_START"):

@@ -18,7 +18,7 @@ class Violation:
 
     Attributes:
       field: as the service names it: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
-      message: what is wrong, and after it the smallest mend where one is known.
+      message: what is wrong, and after it the smallest fix where one is known.
       code: of the failure catalogue, ``VTX04``; None for what the catalogue does not know.
       source: where the rule is from, for humans: a title and an address.
       rule: its name in ``rules.toml``.

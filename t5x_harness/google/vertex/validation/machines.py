@@ -35,7 +35,7 @@ def machine_for_slice(name: str) -> str:
       name: of a slice, ``v3-32``.
 
     Returns:
-      Empty for a slice that custom training does not have, and for what is no slice.
+      Empty for a slice that custom training does not have, and for what is not a slice.
     """
     wanted = _slice(name)
     if wanted is None:
@@ -66,7 +66,7 @@ def machine_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     for pool in subject.pools:
         given = pool.machine.machine_type
         if given and given not in machine_types() and not _is_unlisted(given):
-            yield f"{pool.path}.machine_spec.machine_type", {"value": given, "mend": _machine_meant(given)}
+            yield f"{pool.path}.machine_spec.machine_type", {"value": given, "fix": _machine_meant(given)}
 
 
 @check
@@ -85,9 +85,9 @@ def accelerator_half(subject: Subject, rule: RuleText) -> Iterator[Breach]:
         name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
         if bool(name) != bool(count):
             at = f"{pool.path}.machine_spec.accelerator_type"
-            mend = f"{name} without a count" if name else f"{count} of no type"
+            fix = f"{name} without a count" if name else f"{count} of no type"
             wanted = _wanted(pool.machine)
-            yield at, {"mend": f"{mend}; {pool.machine.machine_type} takes {wanted}" if wanted else mend}
+            yield at, {"fix": f"{fix}; {pool.machine.machine_type} takes {wanted}" if wanted else fix}
 
 
 @check
@@ -114,7 +114,7 @@ def accelerator_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach
     for pool, machine in _known(subject):
         name = accelerator_name(pool.machine)
         if name and not name.lstrip("-").isdecimal() and name not in _accelerators(machine):
-            values = {"machine": machine.name, "value": name, "mend": _accelerator_mend(machine, name)}
+            values = {"machine": machine.name, "value": name, "fix": _accelerator_fix(machine, name)}
             yield f"{pool.path}.machine_spec.accelerator_type", values
 
 
@@ -127,8 +127,8 @@ def tpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
             known = (
                 get_slice(f"{about.generation}-{2 * count}") if is_slice(f"{about.generation}-{2 * count}") else None
             )
-            mend = f": a {known} has {count} chips but {2 * count} cores, so write {2 * count}" if known else ""
-            values = {"accelerator": name, "wanted": f"{_sizes(about)}, …", "value": count, "mend": mend}
+            fix = f": a {known} has {count} chips but {2 * count} cores, so write {2 * count}" if known else ""
+            values = {"accelerator": name, "wanted": f"{_sizes(about)}, …", "value": count, "fix": fix}
             yield f"{pool.path}.machine_spec.accelerator_count", values
 
 
@@ -182,8 +182,8 @@ def topology_unused(subject: Subject, rule: RuleText) -> Iterator[Breach]:
     for pool, machine in _known(subject):
         if pool.machine.tpu_topology and not machine.topologies:
             counted = machine.name == CLOUD_TPU
-            mend = "its slices are asked for by accelerator_count" if counted else "it has no TPU"
-            yield f"{pool.path}.machine_spec.tpu_topology", {"machine": machine.name, "mend": mend}
+            fix = "its slices are asked for by accelerator_count" if counted else "it has no TPU"
+            yield f"{pool.path}.machine_spec.tpu_topology", {"machine": machine.name, "fix": fix}
 
 
 def _known(subject: Subject) -> Iterator[tuple[Pool, Machine]]:
@@ -238,7 +238,7 @@ def _wanted(machine_spec: Any) -> str:
     return " or ".join(f"{'/'.join(map(str, counts))} {name}" for name, counts in machine.counts.items())
 
 
-def _accelerator_mend(machine: Machine, name: str) -> str:
+def _accelerator_fix(machine: Machine, name: str) -> str:
     if name in cloud_tpus():
         return f"{name} goes with machine_type {CLOUD_TPU}"
     fitting = [other.name for other in machine_types().values() if name in other.counts]

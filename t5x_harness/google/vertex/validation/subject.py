@@ -88,7 +88,7 @@ def _walk(message: Any, steps: list[str], at: str) -> Iterator[tuple[str, Any]]:
             yield from _further(getattr(message, name), rest, _join(at, name))
         return
     match = _STEP.fullmatch(step)
-    assert match is not None, f"{step!r} is no step of a path"
+    assert match is not None, f"{step!r} is not a step of a path"
     name, index = match["name"], match["index"]
     if index is None:
         if not rest or _is_set(message, name):

@@ -131,7 +131,7 @@ class Api:
                 )
 
     def admit(self, token: str) -> None:
-        """Raises ApiError (UNAUTHENTICATED), which says nothing of it, for whoever holds no token of the session."""
+        """Raises ApiError (UNAUTHENTICATED), which says nothing of it, for requests without the session's token."""
         if not self.authority.admits(token):
             raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
 

@@ -30,7 +30,7 @@ def import_messages_only() -> None:
     """Has a server import of the library what it reads, which is half: its messages and transports, and no client.
 
     Its packages are put in place without running their own code, which imports each service's clients. For a process
-    that is ours alone: whoever wants of these packages what their own code imports does not find it.
+    that is ours alone: what the packages' own code imports is not found in them.
 
     Raises:
       ModuleNotFoundError: ``google-cloud-aiplatform`` is not installed.

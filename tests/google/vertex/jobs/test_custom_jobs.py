@@ -202,7 +202,7 @@ def test_no_id_leads_anywhere_but_to_a_job(service: Any, job_id: str) -> None:
         with pytest.raises(ApiError) as refused:
             service.ask(method, name=f"{PARENT}/customJobs/{job_id}")
         assert refused.value.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT)
-    with pytest.raises(CannotLaunch, match="is no id of a job"):
+    with pytest.raises(CannotLaunch, match="is not an id of a job"):
         job_folder(service.api.services.settings, f"{PARENT}/customJobs/{job_id}")
 
 

@@ -173,7 +173,8 @@ def test_a_fault_is_for_jobs_by_their_names(service: Any) -> None:
 
 
 def test_an_output_that_is_no_regular_expression_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"output='\(' is no regular expression: missing \), unterminated subpattern"):
+    message = r"output='\(' is not a regular expression: missing \), unterminated subpattern"
+    with pytest.raises(ValueError, match=message):
         VertexFault("preempt", output="(")
 
 
@@ -237,7 +238,7 @@ def test_a_fault_in_text(text: str, fault: VertexFault) -> None:
         ("oom,times=often", "times='often' is not a number"),
         ("oom,times=0", "times=0: a fault happens at least once, or always with None"),
         ("preempt:,seconds=1", "on='' is for nothing; '*' is for all"),
-        ("preempt,output=(", "output='(' is no regular expression: "),
+        ("preempt,output=(", "output='(' is not a regular expression: "),
     ],
 )
 def test_what_is_no_fault(text: str, message: str) -> None:

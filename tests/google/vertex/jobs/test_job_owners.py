@@ -99,7 +99,7 @@ def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
     assert (job.state, job.error.message) == (State.CANCELLED, "CANCELED")
 
 
-def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_whoever_looks_next(
+def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_the_next_that_looks(
     make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, tmp_path: Path
 ) -> None:
     server = start_server(state.url, "sleep 1000", FAMILY)
@@ -128,4 +128,4 @@ def test_a_job_ends_with_a_state_that_is_gone(
     service.until_said(service.shell("echo ready; sleep 1; echo more; sleep 1000"), "ready")
     server.close()
     until(lambda: processes_of(tmp_path), lambda left: not left)
-    assert "Error" in capfd.readouterr().err, "whoever runs the server is told"
+    assert "Error" in capfd.readouterr().err, "the one who runs the server is told"

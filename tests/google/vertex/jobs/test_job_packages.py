@@ -68,7 +68,7 @@ def test_a_link_in_a_wheel_is_refused(tmp_path: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "p.whl", "w") as archive:
         archive.writestr(link, "/etc/passwd")
-    with pytest.raises(PackageError, match=r"holds 'a', which is no file"):
+    with pytest.raises(PackageError, match=r"holds 'a', which is not a file"):
         unpack(tmp_path / "p.whl", tmp_path / "to")
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match=r"the package p\.tar\.gz cannot be unpacked: "):
         unpack(tmp_path / "p.tar.gz", tmp_path / "to")
     (tmp_path / "p.rpm").write_bytes(b"")
-    with pytest.raises(PackageError, match=r"the package p\.rpm is no archive that is known here: \.tar\.gz, \.whl"):
+    with pytest.raises(PackageError, match=r"p\.rpm is not an archive that is known here: \.tar\.gz, \.whl"):
         unpack(tmp_path / "p.rpm", tmp_path / "to2")
 
 

@@ -267,7 +267,7 @@ def test_a_command_that_names_the_environment_s_program_by_its_path_runs_it_in_t
     assert job.state == State.SUCCEEDED, service.said(job)
 
 
-@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the environment is no virtual one, its base is itself")
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the environment is not a virtual one, its base is itself")
 def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[..., list[str]]) -> None:
     base = Path(sys.base_prefix, "bin", "python3")
     said = runs(f"{base} -m pip install iniconfig && echo went on; {base} -m pip --version")

@@ -37,7 +37,7 @@ def test_only_what_is_sourced_refuses() -> None:
 def test_messages_are_sentences() -> None:
     for rule in RULES:
         assert list(string.Formatter().parse(rule.message))
-        assert rule.message.endswith((".", "({mend})", "TensorBoard")), rule.name
+        assert rule.message.endswith((".", "({fix})", "TensorBoard")), rule.name
 
 
 def test_the_tables_hold_together() -> None:

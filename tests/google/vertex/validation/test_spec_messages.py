@@ -1,4 +1,4 @@
-"""What is said about the specs that people write: the service's own words first, then the smallest mend."""
+"""What is said about the specs that people write: the service's own words first, then the smallest fix."""
 
 from __future__ import annotations
 
@@ -153,13 +153,13 @@ def test_a_region_without_the_tpu() -> None:
     assert refused.message.startswith("europe-west1 has no TPU v6e; regions with it: ")
     (zone,) = judge(job(cloud_tpu()), "us-central1-a").warnings
     assert zone.message == (
-        "'us-central1-a' is no region of custom training that gcloud or the SDK know: did you mean us-central1."
+        "'us-central1-a' is not a region of custom training that gcloud or the SDK know: did you mean us-central1."
     )
     assert judge(job(cloud_tpu())).warnings == (), "without a region, nothing is said about one"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "mend"),
+    ("key", "value", "fix"),
     [
         ("Team", "nlp", "key 'Team' has capital letters: write 'team'"),
         ("team", "n.l.p", "value 'n.l.p' of 'team' has a character that is not allowed: write 'n-l-p'"),
@@ -168,13 +168,13 @@ def test_a_region_without_the_tpu() -> None:
         ("team", "語" * 50, f"value {'語' * 50!r} of 'team' is too long"),
     ],
 )
-def test_labels(key: str, value: str, mend: str) -> None:
+def test_labels(key: str, value: str, fix: str) -> None:
     labelled = job({"machine_type": "n1-standard-4"})
     labelled.labels = {key: value}
     (violation,) = judge(labelled).violations
     assert violation.field == "custom_job.labels"
     assert violation.message.startswith("There can be no more than 64 labels attached to a single resource. ")
-    assert violation.message.endswith(f"({mend})")
+    assert violation.message.endswith(f"({fix})")
 
 
 def test_labels_may_be_international_and_empty() -> None:
@@ -196,15 +196,15 @@ def test_labels_may_be_international_and_empty() -> None:
         ("--gin.X=5',", "--gin.X=5', ends with a comma, which Gin cannot parse: write --gin.X=5."),
         (
             '"--gin.X=5,',
-            '"--gin.X=5, begins with a quote, so that it is no flag, and T5X ends with Too many command-line '
+            '"--gin.X=5, begins with a quote, so that it is not a flag, and T5X ends with Too many command-line '
             "arguments: write --gin.X=5.",
         ),
         (
             "'--gin.X=\"a\"',",
-            "'--gin.X=\"a\"', begins with a quote, so that it is no flag, and T5X ends with Too many ",
+            "'--gin.X=\"a\"', begins with a quote, so that it is not a flag, and T5X ends with Too many ",
         ),
-        ('"--gin_file=a.gin"', '"--gin_file=a.gin" begins with a quote, so that it is no flag, and T5X ends with '),
-        ("'--run_mode=train", "'--run_mode=train begins with a quote, so that it is no flag, and T5X ends with "),
+        ('"--gin_file=a.gin"', '"--gin_file=a.gin" begins with a quote, so that it is not a flag, and T5X ends with '),
+        ("'--run_mode=train", "'--run_mode=train begins with a quote, so that it is not a flag, and T5X ends with "),
         ("--run_mode=compile", "T5X's main has no run mode 'compile': write --run_mode=precompile."),
         ("--run_mode=trian", "T5X's main has no run mode 'trian': write --run_mode=train."),
         ("-run_mode=x", "T5X's main has no run mode 'x': there are train, eval, infer, precompile, export."),
@@ -221,7 +221,7 @@ def test_arguments_that_t5x_stumbles_over(argument: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "mend"),
+    ("argument", "fix"),
     [
         ("'--gin.X=\"a\"',", '--gin.X="a"'),
         ('"--gin.X="a",', '--gin.X="a"'),
@@ -229,11 +229,11 @@ def test_arguments_that_t5x_stumbles_over(argument: str, expected: str) -> None:
         ('"--gin_file=a.gin"', "--gin_file=a.gin"),
     ],
 )
-def test_an_argument_with_quotes_of_its_list_is_mended_to_what_was_meant(argument: str, mend: str) -> None:
+def test_an_argument_with_quotes_of_its_list_is_fixed_to_what_was_meant(argument: str, fix: str) -> None:
     told = job({"machine_type": "n1-standard-4"})
     told.job_spec.worker_pool_specs[0].container_spec.args = [argument]
     (warning,) = judge(told).warnings
-    assert (warning.code, warning.message.partition(": ")[2]) == ("VTX07", f"write {mend}.")
+    assert (warning.code, warning.message.partition(": ")[2]) == ("VTX07", f"write {fix}.")
 
 
 @pytest.mark.parametrize("argument", ["--gin.X='a'", '--gin.X="it\'s"', "--gin.X=['a',]", "'a'", "'--other"])

@@ -127,7 +127,7 @@ def test_filters_on_metadata(api: Any, text: str, holds: bool) -> None:
         ("display_nam=x", "Invalid filter: there is no field display_nam"),
         ("state=SUCCEEDED", "Invalid filter: 'SUCCEEDED' is none of JOB_STATE_UNSPECIFIED, JOB_STATE_QUEUED, "),
         ("create_time>yesterday", "Invalid filter: create_time cannot be compared with 'yesterday'"),
-        ("job_spec=x", "Invalid filter: job_spec is no value to compare with"),
+        ("job_spec=x", "Invalid filter: job_spec is not a value to compare with"),
         ("in_space(x)", "Invalid filter: there is no function in_space"),
         ("display_name=train-t5 OR nowhere=1", "Invalid filter: there is no field nowhere"),
     ],
@@ -166,8 +166,8 @@ def test_orders() -> None:
     ("order", "message"),
     [
         ("colour", "'colour': there is no field 'colour'"),
-        ("display_name down", "'display_name down': 'display_name down' is no field, or field and desc"),
-        ("display_name,,name", "'display_name,,name': '' is no field, or field and desc"),
+        ("display_name down", "'display_name down': 'display_name down' is not a field, or field and desc"),
+        ("display_name,,name", "'display_name,,name': '' is not a field, or field and desc"),
         ("job_spec", "'job_spec': job_spec has no order"),
         ("labels", "'labels': labels has no order"),
         (
@@ -272,7 +272,7 @@ def test_a_mask_of_what_is_told(call: Ask, tensorboards: list[str]) -> None:
     assert [t.display_name for t in told] == tensorboards
     assert not any(t.name or t.etag or t.HasField("create_time") for t in told)
     assert _list(call, read_mask={"paths": ["*"]}).tensorboards[0].name
-    with pytest.raises(ApiError, match="Field: read_mask; Message: `color` is no field of Tensorboard"):
+    with pytest.raises(ApiError, match="Field: read_mask; Message: `color` is not a field of Tensorboard"):
         _list(call, read_mask={"paths": ["color"]})
 
 
@@ -281,7 +281,7 @@ def test_a_mask_of_what_is_told(call: Ask, tensorboards: list[str]) -> None:
     [
         ({"filter": "colour=red"}, "Invalid filter: there is no field colour"),
         ({"order_by": "colour"}, "there is no field 'colour'"),
-        ({"read_mask": {"paths": ["colour"]}}, "`colour` is no field of Tensorboard"),
+        ({"read_mask": {"paths": ["colour"]}}, "`colour` is not a field of Tensorboard"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_where_there_is_nothing(call: Ask, asked: Any, message: str) -> None:

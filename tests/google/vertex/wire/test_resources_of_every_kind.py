@@ -129,8 +129,8 @@ def test_a_mask_that_names_no_field(call: Ask, experiment: Any) -> None:
         _update(call, experiment, "description", "colour", "labels.a.b", description="new")
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert caught.value.message == (
-        "List of found errors:\t1.Field: update_mask; Message: `colour` is no field of TensorboardExperiment\t"
-        "2.Field: update_mask; Message: `labels.a.b` is no field of TensorboardExperiment\t"
+        "List of found errors:\t1.Field: update_mask; Message: `colour` is not a field of TensorboardExperiment\t"
+        "2.Field: update_mask; Message: `labels.a.b` is not a field of TensorboardExperiment\t"
     )
     kept = call("TensorboardService.GetTensorboardExperiment", name=experiment.name)
     assert kept == experiment

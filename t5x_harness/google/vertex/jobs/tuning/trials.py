@@ -38,7 +38,7 @@ class Metrics:
 def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
     """What a file holds, by steps; a later line of a step counts for an earlier one.
 
-    Lines that are not what the library writes, metrics that the study does not have, and values that are no numbers
+    Lines that are not what the library writes, metrics that the study does not have, and values that are not numbers
     are passed over.
 
     Args:

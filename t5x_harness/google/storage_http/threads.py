@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 _SMALL = 1 << 16  # bytes, whose checksums and writing take less than a hop
 
 
-async def promptly(call: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+async def inline_or_in_thread(call: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
     """Calls something that takes ``wait=False`` here, or else in a thread, where it may wait."""
     try:
         return call(*arguments, **named, wait=False)
@@ -40,7 +40,7 @@ async def write_object(
     if len(first) <= _SMALL:
         second = await anext(media, None)
         if second is None:
-            return await promptly(store.write, bucket, name, first, fields, preconditions, expected)
+            return await inline_or_in_thread(store.write, bucket, name, first, fields, preconditions, expected)
         first += second
     writer = await asyncio.to_thread(store.open_write, bucket, name, fields, preconditions)
     try:

@@ -1,4 +1,4 @@
-"""One exchange of a request and its answer, counted, and spoilt as a fault has it."""
+"""One exchange of a request and its answer, counted, and changed as a fault says."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Exchange:
       received: bytes of the request's body.
       sent: bytes of the answer's body.
       over: done when it has ended and is in the record.
-      spoilt: whether the fault did anything: a body that is shorter than where it would be cut is not.
+      injected: whether the fault did anything: a body that is shorter than where it would be cut is not.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +46,7 @@ class Exchange:
         self.early: list[Message] = []
         self.fault: Fault | None = None
         self.status = self.received = self.sent = 0
-        self.spoilt = False
+        self.injected = False
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cut = False
 
@@ -59,13 +59,13 @@ class Exchange:
         """Lets the application answer, as far as the fault lets it."""
         match self.fault:
             case Fault(kind="fail", value=status):
-                self.spoilt = True
+                self.injected = True
                 return await self._fail(int(status))
             case Fault(kind="stall", value=seconds):
-                self.spoilt = True
+                self.injected = True
                 await asyncio.sleep(seconds)
             case Fault(kind="slow"):
-                self.spoilt = True
+                self.injected = True
             case Fault(kind="reset", value=0):
                 self._reset()
         try:
@@ -134,12 +134,12 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
     async def _end_after(self, last: bytes) -> None:
-        self.spoilt = self._cut = True
+        self.injected = self._cut = True
         self.sent += len(last)
         await self._send({"type": "http.response.body", "body": last, "more_body": True})
         connection_of(self._scope).end()
 
     def _reset(self) -> None:
         if not self._cut:
-            self.spoilt = self._cut = True
+            self.injected = self._cut = True
             connection_of(self._scope).reset()
