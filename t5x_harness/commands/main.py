@@ -106,8 +106,8 @@ examples:
   t5x-harness exec --network=forbid -- python train.py
                                                   does it need anything beyond this machine?
 
-The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no private
-Google, no FUSE or no way to forbid the network here, 126 the command cannot be run, 127 it is not found.
+The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no
+emulated Google Cloud, no FUSE or no way to forbid the network here, 126 the command cannot be run, 127 it is not found.
 """,
     "serve": """\
 examples:
