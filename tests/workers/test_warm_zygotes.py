@@ -362,7 +362,7 @@ def test_a_keeper_that_dies_while_it_imports_is_replaced(
         zygote.warm()
         os.kill(keeper.pid or 0, signal.SIGKILL)
         assert call(zygote, "echo", tmp_path, value=3) == 3
-        assert zygote.refusal == "its t5x-harness warm has ended"
+        assert zygote.refusal == "it has ended with its t5x-harness warm"
 
 
 def test_the_end_of_a_session_is_the_end_of_its_runs_alone(
