@@ -96,7 +96,7 @@ class ShippedItem(JobItem):
             self.user_properties += self.test.properties
 
     def runtest(self) -> None:
-        """It ran elsewhere; its subtests there are told of here.
+        """It ran elsewhere; its subtests there are reported here.
 
         Raises:
           ShipFailed: it left no outcome, or one of a subtest that pytest here cannot read.

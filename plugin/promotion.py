@@ -106,7 +106,7 @@ class Promotion(PromotionSession):
         return backend_factory(order, spec, lambda: self.jobs)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
-        """The machines of the jobs that will run T5X, as far as is known before; an item's mistake is told later."""
+        """The machines of the jobs that will run T5X, as far as is known before; mistakes are reported later."""
         from t5x_harness.promotion.order import machine_of
 
         # The stages of a run are one job.

@@ -15,7 +15,7 @@ from .promotion import PROMOTION
 from .session import SESSION, HarnessSession
 
 COLUMNS = "t5x_harness_columns"
-"""What a process of pytest-xdist is told of the terminal."""
+"""What a process of pytest-xdist knows of the terminal."""
 
 JOB_SECTION = "Vertex AI job"
 """The title of the section that the report of a promoted test has."""
@@ -69,7 +69,7 @@ def record_versions(config: pytest.Config) -> None:
 
 
 def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    """The table of the runs; what failed is told above it, so below it stands what did not fail, but matters.
+    """The table of the runs; what failed is shown above it, so below it stands what did not fail, but matters.
 
     In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
     """
@@ -83,8 +83,9 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
     width, color = terminal_columns(reporter), colors(reporter)
     if reporter.verbosity >= -1:
         reporter.section("t5x-harness")
-        told = session.config.option.tbstyle != "no"  # where tests failed, above
-        reporter.write(render_end(report, width=width, color=color, notes=reporter.verbosity > 0, told=told))
+        failures = session.config.option.tbstyle != "no"  # shown above, where tests failed
+        text = render_end(report, width=width, color=color, notes=reporter.verbosity > 0, shown_above=failures)
+        reporter.write(text)
         for line in runs.results.kept_lines:
             reporter.write_line(line)
         for line in runs.results.refusals:

@@ -16,7 +16,7 @@ from typing import Any, Self
 from t5x_harness.system.decode import JsonValue
 
 READ_SECONDS = 3
-"""How long resolve reads each split of the data, unless it is told otherwise."""
+"""How long resolve reads each split of the data, by default."""
 
 DEFAULT_SLICE = "v3-8"
 """The slice of runs that name none."""

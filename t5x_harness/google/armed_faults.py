@@ -99,7 +99,7 @@ class ArmedFaults(Generic[FaultKind]):
             self._armed.clear()
             self._record.clear()
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Faults with how many met them, and requests, for JSON."""
         with self._lock:
             faults = [{"fault": dataclasses.asdict(armed.fault), "met": armed.met} for armed in self._armed]

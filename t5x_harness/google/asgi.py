@@ -77,14 +77,14 @@ async def answer_error(send: Send, status: int, message: str) -> None:
 
 def not_emulated(message: str) -> dict[str, Any]:
     """The JSON of an answer to a request for what is not emulated: as of an API that the project does not have."""
-    told = _error(NOT_EMULATED, message)
+    body = _error(NOT_EMULATED, message)
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": "SERVICE_DISABLED",
         "domain": "googleapis.com",
     }
-    told["error"]["details"] = [info]
-    return told
+    body["error"]["details"] = [info]
+    return body
 
 
 def _error(status: int, message: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
         {
             **_proxies(endpoints, base),
             **_trust(folder),
-            # Storage: directly, where a client can be told to. TensorFlow's URLs are compiled in.
+            # Storage: directly, where a client can be set to. TensorFlow's URLs are compiled in.
             "STORAGE_EMULATOR_HOST": endpoints.url,
             "TENSORSTORE_GCS_HTTP_URL": endpoints.url,
             # Without it gcsfs asks for each bucket over gRPC, and tries again for 40 to 60 s.

@@ -62,11 +62,11 @@ class Fault(CountedFault):
             raise ValueError(f"{self.kind}({self.value:g}): it must not be negative")
 
     def __str__(self) -> str:
-        told = [_VALUES[self.kind].format(self.value)] if self.kind in _VALUES else []
-        told += [f"{name}={value!r}" for name in ("on", "match", "after") if (value := getattr(self, name))]
+        parts = [_VALUES[self.kind].format(self.value)] if self.kind in _VALUES else []
+        parts += [f"{name}={value!r}" for name in ("on", "match", "after") if (value := getattr(self, name))]
         if self.times != 1:
-            told.append(f"times={self.times}")
-        return f"gcs.{self.kind}({', '.join(told)})"
+            parts.append(f"times={self.times}")
+        return f"gcs.{self.kind}({', '.join(parts)})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -74,9 +74,9 @@ class FakeGcs:
 
     def unmet(self) -> list[UnmetFault]:
         """The faults that fewer requests met than they are for, but for optional ones."""
-        told = self._ask("GET", f"{PRIVATE}/faults")
-        operations = tuple(request["operation"] for request in told["requests"])
-        faults = ((Fault(**each["fault"]), each["met"]) for each in told["faults"])
+        record = self._ask("GET", f"{PRIVATE}/faults")
+        operations = tuple(request["operation"] for request in record["requests"])
+        faults = ((Fault(**each["fault"]), each["met"]) for each in record["faults"])
         return [UnmetFault(fault, met, operations) for fault, met in faults if fault.is_unmet(met)]
 
     def bucket(self, name: str) -> str:

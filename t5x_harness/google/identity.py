@@ -61,7 +61,7 @@ class Authority:
       key: the private key of the session's service account, as PEM; None if there is none.
 
     Attributes:
-      token: a secret. It is told to nobody but through the session's folder, and to whom has signed for it.
+      token: a secret. It is given only through the session's folder, and to those who have signed for it.
       key: as above; it may be set later.
     """
 

@@ -194,9 +194,9 @@ class FakeVertex:
 
     def unmet(self) -> list[UnmetVertexFault]:
         """The faults that fewer requests or jobs met than they are for, but for optional ones."""
-        told = self._administer("faults")
-        methods = tuple(call["method"] for call in told["requests"])
-        faults = ((VertexFault(**each["fault"]), each["met"]) for each in told["faults"])
+        record = self._administer("faults")
+        methods = tuple(call["method"] for call in record["requests"])
+        faults = ((VertexFault(**each["fault"]), each["met"]) for each in record["faults"])
         return [UnmetVertexFault(fault, met, methods) for fault, met in faults if fault.is_unmet(met)]
 
     def warm(self) -> None:

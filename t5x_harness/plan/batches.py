@@ -120,7 +120,7 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
 
 
 def _how_often(plan: Planned) -> str:
-    """When a training run evaluates, in words; nothing for other runs, or if it cannot be told."""
+    """When a training run evaluates, in words; nothing for other runs, or if it is unknown."""
     config = plan.config
     period = config.value(config.owner_of("eval_period"))
     if plan.steps is None or not isinstance(period, int) or period <= 0:

@@ -1,4 +1,4 @@
-"""What a difference between a checkpoint and a model usually means, told from the names and shapes that differ."""
+"""What a difference between a checkpoint and a model usually means, by the names and shapes that differ."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def find_initial(config: GinConfig) -> StartPoint:
 
 
 def uses_orbax(config: GinConfig) -> bool:
-    """Whether the run restores and saves with orbax, as T5X does unless it is told not to."""
+    """Whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
     return config.value(config.owner_of("use_orbax")) is not False
 
 

@@ -58,7 +58,7 @@ def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> 
             return LearningRate(schedule)  # the count is the checkpoint's, or begins anew without its optimizer state
         before = schedule.course(0, steps.first) if steps.first else None
         return LearningRate(schedule, schedule.course(steps.first, steps.first + steps.to_train - 1), before)
-    except Exception as error:  # whatever the user's schedule raises; plan tells it when it has told all else
+    except Exception as error:  # whatever the user's schedule raises; plan reports it after all else
         return LearningRate(schedule, problem=error, is_uncalled=schedule is not None and schedule.makes_schedules)
 
 
@@ -106,7 +106,7 @@ class Schedule:
 
 
 def find_schedule(config: GinConfig, model: Any) -> Schedule | None:
-    """The schedule that the optimizer follows; None where it cannot be told from the config.
+    """The schedule that the optimizer follows; None where the config does not say.
 
     T5X's own optimizers take the trainer's ``learning_rate_fn``.  Those of optax do not look at it: their rate is an
     argument of one of their transformations.

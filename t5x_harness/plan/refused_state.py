@@ -1,4 +1,4 @@
-"""What T5X refuses while it makes the train state, told by where in T5X it is raised: some texts are only a name."""
+"""What T5X refuses while it makes the train state, known by where in T5X it is raised: some texts are only a name."""
 
 from __future__ import annotations
 

@@ -140,12 +140,13 @@ def _devices() -> dict[str, Any]:
     jax = sys.modules.get("jax")
     if jax is None:
         return {}
-    told = any(jax.config.values.get(name) for name in _PLATFORM_OPTIONS)
+    platform_set = any(jax.config.values.get(name) for name in _PLATFORM_OPTIONS)
     try:
         devices = jax.devices()
-    except RuntimeError as error:  # of the platforms that it was told to take, one has no devices
-        return {"devices": f"none: {error}", "told": told}
-    return {"devices": f"{len(devices)} x {devices[0].device_kind}", "platform": devices[0].platform, "told": told}
+    except RuntimeError as error:  # of the platforms that it was to take, one has no devices
+        return {"devices": f"none: {error}", "platform_set": platform_set}
+    shown, platform = f"{len(devices)} x {devices[0].device_kind}", devices[0].platform
+    return {"devices": shown, "platform": platform, "platform_set": platform_set}
 
 
 def _versions() -> Iterator[tuple[str, str]]:

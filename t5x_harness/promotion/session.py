@@ -193,6 +193,6 @@ class PromotionSession:
 
 
 def _import_sdk() -> None:
-    """Imports what sends jobs, of Google's SDK; why it cannot be imported is told where it is used."""
+    """Imports what sends jobs, of Google's SDK; why it cannot be imported is reported where it is used."""
     with contextlib.suppress(Exception):
         importlib.import_module("google.cloud.aiplatform_v1")

@@ -31,7 +31,7 @@ class ShippedOutcome:
       problem: why there is none of them, such as an import error while collecting; empty if there are.
       devices: what JAX saw there, such as ``8 x TPU v3``, or why it saw none; empty if the test imported no JAX.
       platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none.
-      told: whether JAX was told what platforms to take, as by JAX_PLATFORMS. Else it takes the best it finds.
+      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS. Else it takes the best it finds.
       versions: of Python, pytest, the harness and JAX.
       warnings: that the test caused, as :mod:`t5x_harness.promotion.shipped_reports` has them.
     """
@@ -42,14 +42,14 @@ class ShippedOutcome:
     problem: str = ""
     devices: str = ""
     platform: str = ""
-    told: bool = False
+    platform_set: bool = False
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     warnings: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def ran_on(self) -> RanOn:
         """What the test's JAX ran on."""
-        return RanOn(self.devices, self.platform, self.told, unknown="not looked at: the test imported no JAX")
+        return RanOn(self.devices, self.platform, self.platform_set, unknown="not looked at: the test imported no JAX")
 
     @property
     def failed(self) -> bool:

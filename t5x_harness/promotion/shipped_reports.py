@@ -53,8 +53,8 @@ class RepeatedReports:
         """Has pytest count what the test warned of among this session's warnings."""
         for value in self._outcome.warnings:
             warning = warning_from_json(value, self._item.config.rootpath)
-            told = {"warning_message": warning, "when": "runtest", "nodeid": self._item.nodeid, "location": None}
-            self._item.ihook.pytest_warning_recorded.call_historic(kwargs=told)
+            recorded = {"warning_message": warning, "when": "runtest", "nodeid": self._item.nodeid, "location": None}
+            self._item.ihook.pytest_warning_recorded.call_historic(kwargs=recorded)
 
     def _here(self, report: Mapping[str, Any]) -> pytest.TestReport | None:
         """Returns a report as one of the item here; None if pytest here does not know its kind."""

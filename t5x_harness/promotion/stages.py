@@ -63,17 +63,17 @@ def ending(ended: Ended, job: SubmittedJob, *, shipped: bool = False) -> tuple[s
     """
     if ended.outcome is None:
         return "RUN06", ended.problem, f"see {job.page}"
-    told, message = ended.outcome.error.lower(), f"the job {job.display_name} ended as {ended.outcome}"
-    if "timeout" in told or "longer than" in told:
+    reason, message = ended.outcome.error.lower(), f"the job {job.display_name} ended as {ended.outcome}"
+    if "timeout" in reason or "longer than" in reason:
         less = "have the test do less" if shipped else "lower its steps="
         return "RUN06", message, f"raise timeout= of the marker, or {less}"
-    if "preempted" in told:
+    if "preempted" in reason:
         return "RUN07", message, "run it again: its machine was taken away, and nothing of the test is at fault"
-    if "low on memory" in told:
+    if "low on memory" in reason:
         return "RUN07", message, "take a machine with more memory, or have each host keep less of data and model"
-    if "insufficient" in told or "stockout" in told:
+    if "insufficient" in reason or "stockout" in reason:
         return "RUN07", message, "run it in another region or on another slice, or later: there is no free machine"
-    if "internal error" in told:
+    if "internal error" in reason:
         return (
             "RUN07",
             message,

@@ -1,4 +1,4 @@
-"""The end of a session that has already told its failures one by one, as pytest does: the table, and what is left."""
+"""The end of a session that has already shown its failures one by one, as pytest does: the table, and what is left."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CHANGES = {
 _NAMES = 2
 
 
-def render_end(report: Report, *, width: int, color: bool, notes: bool, told: bool) -> str:
-    """The report in brief; the whole of it where notes are wanted. ``told`` as for the whole."""
+def render_end(report: Report, *, width: int, color: bool, notes: bool, shown_above: bool) -> str:
+    """The report in brief; the whole of it where notes are wanted. ``shown_above`` as for the whole."""
     if notes:
-        return render(report, width=width, color=color, notes=True, told=told)
+        return render(report, width=width, color=color, notes=True, shown_above=shown_above)
     return render_brief(report, width=width, color=color)
 
 

@@ -82,7 +82,7 @@ _SIGNS = {Severity.ERROR: "❌ error", Severity.WARNING: "⚠️ warning", Sever
 def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
     """Adds the report to the file that ``$GITHUB_STEP_SUMMARY`` names, if it is set and there is something to tell.
 
-    A summary that cannot be written is told on standard error: it fails no run.
+    A summary that cannot be written is reported on standard error: it fails no run.
     """
     file = environment.get(VARIABLE)
     if not file or not report.results:

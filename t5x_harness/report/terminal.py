@@ -31,7 +31,7 @@ def render(
     color: bool = False,
     facts: bool = False,
     notes: bool = False,
-    told: bool = False,
+    shown_above: bool = False,
 ) -> str:
     """The whole report: a table, the findings, what was established and changed, what was not checked, a last line.
 
@@ -41,13 +41,13 @@ def render(
       color: whether to use terminal colours.
       facts: whether to print what each stage established, too.
       notes: whether to print notes, and of facts the tables of arrays, and not only that there are some.
-      told: whether the reader has been told why stages failed.
+      shown_above: whether why stages failed stands above the report.
     """
     style, width = Style(color), max(width, _LEAST_WIDTH)
     lines = table(report, width=width, style=style, notes=notes)
     shared = _shared(report)
     for row in report.rows:
-        section = list(_details(row, shared, width=width, style=style, facts=facts, notes=notes, told=told))
+        section = [*_details(row, shared, width=width, style=style, facts=facts, notes=notes, shown_above=shown_above)]
         if section:
             lines += ["", style.bold(row.name) if len(report.rows) > 1 else "", *section]
     lines += [""] if shared else []
@@ -156,15 +156,15 @@ def _shared(report: Report) -> dict[str, list[str]]:
 
 
 def _details(
-    row: RunRow, shared: Collection[str], *, width: int, style: Style, facts: bool, notes: bool, told: bool
+    row: RunRow, shared: Collection[str], *, width: int, style: Style, facts: bool, notes: bool, shown_above: bool
 ) -> Iterator[str]:
     stages = row.result.stages
-    left = {f for stage in stages if stage.outcome is Outcome.FAILED for f in stage.findings} if told else set()
+    left = {f for stage in stages if stage.outcome is Outcome.FAILED for f in stage.findings} if shown_above else set()
     for finding in row.findings:
         if finding not in left and (notes or finding.severity is not Severity.NOTE):
             yield from finding_lines(finding, width=width, style=style)
     for stage in stages:
-        if stage.outcome is Outcome.FAILED and not told:
+        if stage.outcome is Outcome.FAILED and not shown_above:
             yield from _log(stage)
     if numbers := achieved(row.result):
         yield from _listed("losses and metrics", numbers, width)

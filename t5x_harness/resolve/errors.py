@@ -18,13 +18,13 @@ from t5x_harness.lint.program import GinProgram
 from t5x_harness.resolve.frames import (
     UserFrame,
     causes,
+    error_text,
     functions,
     passed_through_t5x,
     raised_by_harness,
     raised_by_user_code,
     root_cause,
     shown_path,
-    told,
     user_frame,
 )
 from t5x_harness.resolve.gin_config import GinConfig
@@ -80,11 +80,11 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         return Finding("USR01", Severity.ERROR, stage, message, frame.location, fix=fix)
     cause = root_cause(error)
     if raised_by_harness(error):
-        message = f"t5x-harness itself stopped with {told(cause)}: T5X was not at work, nor was your code"
+        message = f"t5x-harness itself stopped with {error_text(cause)}: T5X was not at work, nor was your code"
         fix = "report it with the traceback in the run's log"
         return Finding("RUN12", Severity.ERROR, stage, message, None, fix)
     who = "T5X" if passed_through_t5x(error) else stage.value
-    message = f"{who} stopped with {told(cause)}{advice}"
+    message = f"{who} stopped with {error_text(cause)}{advice}"
     return Finding("RUN01", Severity.ERROR, stage, message, location, fix="see the traceback in the run's log")
 
 
@@ -98,7 +98,7 @@ def _raised(error: BaseException, frame: UserFrame | None, other: str = "") -> s
     cause = root_cause(error)
     function = f"{frame.function} in " if frame and frame.is_named else ""
     who = f"{function}{frame.file}:{frame.line}" if frame else other
-    return f"{who} raised {told(cause)}"
+    return f"{who} raised {error_text(cause)}"
 
 
 def _metric_failure(task: str, error: BaseException, stage: Stage) -> Finding:

@@ -113,7 +113,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """``KeyError: 'validation'``: type and text of an exception, also where TensorFlow hides it in one of its own."""
     if inside := _IN_PYTHON.match(str(error)):
         return _shortened(inside[1])

@@ -13,7 +13,7 @@ from t5x_harness.resolve.datasets import DataRole, needing_lengths
 from t5x_harness.resolve.endings import Ending, find_end
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.failing_example import FailingExample, columns_left, failing_example, is_empty
-from t5x_harness.resolve.frames import root_cause, told
+from t5x_harness.resolve.frames import error_text, root_cause
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Sample, sample_of
 from t5x_harness.resolve.stage_report import StageReport
@@ -156,7 +156,7 @@ class _Look:
                 Severity.ERROR,
                 self._report.stage,
                 f"task {task.name} has no example in split {role.dataset.split!r}, and its preprocessors cannot take "
-                f"that: {told(root_cause(error))}",
+                f"that: {error_text(root_cause(error))}",
                 place or self._run.config.location(key),
                 "check the source's files and filters",
             )
@@ -173,12 +173,13 @@ class _Look:
                 "USR01",
                 Severity.ERROR,
                 self._report.stage,
-                f"{which} of {where}{shown} cannot be preprocessed: {by} raised {told(root_cause(failing.error))}",
+                f"{which} of {where}{shown} cannot be preprocessed: "
+                f"{by} raised {error_text(root_cause(failing.error))}",
                 failing.location or place,
                 f"correct {failing.function}, or drop such examples before it",
             )
         if finding.code == "RUN01":  # SeqIO raised it
-            message = f"the examples of {where} cannot be read: {told(root_cause(error))}"
+            message = f"the examples of {where} cannot be read: {error_text(root_cause(error))}"
             finding = dataclasses.replace(finding, message=message)
         return dataclasses.replace(finding, location=finding.location or place)
 

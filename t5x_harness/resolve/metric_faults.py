@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.frames import one_line, root_cause, shown_path, told, user_frame
+from t5x_harness.resolve.frames import error_text, one_line, root_cause, shown_path, user_frame
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, computed, kind_of, postprocessed
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
 from t5x_harness.upstream.seqio import metric_functions
@@ -70,7 +70,7 @@ def _raised(error: Exception, code: str) -> str:
     cause, frame = root_cause(error), user_frame(error)
     kind = "its postprocess_fn" if code == POSTPROCESS else "a metric function"
     who = f"{frame.function} in {frame.file}:{frame.line}" if frame else kind
-    return f"{who} raised {told(cause)}"
+    return f"{who} raised {error_text(cause)}"
 
 
 def _given(error: Exception, given: str) -> str:
@@ -140,7 +140,7 @@ def _unwritable(error: Exception) -> tuple[str, str]:
     """The metric that a logger choked on, empty where it is not known, and what is wrong with it."""
     logger, values = computed(error)
     cause = root_cause(error)
-    raised = f"{logger} raised {told(cause)}"
+    raised = f"{logger} raised {error_text(cause)}"
     bad = {name: value for name, value in values.items() if not _is_number(value)}
     if not bad:
         return "", raised

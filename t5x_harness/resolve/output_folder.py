@@ -79,7 +79,7 @@ def earlier_config(folder: OutputFolder) -> Path | None:
 
 
 def unseen(config: GinConfig) -> list[str]:
-    """What cannot be told of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
+    """What is unknown of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
     folder = output_folder(config)
     if folder is None or folder.local is not None or config.mode is Mode.EVAL:
         return []

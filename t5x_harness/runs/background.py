@@ -74,7 +74,7 @@ class BackgroundRuns:
           spec: what to run.
           stages: those to run, in order.
           make: makes its pipeline, in a thread.
-          on_progress: makes what is told, in a thread, of the progress of a stage while that is waited for.
+          on_progress: makes what is notified, in a thread, of the progress of a stage while that is waited for.
         """
         run = BackgroundRun(spec, stages, make, on_progress)
         self._runs.append(run)
@@ -208,8 +208,8 @@ class _Progress:
 
     @contextlib.contextmanager
     def shown(self, stage: Stage) -> Iterator[None]:
-        """While the block lasts, what is known of this stage and what comes is told."""
-        _ = self._receiver  # made in the caller's thread, also where nothing is told
+        """While the block lasts, what is known of this stage and what comes is shown."""
+        _ = self._receiver  # made in the caller's thread, also where nothing is shown
         with self._lock:
             self._stage = stage
             self._tell()

@@ -125,7 +125,7 @@ class SharedRuns:
     def finish(self) -> None:
         """Ends the runs of which further stages were expected, but never came.
 
-        Of those that worked in the background, and of which no stage came at all, nothing is told.
+        Of those that worked in the background, and of which no stage came at all, nothing is reported.
         """
         for spec, run in list(self._pipelines.items()):
             if not isinstance(run, Pipeline) and not run.is_asked:

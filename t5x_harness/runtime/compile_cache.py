@@ -28,8 +28,8 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
     """The folder for the compiled programs of this machine and this JAX.
 
     ``T5X_HARNESS_CACHE_DIR`` names the harness's cache folder, else it is ``t5x-harness`` in the XDG cache home. Below
-    it, JAX's version and the CPU's instruction set are told apart, because a home folder may be shared by machines and
-    code compiled for one of them can crash on another; and so is how JAX compresses programs, which depends on what
+    it, JAX's version and the CPU's instruction set are distinguished, because a home folder may be shared by machines
+    and code compiled for one of them can crash on another; and so is how JAX compresses programs, which depends on what
     else is installed, because it cannot read those that were compressed otherwise.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a session of pytest is told of runs: by its options, the project's pyproject.toml, and where it stands."""
+"""What a session of pytest knows of runs: by its options, the project's pyproject.toml, and where it stands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A pod: a slice of several hosts as several processes of this machine, each with its host's devices.
 
 On a TPU pod every host runs the same program, and JAX finds the others by itself as soon as the program asks for
-devices. Here a process is told through its environment which host it is; the first thing in it that needs devices, or
+devices. Here a process learns through its environment which host it is; the first thing in it that needs devices, or
 that calls ``jax.distributed.initialize()`` as it would there, joins the others over the loopback interface.
 """
 

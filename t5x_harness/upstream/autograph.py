@@ -79,7 +79,7 @@ class AutoGraph:
 
     Args:
       transpiler: AutoGraph's own.
-      context: what it is told to convert with; a conversion is kept by these options and the function's code.
+      context: the options to convert with; a conversion is kept by these options and the function's code.
       factory_class: of what is kept: it makes the conversion of a function from that of the function's code.
       loader: AutoGraph's module that loads generated source.
     """

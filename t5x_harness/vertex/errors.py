@@ -22,7 +22,7 @@ class VertexError(Exception):
 
 
 @contextlib.contextmanager
-def told(what: str, project: str) -> Iterator[None]:
+def as_vertex_error(what: str, project: str) -> Iterator[None]:
     """Turns the errors of Google's libraries into one, for the caller.
 
     Args:

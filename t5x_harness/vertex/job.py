@@ -1,4 +1,4 @@
-"""A run of T5X as a Vertex AI CustomJob: what is staged, what the container is told, and on which machine."""
+"""A run of T5X as a Vertex AI CustomJob: what is staged, the container's arguments, and on which machine."""
 
 from __future__ import annotations
 

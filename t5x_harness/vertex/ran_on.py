@@ -20,7 +20,7 @@ _EMBEDDED_MESH = re.compile(r"The mesh has (?P<number>\d+) devices, the first is
 _KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": _TPU}
 
 # What JAX says where it takes what it finds: why it has no TPU; that there are chips, but no libtpu; and what it said
-# before it looked for chips. It says none of it where it is told what to take.
+# before it looked for chips. It says none of it where its platforms are set.
 _FELL_BACK = re.compile(
     r"Unable to initialize backend 'tpu': .+"
     r"|A Google TPU may be present on this machine, but .+ Falling back to cpu\."
@@ -36,7 +36,7 @@ class RanOn:
       devices: such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
       platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none. Also ``cpu`` if all that is known is
         that JAX found no TPU, which leaves the CPU of a TPU's machine.
-      told: whether JAX was told what platforms to take, as by JAX_PLATFORMS; else it takes the best it finds. None if
+      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS; else it takes the best it finds. None if
         that is not known.
       reason: why it found no TPU, in JAX's words; empty if it said nothing.
       unknown: why nothing is known of the devices, if nothing is.
@@ -44,14 +44,14 @@ class RanOn:
 
     devices: str = ""
     platform: str = ""
-    told: bool | None = None
+    platform_set: bool | None = None
     reason: str = ""
     unknown: str = _NOT_SAID
 
     @property
     def fell_back(self) -> bool:
         """Whether it ran on the CPU, and nothing is known to have asked for that."""
-        return self.platform == _CPU and not self.told
+        return self.platform == _CPU and not self.platform_set
 
     def about(self, *, tpu: bool, emulated: bool) -> str:
         """It in words.
@@ -65,7 +65,7 @@ class RanOn:
         devices = self.devices or _THE_CPU
         if emulated:
             return f"{devices}: the emulated Vertex AI has no TPU"
-        why = {True: ", as JAX was told to take the CPU", False: ", as JAX found no TPU", None: ""}[self.told]
+        why = {True: ", as JAX was set to take the CPU", False: ", as JAX found no TPU", None: ""}[self.platform_set]
         return f"{devices}: nothing ran on the TPU{why}"
 
     def no_tpu(self, job: str, machine: str) -> tuple[str, str]:
@@ -77,7 +77,7 @@ class RanOn:
         """
         on = f"it ran on {self.devices or _THE_CPU}, and on no TPU: "
         doctor = "t5x-harness doctor --image, run inside it, says what is wrong"
-        if self.told is None:
+        if self.platform_set is None:
             return (
                 f"{on}T5X in the job {job} made its mesh of the CPU of {machine}",
                 "leave out what has JAX take the CPU: JAX_PLATFORMS in the image, jax_platforms in a module, or the "
@@ -125,7 +125,7 @@ class LoggedDevices:
         if kind and kind != _CPU:
             return RanOn(devices, kind.lower())
         if self._reason:
-            return RanOn(devices, _CPU, told=False, reason=self._reason)
+            return RanOn(devices, _CPU, platform_set=False, reason=self._reason)
         return RanOn(devices, kind)
 
     def _take(self, kind: str, number: int = 0) -> None:

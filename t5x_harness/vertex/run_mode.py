@@ -1,4 +1,4 @@
-"""What T5X's ``main.py`` is told to do."""
+"""What T5X's ``main.py`` is to do."""
 
 from __future__ import annotations
 

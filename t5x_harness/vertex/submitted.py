@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.emulated import uses_emulated_google
-from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.errors import VertexError, as_vertex_error
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.outcome import ENDED, JobOutcome
@@ -61,7 +61,7 @@ class SubmittedJob:
                 f"{name!r} names no job: give its number, or projects/{target.project}/locations/{target.location}"
                 "/customJobs/NUMBER"
             )
-        with told(f"the job {name} cannot be read", target.project):
+        with as_vertex_error(f"the job {name} cannot be read", target.project):
             service = _job_service(found["location"] if found else target.location)
             job = service.get_custom_job(name=name if found else f"{target.parent}/customJobs/{name}")
             return cls(job, target, service)
@@ -75,7 +75,7 @@ class SubmittedJob:
         """
         from google.cloud import aiplatform
 
-        with told(f"the job {self.name} cannot be read", self.target.project):
+        with as_vertex_error(f"the job {self.name} cannot be read", self.target.project):
             return aiplatform.CustomJob.get(self.name)
 
     @property
@@ -147,7 +147,7 @@ class SubmittedJob:
         Raises:
           VertexError: it cannot be read.
         """
-        with told(f"the job {self.name} cannot be read", self.target.project):
+        with as_vertex_error(f"the job {self.name} cannot be read", self.target.project):
             job = self._service.get_custom_job(name=self.name)
             return JobOutcome(job.state.name, str(job.error.message))
 
@@ -162,7 +162,7 @@ class SubmittedJob:
         Raises:
           VertexError: the service refuses.
         """
-        with told(f"the job {self.name} cannot be cancelled", self.target.project):
+        with as_vertex_error(f"the job {self.name} cannot be cancelled", self.target.project):
             self._service.cancel_custom_job(name=self.name)
 
     def log(self) -> LogReader:
@@ -182,7 +182,7 @@ def send(job: types.CustomJob, target: VertexTarget) -> SubmittedJob:
     Raises:
       VertexError: the service refuses.
     """
-    with told(f"the job {job.display_name} cannot be created", target.project):
+    with as_vertex_error(f"the job {job.display_name} cannot be created", target.project):
         service = _job_service(target.location)
         return SubmittedJob(service.create_custom_job(parent=target.parent, custom_job=job), target, service)
 
@@ -193,7 +193,7 @@ def running_with_label(key: str, value: str, target: VertexTarget) -> list[Submi
     Raises:
       VertexError: they cannot be listed.
     """
-    with told("the jobs cannot be listed", target.project):
+    with as_vertex_error("the jobs cannot be listed", target.project):
         service = _job_service(target.location)
         found = service.list_custom_jobs({"parent": target.parent, "filter": f'labels.{key}="{value}"'})
         return [SubmittedJob(job, target, service) for job in found if job.state.name not in ENDED]

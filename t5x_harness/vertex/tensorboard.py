@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.errors import VertexError, as_vertex_error
 from t5x_harness.vertex.paths import bucket_of, object_address
 from t5x_harness.vertex.target import VertexTarget
 
@@ -25,7 +25,7 @@ def create_tensorboard(display_name: str, target: VertexTarget) -> str:
     """
     from google.cloud import aiplatform
 
-    with told(f"the TensorBoard {display_name} cannot be created", target.project):
+    with as_vertex_error(f"the TensorBoard {display_name} cannot be created", target.project):
         made = aiplatform.Tensorboard.create(
             display_name=display_name, project=target.project, location=target.location
         )
@@ -89,7 +89,7 @@ def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) 
 
 @contextlib.contextmanager
 def _told(run: str, target: VertexTarget) -> Iterator[None]:
-    with told(f"the event files of {run} cannot be uploaded", target.project):
+    with as_vertex_error(f"the event files of {run} cannot be uploaded", target.project):
         try:
             yield
         except ImportError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value, is_required
-from t5x_harness.vertex.errors import told
+from t5x_harness.vertex.errors import as_vertex_error
 from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.storage import Folder
@@ -61,7 +61,7 @@ class TrackedRun:
         target = submitted.target
         name = _run_name(submitted, experiment)
         where = {"project": target.project, "location": target.location}
-        with told(f"the experiment {experiment} cannot have the run {name}", target.project):
+        with as_vertex_error(f"the experiment {experiment} cannot have the run {name}", target.project):
             parent = aiplatform.Experiment.get_or_create(experiment, **where)
             run = aiplatform.ExperimentRun.create(name, experiment=parent, **where)
             tracked = cls(run, submitted)
@@ -79,7 +79,7 @@ class TrackedRun:
         from google.cloud import aiplatform
 
         where = {"project": submitted.target.project, "location": submitted.target.location}
-        with told(f"the experiment {experiment} cannot be read", submitted.target.project):
+        with as_vertex_error(f"the experiment {experiment} cannot be read", submitted.target.project):
             run = aiplatform.ExperimentRun.get(_run_name(submitted, experiment), experiment=experiment, **where)
             return cls(run, submitted) if run is not None else None
 
@@ -101,7 +101,7 @@ class TrackedRun:
         """
         from google.cloud import aiplatform
 
-        with told(f"the run {self.name} cannot be completed", self._project):
+        with as_vertex_error(f"the run {self.name} cannot be completed", self._project):
             self._add_files(Folder(self._job.model_dir or self._job.output, self._project))
             if summary := metrics.summary():
                 self._run.log_metrics({name: _plain(value) for name, value in summary.items()})

@@ -1,4 +1,4 @@
-"""The child's side of a run: become a process of its own, make the object, answer calls until told to end."""
+"""The child's side of a run: become a process of its own, make the object, answer calls until the end."""
 
 from __future__ import annotations
 

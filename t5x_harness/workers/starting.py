@@ -1,4 +1,4 @@
-"""What a run is told when it starts: its environment, its folders, and what to make."""
+"""What a run is given when it starts: its environment, its folders, and what to make."""
 
 from __future__ import annotations
 

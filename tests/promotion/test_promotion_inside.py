@@ -170,11 +170,11 @@ def test_devices_come_along(devices: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
     outcome = outcome_of("test_uses", devices, tmp_path)
-    assert (outcome.devices, outcome.platform, outcome.told) == ("3 x cpu", "cpu", True)
+    assert (outcome.devices, outcome.platform, outcome.platform_set) == ("3 x cpu", "cpu", True)
     assert not outcome.ran_on.fell_back
     assert outcome.ran_on.about(tpu=True, emulated=True) == "3 x cpu: the emulated Vertex AI has no TPU"
     assert outcome.ran_on.about(tpu=True, emulated=False) == (
-        "3 x cpu: nothing ran on the TPU, as JAX was told to take the CPU"
+        "3 x cpu: nothing ran on the TPU, as JAX was set to take the CPU"
     )
     assert outcome.about_versions().startswith("python 3.")
 
@@ -185,7 +185,7 @@ def test_a_cpu_that_nobody_asked_for_is_a_fall_back(
     for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         monkeypatch.delenv(name, raising=False)
     outcome = outcome_of("test_uses", devices, tmp_path)
-    assert (outcome.platform, outcome.told, outcome.ran_on.fell_back) == ("cpu", False, True)
+    assert (outcome.platform, outcome.platform_set, outcome.ran_on.fell_back) == ("cpu", False, True)
     assert outcome.ran_on.about(tpu=True, emulated=False).endswith(": nothing ran on the TPU, as JAX found no TPU")
 
 

@@ -164,7 +164,7 @@ def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
     ("ran_on", "codes", "not_checked"),
     [
         (RanOn("8 x TPU", "tpu"), [], ()),
-        (RanOn("8 x cpu", "cpu", told=False), ["RUN11"], ()),
+        (RanOn("8 x cpu", "cpu", platform_set=False), ["RUN11"], ()),
         (RanOn("8 x cpu", "cpu"), ["RUN11"], ()),
         (UNKNOWN, [], ("whether the job ran on its TPU: its log names no devices",)),
     ],

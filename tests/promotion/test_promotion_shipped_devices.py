@@ -109,7 +109,7 @@ def test_a_real_job_that_fell_back_to_the_cpu_is_no_green(run: Run, fake_gcs: Fa
             "E *assert 'cpu' == 'tpu'",  # a failure of its own says more
             "devices: * x cpu: nothing ran on the TPU, as JAX found no TPU",
             "test-means-the-cpu-*: succeeded",
-            "devices: * x cpu: nothing ran on the TPU, as JAX was told to take the CPU",
+            "devices: * x cpu: nothing ran on the TPU, as JAX was set to take the CPU",
         ]
     )
     result.stdout.no_fnmatch_line("*Traceback*")

@@ -186,7 +186,7 @@ run.gin:9: warning GIN01: nothing reads the macro X
 
 
 def test_what_failures_have_told_is_not_told_again() -> None:
-    text = render(Report((BAD,)), notes=True, told=True)
+    text = render(Report((BAD,)), notes=True, shown_above=True)
     assert "GIN09" not in text
     assert "GIN06" not in text
     assert "log: runs/log.txt" in text

@@ -14,7 +14,7 @@ use_runtime("embedded")
 from t5x import losses  # noqa: E402
 
 from t5x_harness.resolve.errors import explain  # noqa: E402
-from t5x_harness.resolve.frames import told, user_frame  # noqa: E402
+from t5x_harness.resolve.frames import error_text, user_frame  # noqa: E402
 from t5x_harness.resolve.samples import packed_rows  # noqa: E402
 from t5x_harness.spec import Stage  # noqa: E402
 
@@ -76,7 +76,7 @@ def test_what_stops_is_named() -> None:
     ],
 )
 def test_what_tensorflow_says_of_its_graphs_is_left_out(text: str) -> None:
-    assert told(ValueError(text)) == "ValueError: could not convert: n/a"
+    assert error_text(ValueError(text)) == "ValueError: could not convert: n/a"
 
 
 def test_generated_code_is_nobodys_line(tmp_path: Path) -> None:

@@ -23,8 +23,11 @@ from t5x import infer, trainer, utils  # noqa: E402
 
 from t5x_harness.findings.codes import RUN_CODES  # noqa: E402
 from t5x_harness.findings.rule import all_codes  # noqa: E402
-from t5x_harness.resolve.frames import causes, one_line  # noqa: E402
-from t5x_harness.resolve.frames import told as told_of  # noqa: E402
+from t5x_harness.resolve.frames import (  # noqa: E402
+    causes,
+    error_text,
+    one_line,
+)
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
@@ -375,5 +378,5 @@ def test_what_a_generator_raises_is_told_without_tensorflows_wrapping() -> None:
     dataset = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.string))
     with pytest.raises(tf.errors.OpError) as raised:
         list(dataset)
-    assert told_of(raised.value) == "KeyError: 'validation'"
-    assert told_of(ValueError("two\nlines")) == "ValueError: two lines"
+    assert error_text(raised.value) == "KeyError: 'validation'"
+    assert error_text(ValueError("two\nlines")) == "ValueError: two lines"

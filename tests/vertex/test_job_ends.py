@@ -15,7 +15,7 @@ from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
 
-CPU = RanOn(platform="cpu", told=False, reason="libtpu is not installed")
+CPU = RanOn(platform="cpu", platform_set=False, reason="libtpu is not installed")
 WARNING = [
     "  warning: it ran on the CPU, and on no TPU: JAX in the job run-1 found none on cloud-tpu, 8 TPU_V3 cores, and "
     "fell back to the CPU: libtpu is not installed",

@@ -47,7 +47,7 @@ def read(*lines: str) -> RanOn:
 )
 def test_what_the_log_says(lines: tuple[str, ...], devices: str, platform: str, told: bool | None) -> None:
     found = read(*lines)
-    assert (found.devices, found.platform, found.told) == (devices, platform, told)
+    assert (found.devices, found.platform, found.platform_set) == (devices, platform, told)
     assert found.fell_back is (platform == "cpu")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.vertex.errors import VertexError, told
+from t5x_harness.vertex.errors import VertexError, as_vertex_error
 
 exceptions = pytest.importorskip("google.api_core.exceptions")
 auth = pytest.importorskip("google.auth.exceptions")
@@ -41,7 +41,7 @@ FOUND = "List of found errors:\t1.Field: job_spec.a; Message: Wrong a.\t2.Field:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_each_error_is_told(error: Exception, message: str, passing: bool) -> None:
-    with pytest.raises(VertexError) as caught, told("it", "my-project"):
+    with pytest.raises(VertexError) as caught, as_vertex_error("it", "my-project"):
         raise error
     assert message in str(caught.value)
     assert caught.value.passing is passing

@@ -52,7 +52,7 @@ class SummarizeConfigFn(typing_extensions.Protocol):
 
 
 def update_measurement_series(series_name: str, step: int, value: float) -> None:
-    """Is told how long each chunk took; a place for a monitoring system to hook into, which does nothing by itself.
+    """Gets how long each chunk took; a place for a monitoring system to hook into, which does nothing by itself.
 
     Args:
         series_name: 'inference_total_sec', 'inference_examples_per_sec', 'writing_total_sec' or

@@ -169,7 +169,7 @@ class PjitPartitioner(BasePjitPartitioner):
         """Makes a function that runs on all devices of the mesh; see :meth:`BasePartitioner.partition`.
 
         Raises:
-            ValueError: JAX was told to use another partitioner since this one was made.
+            ValueError: JAX was set to use another partitioner since this one was made.
         """
         now = bool(jax.config.values["jax_use_shardy_partitioner"])
         if now != self._use_shardy_partitioner:

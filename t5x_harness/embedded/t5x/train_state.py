@@ -108,7 +108,7 @@ class FlaxOptimTrainState(flax.struct.PyTreeNode):
         """Makes the state at step 0.
 
         Args:
-            optimizer_def: the optimizer. One with a method ``set_param_axes`` is told the model's axis names.
+            optimizer_def: the optimizer. One with a method ``set_param_axes`` gets the model's axis names.
             model_variables: what ``Module.init`` returned, with collection ``params`` and usually ``params_axes``.
 
         Raises:

@@ -28,7 +28,7 @@ class Node:
     Attributes:
       number: the kernel's.
       path: below the mount; empty for the root, ``bucket/a/b`` otherwise.
-      lookups: how often the kernel was told of it; at 0 it is forgotten.
+      lookups: how often the kernel has looked it up; at 0 it is forgotten.
       staged: its content, while it is open for writing.
       writers: how many handles are open for writing.
       readers: the handles that are open for reading alone.
@@ -77,7 +77,7 @@ class FileSystem:
         return self._known(path)
 
     def tell(self, node: Node) -> Attributes:
-        """What the kernel is told of a node that it asked for by name; from then on it knows it once more."""
+        """The kernel's answer on a node that it asked for by name, which counts as one more look-up."""
         try:
             found = self.attributes(node)
         except OSError:

@@ -103,7 +103,7 @@ def _new_root(source: str, mount_at: Callable[[str], None] | None) -> None:
     _bind_or_mount(_OLD + source, mount_at)
     _call("leaving the old root", _libc.umount2, _OLD.encode(), _MNT_DETACH)
     os.rmdir(_OLD)
-    # What is written directly below / would be lost with the namespace: better to be told at once.
+    # What is written directly below / would be lost with the namespace: better to fail at once.
     mount("none", "/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
 
 

@@ -13,7 +13,7 @@ from t5x_harness.system.processes import name_process
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until told to end.
+    """Serves until it has to end.
 
     Args:
       arguments: settings as JSON, and the descriptor that takes one line of JSON when the server is ready. It stays

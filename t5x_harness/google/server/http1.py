@@ -223,14 +223,14 @@ class Exchange:
     """One request and its answer.
 
     Args:
-      waits: whether the client waits to be told before it sends the body.
+      waits: whether the client waits for 100 Continue before it sends the body.
       keep_alive: whether the client would use the connection again.
 
     Attributes:
       running: whether the application has it.
       begun: whether some of the answer has been given to the transport.
       answered: whether all of it has.
-      waits: whether the client still waits to be told.
+      waits: whether the client still waits for that.
       keep_alive: whether the connection may be used again.
     """
 

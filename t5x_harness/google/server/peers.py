@@ -77,13 +77,13 @@ class Peers:
         ends = _SOCKET_ID.pack(peer[1], local[1], socket.inet_aton(peer[0]), socket.inet_aton(local[0]))
         asked = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, _ANY_STATE) + ends + b"\0" * 4 + _NO_COOKIE
         self._diag.send(_HEADER.pack(_HEADER.size + len(asked), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0) + asked)
-        told = self._diag.recv(4096)
-        if _HEADER.unpack_from(told)[1] != _SOCK_DIAG_BY_FAMILY:  # NLMSG_ERROR
-            (number,) = struct.unpack_from("=i", told, _HEADER.size)
+        reply = self._diag.recv(4096)
+        if _HEADER.unpack_from(reply)[1] != _SOCK_DIAG_BY_FAMILY:  # NLMSG_ERROR
+            (number,) = struct.unpack_from("=i", reply, _HEADER.size)
             if -number == errno.ENOENT:
                 return None
             raise OSError(-number, os.strerror(-number))
-        uid, inode = _UID_AND_INODE.unpack_from(told, _UID_AT)
+        uid, inode = _UID_AND_INODE.unpack_from(reply, _UID_AT)
         return uid, inode
 
 

@@ -1,4 +1,4 @@
-"""What a server is told before it starts."""
+"""What a server is given before it starts."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Relay(_End):
     Args:
       port: gives the port; asked when the connection is there, and may take its time.
       host: that the client asked for; empty if it is not known.
-      hosts: is told the host, for as long as the relay lasts, by the number of the port that it comes from.
+      hosts: gets the host, for as long as the relay lasts, by the number of the port that it comes from.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Relay(_End):
             other, _ = await asyncio.get_running_loop().create_connection(
                 lambda: _End(self._transport), "127.0.0.1", port
             )
-        except OSError:  # nobody to pass it on to: the client is told by the end of its connection
+        except OSError:  # nobody to pass it on to: the client sees the end of its connection
             self._transport.abort()
             return
         except BaseException:
@@ -158,7 +158,7 @@ class Proxy(asyncio.Protocol):
     """One connection to the proxy.
 
     Args:
-      inside: makes the protocol that speaks inside a tunnel to a host, told of its connection when TLS has begun.
+      inside: makes the protocol that speaks inside a tunnel to a host, with its connection once TLS has begun.
       plain: makes the protocol of a connection that is not a tunnel.
     """
 
@@ -268,7 +268,7 @@ class ByProtocol(asyncio.Protocol):
     Clients of gRPC offer ``h2`` alone and get it; all others offer HTTP/1.1, too, or nothing, and get HTTP/1.1.
 
     Args:
-      grpc: makes the protocol for HTTP/2, told the host.
+      grpc: makes the protocol for HTTP/2 to a host.
       host: that the client asked for; empty if it is not known.
     """
 

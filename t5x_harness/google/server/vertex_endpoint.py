@@ -118,7 +118,7 @@ class VertexService:
         """Answers one request over gRPC, message by message.
 
         Raises:
-          ApiError: what the client is to be told.
+          ApiError: what the client gets.
           VertexMissing: Google's library is not installed.
         """
         api = await self._api()
@@ -167,12 +167,12 @@ def _project_v1(api: Api, scope: Scope, token: str) -> Any:
     answered = _transcode(api, {**scope, "path": scope["path"].replace("/v1/", "/v3/", 1)}, token, b"")
     if answered.status != 200:
         return answered
-    told = json.loads(answered.body)
+    project = json.loads(answered.body)
     project = {
-        "projectNumber": told["name"].rpartition("/")[2],
-        "projectId": told["projectId"],
-        "name": told.get("displayName", told["projectId"]),
-        "lifecycleState": told.get("state", "ACTIVE"),
+        "projectNumber": project["name"].rpartition("/")[2],
+        "projectId": project["projectId"],
+        "name": project.get("displayName", project["projectId"]),
+        "lifecycleState": project.get("state", "ACTIVE"),
     }
     return RestAnswer(200, json.dumps(project).encode())
 

@@ -1,6 +1,6 @@
 """What the store knows, in SQLite: it survives the end of the process at any moment.
 
-Commits reach the operating system before anybody is told of them, so a killed server forgets nothing. A power cut is
+Commits reach the operating system before anything is answered, so a killed server forgets nothing. A power cut is
 another matter: the database stays whole (SQLite's WAL with synchronous=NORMAL) but may lose the last moments, and as
 bodies are not synced, an object written shortly before may then have a file that is empty or cut. Such a file no longer
 is the one that was recorded, so it is taken for a change from outside: it shows as a new generation with what it has.

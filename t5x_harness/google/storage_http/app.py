@@ -66,7 +66,7 @@ class _App:
         head = scope["method"] == "HEAD"
         body = Body(receive)
         try:
-            with self._refusals.told():
+            with self._refusals.recorded():
                 request = Request.of(scope, body.receive)
                 answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
                 if isinstance(answered, ObjectReader):
@@ -88,7 +88,7 @@ class _Refusals:
         self._told = -math.inf
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def recorded(self) -> Iterator[None]:
         """Raises StorageError in place of what the system says of the disk."""
         try:
             yield

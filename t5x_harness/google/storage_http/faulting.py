@@ -39,7 +39,7 @@ class _Faulting:
             self._faults.arm(Fault(**json.loads(await body_of(receive))))
         elif scope["method"] == "DELETE":
             self._faults.clear()
-        await answer_json(send, 200, self._faults.told())
+        await answer_json(send, 200, self._faults.report())
 
     async def _cut_ones_end(self) -> None:
         """Waits for exchanges that are over for their clients, but not here: who asks may be such a client."""

@@ -45,7 +45,7 @@ def header_name(text: str) -> str:
 
 
 POLICY = "t5xHarnessPolicy"
-"""The field of buckets that keeps their IAM policy, and that is not told with the others."""
+"""The field of buckets that keeps their IAM policy, and that is not among those shown."""
 
 
 PROJECT_FIELD = "projectNumber"

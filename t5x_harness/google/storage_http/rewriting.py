@@ -51,8 +51,8 @@ async def answer_rewrite(store: ObjectStore, request: Request, rewrite: Rewrite)
     same = {"from": [found.bucket, found.name, found.generation], "to": [rewrite.bucket, rewrite.name], "most": most}
     done = _done_before(request.parameters.get("rewriteToken"), same)
     if most is not None and done + most < found.size and await asyncio.to_thread(_moves, store, found, rewrite):
-        told = {"done": False, "rewriteToken": _token(same, done + most)}
-        return _answer(done + most, found.size, told)
+        state = {"done": False, "rewriteToken": _token(same, done + most)}
+        return _answer(done + most, found.size, state)
     source = dataclasses.replace(rewrite.source, generation=found.generation)
     target = (rewrite.bucket, rewrite.name, rewrite.fields, rewrite.preconditions)
     written = await asyncio.to_thread(store.copy, source, *target)
@@ -71,9 +71,9 @@ def _moves(store: ObjectStore, found: StoredObject, rewrite: Rewrite) -> bool:
     return str(before["location"]).upper() != str(after["location"]).upper() or classes[0] != classes[1]
 
 
-def _answer(rewritten: int, size: int, told: Mapping[str, Any]) -> Answer:
+def _answer(rewritten: int, size: int, state: Mapping[str, Any]) -> Answer:
     sizes = {"totalBytesRewritten": str(rewritten), "objectSize": str(size)}
-    return json_answer({"kind": "storage#rewriteResponse", **sizes, **told})
+    return json_answer({"kind": "storage#rewriteResponse", **sizes, **state})
 
 
 def _token(same: Mapping[str, Any], done: int) -> str:
@@ -85,10 +85,10 @@ def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
     if token is None:
         return 0
     try:
-        told: Any = parse_json(base64.b64decode(token, altchars=b"-_", validate=True))
-        done = told.pop("done")
+        state: Any = parse_json(base64.b64decode(token, altchars=b"-_", validate=True))
+        done = state.pop("done")
     except (binascii.Error, ValueError, Invalid, KeyError):
-        told = done = None
-    if told != same or not isinstance(done, int):
+        state = done = None
+    if state != same or not isinstance(done, int):
         raise Invalid("The rewrite token is not of this rewrite: source, destination and maxBytesRewrittenPerCall stay")
     return done

@@ -112,9 +112,9 @@ class _Writer:
 
 
 def _contents(write: _Writer, it: StoredObject, *, owner: bool) -> str:
-    told = (
+    fields = (
         f"<Generation>{it.generation}</Generation><MetaGeneration>{it.metageneration}</MetaGeneration>"
         f"<LastModified>{rfc3339(it.updated)}</LastModified><ETag>&quot;{xml_etag_of(it)}&quot;</ETag><Size>{it.size}</Size>"
     )
     who = "<Owner><ID>t5x-harness</ID></Owner>" if owner else ""
-    return f"<Contents>{write('Key', it.name)}{told}{who}</Contents>"
+    return f"<Contents>{write('Key', it.name)}{fields}{who}</Contents>"

@@ -63,8 +63,8 @@ def list_uploads(store: ObjectStore, bucket: str) -> Answer:
         "</Upload>"
         for it in store.multiparts.all(bucket)
     ]
-    told = f"<Bucket>{escape(bucket)}</Bucket><IsTruncated>false</IsTruncated>"
-    return document("ListMultipartUploadsResult", S3_NAMESPACE, told, *uploads)
+    fields = f"<Bucket>{escape(bucket)}</Bucket><IsTruncated>false</IsTruncated>"
+    return document("ListMultipartUploadsResult", S3_NAMESPACE, fields, *uploads)
 
 
 async def _take_part(store: ObjectStore, request: Request, upload_id: str) -> Answer:
@@ -90,10 +90,10 @@ def _list_parts(upload: MultipartUpload, request: Request, named: str) -> Answer
         raise Invalid(f"Invalid argument: max-parts has to be a number, not {most}")
     left = [part for part in upload.parts if part.number > after]
     page = left[:most]
-    told = f"<UploadId>{upload.id}</UploadId><IsTruncated>{str(len(left) > most).lower()}</IsTruncated>"
+    fields = f"<UploadId>{upload.id}</UploadId><IsTruncated>{str(len(left) > most).lower()}</IsTruncated>"
     if page and len(left) > most:
-        told += f"<NextPartNumberMarker>{page[-1].number}</NextPartNumberMarker>"
-    return document("ListPartsResult", S3_NAMESPACE, named, told, *map(_part, page))
+        fields += f"<NextPartNumberMarker>{page[-1].number}</NextPartNumberMarker>"
+    return document("ListPartsResult", S3_NAMESPACE, named, fields, *map(_part, page))
 
 
 def _part(part: Part) -> str:

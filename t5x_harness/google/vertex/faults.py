@@ -32,7 +32,7 @@ class VertexFault(CountedFault):
       code: of the error, such as ``UNAVAILABLE``.
       message: of the error; empty for one that says what this is.
       seconds: how long a method waits, a job runs before it meets the fault, or the stockout lasts before the job is
-        told of it.
+        informed of it.
       output: a regular expression for a line of the job's output, after which it meets the fault; empty for none.
       replica: that is preempted, or out of memory, such as ``workerpool1-0``; the primary one by default.
     """
@@ -81,13 +81,13 @@ class VertexFault(CountedFault):
         return cls(cast(VertexFaultKind, kind), **values)
 
     def __str__(self) -> str:
-        told = [repr(self.on)]
-        told += [
+        parts = [repr(self.on)]
+        parts += [
             f"{name}={value!r}" for name in ("code", "seconds", "output", "after") if (value := getattr(self, name))
         ]
         if self.times != 1:
-            told.append(f"times={self.times}")
-        return f"vertex.{self.kind}({', '.join(told)})"
+            parts.append(f"times={self.times}")
+        return f"vertex.{self.kind}({', '.join(parts)})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the emulated Vertex AI is told before it starts."""
+"""What the emulated Vertex AI is given before it starts."""
 
 from __future__ import annotations
 

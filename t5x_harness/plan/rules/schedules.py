@@ -209,6 +209,6 @@ class UselessRate(PlanRule):
 
 
 def _is_relative(plan: Planned) -> bool:
-    """Whether the rate counts in sizes of the parameters, as with Adafactor unless it is told otherwise."""
+    """Whether the rate counts in sizes of the parameters, as with Adafactor unless the config says otherwise."""
     settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
     return bool(getattr(settings, "multiply_by_parameter_scale", False))

@@ -137,7 +137,7 @@ class TaskInference:
         merge_fn: joins the chunks; None leaves them.
         save_position: whether to save the position in the data.
         vocabulary_feature: output feature whose vocabulary decodes.
-        measure: told the time of each chunk.
+        measure: called with the time of each chunk.
         step: of the checkpoint.
     """
 

@@ -84,7 +84,7 @@ def import_module(module: str) -> None:
 
 
 def is_airio(value: object) -> bool:
-    """Whether a value belongs to AirIO, told without importing AirIO."""
+    """Whether a value belongs to AirIO, without importing AirIO."""
     return any(cls.__module__.partition(".")[0] == "airio" for cls in type(value).__mro__)
 
 

@@ -41,7 +41,7 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         *,
         concurrent_gb: int = 128,
     ) -> None:
-        """Saves a train state where the checkpointer was told to.
+        """Saves a train state in the checkpointer's folder.
 
         Args:
             path: Not used: the checkpointer knows its folder and takes the step from the state.

@@ -199,8 +199,8 @@ class Driver:
                     finally:
                         taken.set()
         except Exception as error:
-            traceback.print_exc()  # for the one who runs the server; clients are told as much as helps them
-            with contextlib.suppress(Exception):  # where the state itself is gone, nobody can be told
+            traceback.print_exc()  # for the one who runs the server; clients get as much as helps them
+            with contextlib.suppress(Exception):  # where the state itself is gone, nobody can be informed
                 self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:
             self._over.set()
@@ -321,7 +321,7 @@ class Driver:
                 return
 
     def _end(self) -> None:
-        """The job has ended; clients are told once it was seen running for as long as they are promised."""
+        """The job has ended; clients see that once it was seen running for as long as they are promised."""
         self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
         if "shown" not in self._deadlines or self._progress.state is State.CANCELLED:
             self._finish(self._progress.state, self._progress.error)

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
         os.dup2(nowhere, descriptor)
     status = _Watch(server, child, awake, orders).until_the_end()
     _clear(awake)
-    with contextlib.suppress(ConnectionError):  # nobody is left to be told
+    with contextlib.suppress(ConnectionError):  # nobody is left to read it
         server.sendall(json.dumps({"status": status}).encode())
 
 

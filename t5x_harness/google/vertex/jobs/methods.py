@@ -25,7 +25,7 @@ class Jobs:
     """Get, list, cancel and delete for both kinds of jobs; each kind has its own way to create one.
 
     Args:
-      graces: for processes that are told to end; by default those of the service.
+      graces: for processes that have to end; by default those of the service.
       deleting: called with a job that is about to be deleted, while it can still be read.
     """
 

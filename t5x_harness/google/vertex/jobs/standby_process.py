@@ -1,4 +1,4 @@
-"""Inside an interpreter that stands by for a job: imports what the job will, and becomes the job when it is told to.
+"""Inside an interpreter that stands by for a job: imports what the job will, and becomes the job when it gets one.
 
 What it imports ahead, :class:`~t5x_harness.google.vertex.jobs.programs.Programs` says.
 """

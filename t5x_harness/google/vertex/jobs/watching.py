@@ -31,7 +31,7 @@ class Said:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """A unit's end: nothing of it is left, and all that it said was told before.
+    """A unit's end: nothing of it is left, and all of its output was read before.
 
     Attributes:
       status: as a shell has it.

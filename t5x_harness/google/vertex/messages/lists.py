@@ -33,8 +33,8 @@ class PageToken:
     """A place in a list.
 
     Attributes:
-      last: the name of the last one that was told.
-      offset: how many were told; where to go on when that one is gone.
+      last: the name of the last one of the page before.
+      offset: how many were on earlier pages; where to go on when that one is gone.
     """
 
     last: str

@@ -59,7 +59,7 @@ def _list(call: Call, kind: Kind) -> Message:
     if is_resource(parent) and "/-" not in parent and not call.services.resources.exists(parent):
         raise not_found(parent)
     (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if is_repeated(f) and f.message_type is not None)
-    # Made like this as the class of a field's message is not told otherwise.
+    # Made like this as the class of a field's message is not known otherwise.
     message = type(getattr(call.rpc.response(), field.name).add())
     return list_page(call, kind, call.services.resources.list(parent, kind.collection, message), field.name)
 

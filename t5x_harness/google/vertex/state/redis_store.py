@@ -78,7 +78,7 @@ class RedisStore:
 
     Args:
       client: of the package ``redis``, answering bytes.
-      url: where others find it; a password in it is told to nobody.
+      url: where others find it; a password in it is never shown.
     """
 
     def __init__(self, client: Any, url: str, end: Callable[[], None]) -> None:

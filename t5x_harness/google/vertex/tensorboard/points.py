@@ -124,7 +124,7 @@ class _Known:
 
 
 def choose(elements: Sequence[Element], most: int) -> Sequence[Element]:
-    """Some of the elements, in their order, where there are more than can be told.
+    """Some of the elements, in their order, where there are more than an answer may have.
 
     The service chooses at random. Here the last is always among them, as it is where TensorBoard itself chooses, and
     the same ones are chosen each time.

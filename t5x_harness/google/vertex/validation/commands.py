@@ -1,4 +1,4 @@
-"""Checks of what the containers of T5X are told: the service takes every text, and the job ends long after."""
+"""Checks of the arguments of T5X's containers: the service takes every text, and the job ends long after."""
 
 from __future__ import annotations
 

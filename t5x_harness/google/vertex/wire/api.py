@@ -39,7 +39,7 @@ class Api:
     Args:
       state: keeps everything; by default what ``settings.options.state`` names.
       authority: knows who may ask; by default one with a token of its own.
-      graces: for processes of jobs that are told to end; by default those of the service.
+      graces: for processes of jobs that have to end; by default those of the service.
 
     Raises:
       StateError: the state cannot be opened.
@@ -82,7 +82,7 @@ class Api:
           The response's bytes.
 
         Raises:
-          ApiError: what the client is to be told.
+          ApiError: what the client gets.
         """
         (answer,) = self.stream(path, request, token, host=host, transport=transport)
         return answer
@@ -167,7 +167,7 @@ class Api:
                     raise ApiError(Code.NOT_FOUND, f"there is no {name} to administer")
         except StateError as error:
             raise _lost(error) from None
-        return self.services.faults.told()
+        return self.services.faults.report()
 
     def reset(self) -> None:
         """Ends all jobs, and forgets all resources, faults and requests."""

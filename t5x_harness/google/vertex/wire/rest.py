@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf import field_mask_pb2, json_format
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2  # noqa: F401 - errors' details are told as JSON, by their types' names
+from google.rpc import error_details_pb2  # noqa: F401 - errors' details become JSON, by their types' names
 
 from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
 from t5x_harness.google.json_text import BadJson, read_json
@@ -65,12 +65,12 @@ def _set(owner: Any, field: Any, name: str, value: str) -> None:
         return
     if field.type == field.TYPE_BOOL and value not in _BOOLEANS:
         raise _invalid(name, f"Invalid value at '{name}' (TYPE_BOOL), \"{value}\"")
-    told: Any = _BOOLEANS[value] if field.type == field.TYPE_BOOL else value
+    parsed: Any = _BOOLEANS[value] if field.type == field.TYPE_BOOL else value
     if field.enum_type is not None and value.lstrip("-").isdigit():
-        told = int(value)
+        parsed = int(value)
     try:
         read = type(owner)()
-        json_format.ParseDict({field.name: [told] if is_repeated(field) else told}, read)
+        json_format.ParseDict({field.name: [parsed] if is_repeated(field) else parsed}, read)
     except json_format.ParseError as error:
         raise _invalid(name, f"Invalid value at '{name}': {error}") from None
     owner.MergeFrom(read)  # adds to a repeated field
@@ -134,10 +134,10 @@ def error_answer(error: ApiError) -> RestAnswer:
     """An error in the form that Google's APIs give it over HTTP."""
     if isinstance(error, NotEmulated):
         return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
-    told: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
+    body: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
     if details := json_format.MessageToDict(to_status(error)).get("details"):
-        told["details"] = details
-    return RestAnswer(error.code.http_status, json.dumps({"error": told}, indent=2).encode())
+        body["details"] = details
+    return RestAnswer(error.code.http_status, json.dumps({"error": body}, indent=2).encode())
 
 
 def _answer(api: Api, request: RestRequest) -> bytes:
@@ -155,14 +155,14 @@ def _answer(api: Api, request: RestRequest) -> bytes:
     answers = api.stream(found.rpc.path, data, request.token, host=request.host, transport=transport)
     as_numbers = any(name == "$alt" and "enum-encoding=int" in value for name, value in request.query)
     try:
-        told = [
+        items = [
             json_format.MessageToJson(found.rpc.response.FromString(each), use_integers_for_enums=as_numbers)
             for each in answers
         ]
     except json_format.SerializeToJsonError as error:  # a client may have written NaN over gRPC
         message = f"The answer has no form in JSON: {error} Ask for it over gRPC."
         raise ApiError(Code.INTERNAL, message) from None
-    return (f"[{','.join(told)}]" if found.rpc.streams else told[0]).encode()
+    return (f"[{','.join(items)}]" if found.rpc.streams else items[0]).encode()
 
 
 def _message(found: Match, request: RestRequest) -> Message:
@@ -200,5 +200,5 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
 
 
 def _misspelt(document: Any, field: str) -> list[Violation]:
-    """Accelerators that there are none of, which people write often enough to be told what they meant."""
+    """Accelerators that there are none of, which people write often enough to get a hint at what they meant."""
     return [Violation(each.field, each.message) for each in misspelt_accelerators(document, field)]

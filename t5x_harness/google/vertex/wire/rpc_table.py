@@ -209,7 +209,7 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
     """The class that a stub's function makes bytes of, or makes of bytes.
 
     The library's own messages are wrapped; those of Operations and Locations are not, and their serializers do not
-    tell the class, but these services are known to protobuf. None if it cannot be told.
+    tell the class, but these services are known to protobuf. None if it is unknown.
     """
     owner = getattr(convert, "__self__", None)
     if hasattr(owner, "pb"):

@@ -181,7 +181,7 @@ def test_an_output_that_is_no_regular_expression_is_refused() -> None:
 def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("preempt", output="never said"))
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
-    assert [each["met"] for each in service.api.services.faults.told()["faults"]] == [0]
+    assert [each["met"] for each in service.api.services.faults.report()["faults"]] == [0]
 
 
 def test_a_replica_without_memory_ends_the_job_in_the_services_words(service: Any) -> None:

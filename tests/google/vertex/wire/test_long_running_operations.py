@@ -92,7 +92,7 @@ def test_nobody_waits_for_what_ends(api: Any, call: Ask) -> None:
     waiting = [threading.Thread(target=ask, args=(method,)) for method in ("Get", "Wait")]
     for thread in waiting:
         thread.start()
-    while not (api.services.faults.told()["faults"][0]["met"]):
+    while not (api.services.faults.report()["faults"][0]["met"]):
         pass
     api.close()
     for thread in waiting:

@@ -106,7 +106,7 @@ class RelativePositionBiases(nn.Module):
     """What each head adds to its attention logits, depending on how far query and key are apart.
 
     Attributes:
-      num_buckets: Number of distances that are told apart, see `relative_position_buckets`.
+      num_buckets: Number of distances that are distinguished, see `relative_position_buckets`.
       max_distance: From what distance on all are the same.
       num_heads: Number of attention heads.
       dtype: Of the biases.

@@ -95,7 +95,7 @@ class Study:
                 self._hear(None)
             self._publish(*(self._ending or (State.SUCCEEDED, None)))
         except Exception as error:
-            traceback.print_exc()  # for the one who runs the server; clients are told as much as helps them
+            traceback.print_exc()  # for the one who runs the server; clients get as much as helps them
             self._publish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
             for name in self._active:
                 self._custom_jobs.end(name)

@@ -1,4 +1,4 @@
-"""A trial as a custom job: its spec with the parameters in it, the metrics that it reports, and what is told of it."""
+"""A trial as a custom job: its spec with the parameters in it, the metrics that it reports, and how it is shown."""
 
 from __future__ import annotations
 
