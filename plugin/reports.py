@@ -21,7 +21,7 @@ JOB_SECTION = "Vertex AI job"
 """The title of the section that the report of a promoted test has."""
 
 _LOG_COLUMNS = 100
-_TOLD = pytest.StashKey[list[str]]()
+_JOBS = pytest.StashKey[list[str]]()
 
 
 def failure_of(item: pytest.Item, result: StageResult) -> object:
@@ -52,13 +52,13 @@ def record(item: pytest.Item, result: StageResult, properties: Iterable[tuple[st
 
     item.user_properties += properties
     if lines := job_lines(result):
-        item.stash.setdefault(_TOLD, []).append("\n".join(lines))
+        item.stash.setdefault(_JOBS, []).append("\n".join(lines))
 
 
 def add_job_sections(item: pytest.Item, report: pytest.TestReport) -> None:
     """Gives the report of a test's call what :func:`record` noted."""
     if report.when == "call":
-        report.sections += [(JOB_SECTION, text) for text in item.stash.get(_TOLD, [])]
+        report.sections += [(JOB_SECTION, text) for text in item.stash.get(_JOBS, [])]
 
 
 def record_versions(config: pytest.Config) -> None:

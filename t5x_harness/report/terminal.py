@@ -11,7 +11,7 @@ from t5x_harness.report.table import counted, duration, table
 from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
-_TOLD = (Severity.ERROR, Severity.WARNING)
+_SHOWN = (Severity.ERROR, Severity.WARNING)
 """What stands in the report unasked: a green run stays quiet."""
 GIVEN = "given by the harness, as by the command line of a job"
 STANDINS = "stand-ins, for what cannot be reached here"
@@ -60,7 +60,7 @@ def render(
 def render_quietly(report: Report, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
     """The findings and the last line, and nothing else; see :func:`render`."""
     style, width = Style(color), max(width, _LEAST_WIDTH)
-    found = dict.fromkeys(f for row in report.rows for f in row.findings if notes or f.severity in _TOLD)
+    found = dict.fromkeys(f for row in report.rows for f in row.findings if notes or f.severity in _SHOWN)
     lines = [line for finding in found for line in finding_lines(finding, width=width, style=style)]
     for row in report.rows:
         lines += [line for stage in row.result.stages if stage.outcome is Outcome.FAILED for line in _log(stage)]
@@ -260,7 +260,7 @@ def last_line(report: Report) -> str:
     parts = [f"{failed} failed"] if failed else []
     parts += [f"{passed} passed"] if passed else []
     parts += [f"{unfinished} not finished"] if (unfinished := report.count_runs(Outcome.NOT_RUN)) else []
-    parts += [counted(n, severity) for severity in _TOLD if (n := report.count(severity))]
+    parts += [counted(n, severity) for severity in _SHOWN if (n := report.count(severity))]
     if not report.results:
         parts = ["nothing was run"]
     if failed and any(result.spec.strict for result in report.results):

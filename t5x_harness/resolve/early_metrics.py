@@ -58,7 +58,7 @@ def call_metrics(run: Resolved, report: StageReport) -> None:
         doubt = _doubt(run, sample)
         if doubt is None:
             calls = _call(role, sample, loggers, min(SECONDS, until - time.monotonic()))
-            doubt = _told(calls, run, role, sample, report)
+            doubt = _add_outcome(calls, run, role, sample, report)
         if doubt is not None:
             report.not_checked.append(f"the metrics of {task.name}: {doubt}")
 
@@ -80,7 +80,7 @@ def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float
     return calls
 
 
-def _told(calls: Calls, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
+def _add_outcome(calls: Calls, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
     """Puts the outcome of the calls where it belongs; returns what leaves them without a judgement."""
     task = sample.task
     if calls.perfect:

@@ -51,7 +51,7 @@ def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = No
     return {NETWORK_VARIABLE: "forbid", **dict.fromkeys(outside)}
 
 
-def is_told_to_forbid(environment: Mapping[str, str | None]) -> bool:
+def network_is_forbidden(environment: Mapping[str, str | None]) -> bool:
     """Whether variables forbid the network."""
     return environment.get(NETWORK_VARIABLE) == "forbid"
 

@@ -61,7 +61,7 @@ class Folder:
         """
         from google.api_core import exceptions
 
-        with _told(f"{self.address}/{name}"):
+        with _as_storage_error(f"{self.address}/{name}"):
             try:
                 content: bytes = self._blob(name).download_as_bytes(timeout=_SECONDS)
             except exceptions.NotFound:
@@ -75,7 +75,7 @@ class Folder:
         Raises:
           StorageError: the bucket is not there, or refuses.
         """
-        with _told(f"{self.address}/{below}"):
+        with _as_storage_error(f"{self.address}/{below}"):
             for blob in self._client.list_blobs(self._bucket, prefix=f"{self._prefix}{below}", timeout=_SECONDS):
                 yield blob.name.removeprefix(self._prefix), blob.size or 0
 
@@ -85,12 +85,12 @@ class Folder:
         Raises:
           StorageError: it is not there, or may not be looked at.
         """
-        with _told(f"{GS}{self._bucket.name}"):
+        with _as_storage_error(f"{GS}{self._bucket.name}"):
             next(iter(self._client.list_blobs(self._bucket, max_results=1, timeout=_SECONDS)), None)
 
     def misplaced(self, region: str) -> str:
         """What a job in a region pays for if the bucket is in another; empty where it is not, or may not be seen."""
-        with contextlib.suppress(StorageError), _told(f"{GS}{self._bucket.name}"):
+        with contextlib.suppress(StorageError), _as_storage_error(f"{GS}{self._bucket.name}"):
             self._bucket.reload(timeout=_SECONDS)  # needs storage.buckets.get, which writing objects does not
             theirs = str(self._bucket.location or "").lower()
             if self._bucket.location_type == "region" and theirs != region:
@@ -108,13 +108,13 @@ class Folder:
         """
         from google.api_core import exceptions
 
-        with _told(f"{GS}{self._bucket.name}"), contextlib.suppress(exceptions.Conflict):
+        with _as_storage_error(f"{GS}{self._bucket.name}"), contextlib.suppress(exceptions.Conflict):
             self._client.create_bucket(self._bucket, location=location, timeout=_SECONDS)
 
     def _put(self, file: StagedFile) -> int:
         from google.api_core import exceptions
 
-        with _told(f"{self.address}/{file.name}"):
+        with _as_storage_error(f"{self.address}/{file.name}"):
             try:
                 self._blob(file.name).upload_from_string(
                     file.content, content_type="application/octet-stream", if_generation_match=0, timeout=_SECONDS
@@ -141,7 +141,7 @@ def _client(project: str) -> Client:
 
 
 @contextlib.contextmanager
-def _told(address: str) -> Iterator[None]:
+def _as_storage_error(address: str) -> Iterator[None]:
     """Says what the service said of an object, and whose move it is."""
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError

@@ -52,7 +52,7 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
         )
     from google.cloud import aiplatform
 
-    with _told(run, target):
+    with _as_upload_error(run, target):
         aiplatform.upload_tb_log(
             tensorboard_id=_number(tensorboard),
             tensorboard_experiment_name=run,
@@ -72,7 +72,7 @@ def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) 
     """
     from google.cloud import aiplatform
 
-    with _told(run, target):
+    with _as_upload_error(run, target):
         aiplatform.start_upload_tb_log(
             tensorboard_id=_number(tensorboard),
             tensorboard_experiment_name=run,
@@ -88,7 +88,7 @@ def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) 
 
 
 @contextlib.contextmanager
-def _told(run: str, target: VertexTarget) -> Iterator[None]:
+def _as_upload_error(run: str, target: VertexTarget) -> Iterator[None]:
     with as_vertex_error(f"the event files of {run} cannot be uploaded", target.project):
         try:
             yield

@@ -97,7 +97,7 @@ class _RunHere(Run):
             if not self._made:
                 apply_jax_environment(before, os.environ)
                 _see_gcs()
-            with network.forbidden() if network.is_told_to_forbid(os.environ) else contextlib.nullcontext():
+            with network.forbidden() if network.network_is_forbidden(os.environ) else contextlib.nullcontext():
                 yield
         finally:
             # Only what was put there: variables that imported modules set must stay with the modules.

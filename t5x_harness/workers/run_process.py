@@ -156,7 +156,7 @@ def _confine() -> None:
     from t5x_harness.system import network
 
     enter_from_environment(os.environ)
-    if network.is_told_to_forbid(os.environ):
+    if network.network_is_forbidden(os.environ):
         network.confine()
 
 

@@ -85,7 +85,7 @@ class _Refusals:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._told = -math.inf
+        self._reported = -math.inf
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
@@ -96,8 +96,8 @@ class _Refusals:
             raise
         except (OSError, sqlite3.Error) as error:
             refused = self._store.refusal(error)
-            if time.monotonic() - self._told > _TELL_SECONDS:
-                self._told = time.monotonic()
+            if time.monotonic() - self._reported > _TELL_SECONDS:
+                self._reported = time.monotonic()
                 print(f"t5x-harness: {refused.message}", file=sys.stderr, flush=True)
             raise refused from error
 

@@ -44,7 +44,7 @@ class MixingRates(ResolveRule):
             for task, rate in rates_of(mixture, split).items():
                 if isinstance(rate, Exception):
                     yield self.finding(
-                        f"the rate of task {task} in mixture {mixture.name} cannot be computed: {_told(rate)}",
+                        f"the rate of task {task} in mixture {mixture.name} cannot be computed: {_error_text(rate)}",
                         None,
                         "give the task's source num_input_examples, cache it, or give a number as the rate",
                         location=place,
@@ -66,7 +66,7 @@ class MixingRates(ResolveRule):
                     )
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, TypeError) and "NoneType" in str(error):
         return "its source does not say num_input_examples, and it is not cached"
     return f"{type(error).__name__}: {error}"
