@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any
 
 import gin
-from gin import config as gin_internals  # the one place that reads gin's table of bindings: gin has no public walk
 
 from t5x_harness.lint.own_lines import is_foreign
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reader import read
 from t5x_harness.spec import Location, Mode, RunSpec
+from t5x_harness.upstream.gin import bound_values, file_readers
 
 ENTRY_POINTS: dict[Mode, tuple[str, str]] = {
     Mode.TRAIN: ("t5x.train", "train"),
@@ -90,21 +90,21 @@ class GinConfig:
 
     def items(self) -> Iterator[tuple[BindingKey, Any]]:
         """Every binding with its value, references unresolved."""
-        for (scope, selector), parameters in list(gin_internals._CONFIG.items()):
+        for (scope, selector), parameters in list(bound_values().items()):
             for parameter, value in list(parameters.items()):
                 yield BindingKey(scope, selector, parameter), value
 
     def value(self, key: BindingKey) -> Any:
         """Returns the value bound under exactly this name; of references, only those to constants are resolved."""
-        value = gin_internals._CONFIG.get((key.scope, key.selector), {}).get(key.parameter)
-        if isinstance(value, gin_internals.ConfigurableReference) and value.selector == _CONSTANT and value.evaluate:
+        value = bound_values().get((key.scope, key.selector), {}).get(key.parameter)
+        if isinstance(value, gin.config.ConfigurableReference) and value.selector == _CONSTANT and value.evaluate:
             constant = value.scoped_configurable_fn()
             return value if constant is gin.REQUIRED else constant
         return value
 
     def is_bound(self, key: BindingKey) -> bool:
         """Whether exactly this name is bound."""
-        return key.parameter in gin_internals._CONFIG.get((key.scope, key.selector), {})
+        return key.parameter in bound_values().get((key.scope, key.selector), {})
 
     def owner(self, key: BindingKey) -> BindingKey:
         """Follows ``x = %A``, ``A = %B`` to the binding that holds the literal: what to change to change ``x``."""
@@ -124,20 +124,20 @@ class GinConfig:
     @staticmethod
     def macro_of(value: Any) -> str | None:
         """The macro's name where a value is ``%NAME`` and nothing else."""
-        if isinstance(value, gin_internals.ConfigurableReference) and value.selector == _MACRO and value.evaluate:
+        if isinstance(value, gin.config.ConfigurableReference) and value.selector == _MACRO and value.evaluate:
             return "/".join(value.scopes)
         return None
 
     def is_required(self, value: Any) -> bool:
         """Whether a value is ``%gin.REQUIRED``: somebody still has to give it."""
         return value is gin.REQUIRED or (
-            isinstance(value, gin_internals.ConfigurableReference) and repr(value) == REQUIRED
+            isinstance(value, gin.config.ConfigurableReference) and repr(value) == REQUIRED
         )
 
     @staticmethod
     def references(value: Any) -> Iterator[str]:
         """The full names of the configurables that a value refers to (macros: their names with a leading ``%``)."""
-        if isinstance(value, gin_internals.ConfigurableReference):
+        if isinstance(value, gin.config.ConfigurableReference):
             name = "/".join(value.scopes)
             yield f"%{name}" if value.selector == _MACRO else value.selector
         elif isinstance(value, dict):
@@ -162,10 +162,10 @@ class GinConfig:
     def scope_of(self, parameter: str) -> str | None:
         """The scope of the reference bound to one of the entry point's parameters: ``train`` for the train data."""
         value = self.entry_bindings().get(parameter)
-        if isinstance(value, gin_internals.ConfigurableReference):
+        if isinstance(value, gin.config.ConfigurableReference):
             if value.selector == _MACRO:
                 value = self.value(self.owner(BindingKey.of_macro("/".join(value.scopes))))
-            if isinstance(value, gin_internals.ConfigurableReference):
+            if isinstance(value, gin.config.ConfigurableReference):
                 return "/".join(value.scopes)
         return None
 
@@ -287,7 +287,7 @@ class _as_main:
 @contextlib.contextmanager
 def _reading(files: Mapping[str, str]) -> Iterator[None]:
     """Lets gin read files under names under which there are none; T5X's own folder is the last that it looks in."""
-    readers = gin_internals._FILE_READERS
+    readers = file_readers()
     before = list(readers)
     gin.config.register_file_reader(
         lambda name: Path(files[name]).open(encoding="utf-8"),  # noqa: SIM115  gin closes it

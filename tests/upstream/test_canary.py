@@ -9,6 +9,8 @@ from canary import canary
 
 gin = pytest.importorskip("gin")
 
+from t5x_harness.upstream.gin import bound_values, file_readers  # noqa: E402
+
 
 def test_the_release_and_the_name_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(gin.config, "_FILE_READERS")
@@ -25,10 +27,10 @@ def test_the_release_and_the_name_are_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_gin_keeps_a_config_and_its_readers_where_they_are_read() -> None:
     gin.parse_config("NUMBER = 3")
     try:
-        assert gin.config._CONFIG["NUMBER", "gin.macro"] == {"value": 3}
-        readers = list(gin.config._FILE_READERS)
+        assert bound_values()["NUMBER", "gin.macro"] == {"value": 3}
+        readers = list(file_readers())
         gin.config.register_file_reader(str.upper, str.isupper)
-        assert (str.upper, str.isupper) in gin.config._FILE_READERS
-        gin.config._FILE_READERS[:] = readers
+        assert (str.upper, str.isupper) in file_readers()
+        file_readers()[:] = readers
     finally:
         gin.clear_config()
