@@ -35,14 +35,11 @@ For example::
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.findings.silencing import not_codes
 from t5x_harness.spec import GcsPaths, Mode, StandInPolicy
 
 _TABLE = "tool.t5x_harness"
@@ -159,6 +156,8 @@ def load_project(folder: Path) -> ProjectConfig:
         return ProjectConfig(root=folder)
     except (OSError, UnicodeDecodeError) as error:
         raise ProjectError(f"{file}: cannot be read: {error}") from None
+    import tomllib  # here, as every pytest with the plugin imports this module
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -256,6 +255,8 @@ class _Reader:
     def _known(self, table: Mapping[str, Any], keys: Sequence[str], where: tuple[str, int]) -> None:
         for key in table:
             if key not in keys:
+                import difflib
+
                 near = difflib.get_close_matches(key, keys, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(keys)}"
                 raise self._error(f"unknown key {key!r}: {hint}", (*where, key))
@@ -274,6 +275,7 @@ class _Reader:
 
     def _codes(self, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> tuple[str, ...]:
         from t5x_harness.findings.rule import all_codes
+        from t5x_harness.findings.silencing import not_codes
 
         codes = self._texts(table, key, where)
         if problem := not_codes(codes, all_codes):

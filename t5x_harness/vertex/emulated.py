@@ -9,9 +9,12 @@ import socket
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
 from t5x_harness.variables import ROOT_VARIABLE
+
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.settings import ExpectedJobs
 
 _ANSWER_SECONDS = 5.0
 
@@ -57,6 +60,7 @@ def emulated_google(
         yield
         return
     from t5x_harness.google.session import GoogleSession
+    from t5x_harness.google.vertex.settings import VertexOptions
 
     before = dict(os.environ)
     with GoogleSession(root, vertex=VertexOptions(warm=warm, expected=expected)) as session:
