@@ -115,7 +115,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A smoke test reaches loopback only, and fails if it exercised nothing."""
+    """Lets a smoke test reach loopback only, and fails it if it exercised nothing."""
     with promotion.network_guarded(item):
         result = yield
     marks.check_exercised(item)

@@ -22,7 +22,7 @@ def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
 
 
 def header(config: pytest.Config, session: HarnessSession) -> list[str]:
-    """One line with versions, runtime and slice, where they are used; and one with what is left out."""
+    """Returns one line with versions, runtime and slice, where they are used; and one with what is left out."""
     paths = [] if _asks_for_configs(config) else session.configured_files()
     if _names_files(config):
         folders = [config.invocation_params.dir / argument for argument in config.args]
@@ -32,7 +32,7 @@ def header(config: pytest.Config, session: HarnessSession) -> list[str]:
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A collector for a run config or for declared runs; None for every other file."""
+    """Returns a collector for a run config or for declared runs; None for every other file."""
     config = parent.config
     session = config.stash[SESSION]
     declares = path.name == _PYPROJECT and path.parent == config.rootpath and bool(session.project.runs)

@@ -116,7 +116,7 @@ class StageItem(JobItem):
             raise StageFailed(result)
 
     def pending_runs(self) -> list[PendingRun]:
-        """The runs that begin with or after this item, up to the next item that is not a stage.
+        """Returns the runs that begin with or after this item, up to the next item that is not a stage.
 
         A test may change the environment and the folder of this process, which a run takes over when it starts, so none
         starts while one runs. Nor is a run begun of which a stage was run already, will be skipped, or comes after a
@@ -135,13 +135,13 @@ class StageItem(JobItem):
         return [run for run in found.values() if len(run.stages) == of_all[run.spec]]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The findings instead of a traceback; the traceback of anything unforeseen."""
+        """Returns the findings instead of a traceback; the traceback of anything unforeseen."""
         if isinstance(excinfo.value, StageFailed):
             return failure_of(self, excinfo.value.result)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
-        """The line that makes the file a run, so that editors and annotations jump to it."""
+        """Returns the line that makes the file a run, so that editors and annotations jump to it."""
         title = f"gin: {self.spec.name}::{self.stage}"
         if self.start is None:
             return self.path, 0, title

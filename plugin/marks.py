@@ -32,7 +32,7 @@ def check_exercised(item: pytest.Item) -> None:
 
 
 def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResources:
-    """What the ``tpu`` markers of a test ask for: see :meth:`TpuResources.of_marks`."""
+    """Returns what the ``tpu`` markers of a test ask for: see :meth:`TpuResources.of_marks`."""
     return TpuResources.of_marks(((mark.args, mark.kwargs) for mark in item.iter_markers(TPU)), otherwise)
 
 
@@ -57,7 +57,7 @@ def check_slice(name: str, where: str) -> None:
 
 
 def network_allowed(item: pytest.Item) -> bool:
-    """Whether a test, and the runs that it makes, may reach beyond this machine.
+    """Returns whether a test, and the runs that it makes, may reach beyond this machine.
 
     Fails the test, without a traceback, if its ``network`` marker has arguments.
     """
@@ -70,7 +70,7 @@ def network_allowed(item: pytest.Item) -> bool:
 
 
 def slice_name(item: pytest.Item) -> str | None:
-    """The slice that the closest ``slice`` marker names; fails the test if its arguments are not one name."""
+    """Returns the slice that the closest ``slice`` marker names; fails the test if its arguments are not one name."""
     mark = item.get_closest_marker("slice")
     if mark is None:
         return None

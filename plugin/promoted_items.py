@@ -39,7 +39,7 @@ class ShippedItem(JobItem):
 
     @classmethod
     def of(cls, item: pytest.Item, promotion: Promotion) -> ShippedItem:
-        """The item for a test with ``ship=True``."""
+        """Returns the item for a test with ``ship=True``."""
         from t5x_harness.promotion.shipped_test import LocalTest, ShippedTest
 
         assert item.parent is not None
@@ -74,7 +74,7 @@ class ShippedItem(JobItem):
                 yield node, mark
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
-        """Where the test itself stands."""
+        """Returns where the test itself stands."""
         return self.where
 
     def setup(self) -> None:
@@ -108,11 +108,11 @@ class ShippedItem(JobItem):
             raise self._failure
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Why there is no outcome, without a traceback."""
+        """Returns why there is no outcome, without a traceback."""
         return str(excinfo.value) if excinfo.value is self._failure else super().repr_failure(excinfo, style)
 
     def report(self, when: str) -> pytest.TestReport | None:
-        """The report of a phase that pytest made in the job; None if there is none, or it does not count."""
+        """Returns the report of a phase that pytest made in the job; None if there is none, or it does not count."""
         return self._reports.phase(when) if self._reports is not None and self._failure is None else None
 
     @property
@@ -166,7 +166,7 @@ def submit_early(session: pytest.Session) -> None:
 
 
 def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
-    """What runs in a test's place: the test itself, unless it is promoted and to be shipped."""
+    """Returns what runs in a test's place: the test itself, unless it is promoted and to be shipped."""
     try:
         ships = promotion.promotes(item) and promotion.resources(item).ship and not hasattr(item, "spec")
     except ResourcesError:

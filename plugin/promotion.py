@@ -33,7 +33,7 @@ class JobItem(pytest.Item):
 
 
 def promotion_of(item: pytest.Item) -> Promotion | None:
-    """The session's promotion, if this test is promoted by it."""
+    """Returns the session's promotion, if this test is promoted by it."""
     promotion = item.config.stash[PROMOTION]
     return promotion if promotion.promotes(item) else None
 
@@ -67,7 +67,7 @@ class Promotion(PromotionSession):
         self.targets = Targets()
 
     def promotes(self, item: pytest.Item) -> bool:
-        """Whether a test is promoted; its mark is inert otherwise."""
+        """Returns whether a test is promoted; its mark is inert otherwise."""
         return self.active and item.get_closest_marker(TPU) is not None
 
     def check(self, items: Sequence[pytest.Item]) -> None:
@@ -86,7 +86,7 @@ class Promotion(PromotionSession):
             session.take_surroundings()
 
     def resources(self, item: pytest.Item) -> TpuResources:
-        """What a test asks for.
+        """Returns what a test asks for.
 
         Raises:
           ResourcesError: its marker has a mistake in it.
@@ -94,7 +94,7 @@ class Promotion(PromotionSession):
         return marks.tpu_resources(item, self.settings.defaults)
 
     def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> BackendFactory:
-        """What makes the backend of a run that is planned for its job.
+        """Returns what makes the backend of a run that is planned for its job.
 
         Raises:
           ResourcesError: nothing, or only a half of it, says what to run on.
@@ -106,7 +106,7 @@ class Promotion(PromotionSession):
         return backend_factory(order, spec, lambda: self.jobs)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
-        """The machines of the jobs that will run T5X, as far as is known before; mistakes are reported later."""
+        """Yields the machines of the jobs that will run T5X, as far as is known before; mistakes are reported later."""
         from t5x_harness.promotion.order import machine_of
 
         # The stages of a run are one job.
@@ -151,5 +151,5 @@ def network_guarded(item: pytest.Item) -> Iterator[None]:
 
 
 def _calls_t5x_run(item: pytest.Item) -> bool:
-    """Whether a test is promoted, and its jobs are those of the runs that it makes."""
+    """Returns whether a test is promoted, and its jobs are those of the runs that it makes."""
     return promotion_of(item) is not None and not isinstance(item, JobItem)

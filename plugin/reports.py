@@ -37,7 +37,7 @@ def failure_of(item: pytest.Item, result: StageResult) -> object:
 
 
 def columns_of(config: pytest.Config) -> tuple[int, int]:
-    """The columns that pytest itself fills, and those for what a failure says: more in a log."""
+    """Returns the columns that pytest itself fills, and those for what a failure says: more in a log."""
     if (given := getattr(config, "workerinput", {}).get(COLUMNS)) is not None:
         return tuple(given)  # a process of pytest-xdist has no terminal of its own
     reporter = config.pluginmanager.getplugin("terminalreporter")

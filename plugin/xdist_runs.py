@@ -23,7 +23,7 @@ _SECONDS = 10.0
 
 
 def _run_of(nodeid: str) -> str | None:
-    """The run that a stage belongs to: the stages of one share a process."""
+    """Returns the run that a stage belongs to: the stages of one share a process."""
     run, _, _ = nodeid.rpartition("::")
     return run if run.partition("::")[0].endswith((".gin", "pyproject.toml")) else None
 

@@ -356,7 +356,7 @@ class StageResult(JsonValue):
 
     @classmethod
     def interrupted(cls, stage: Stage) -> Self:
-        """A stage that was at work when its run was interrupted."""
+        """Returns a stage that was at work when its run was interrupted."""
         return cls(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: interrupted",))
 
 
@@ -420,7 +420,7 @@ class RunResult(JsonValue):
         return tuple(c for s in self.stages for c in s.changes)
 
     def stage(self, stage: Stage | str) -> StageResult:
-        """The result of one stage.
+        """Returns the result of one stage.
 
         Raises:
           KeyError: the stage was not part of this run.

@@ -102,7 +102,7 @@ def _report_file(text: str) -> Path:
 
 
 def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
-    """The runs that parsed arguments mean.
+    """Returns the runs that parsed arguments mean.
 
     Args:
       arguments: parsed by a parser of :func:`add_run_arguments`.
@@ -147,7 +147,7 @@ def _spec(
 
 
 def _golden(given: Given, arguments: argparse.Namespace, project: ProjectConfig, name: str) -> dict[str, Any]:
-    """The golden plan of a run; commands that plan nothing have none."""
+    """Returns the golden plan of a run; commands that plan nothing have none."""
     return given.golden_of(name, project) if hasattr(arguments, "golden") else {}
 
 
@@ -185,7 +185,7 @@ def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfi
 
 
 def _of_project(given: Given, arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[RunSpec]:
-    """The declared runs and the files of the globs, started from the project's folder."""
+    """Yields the declared runs and the files of the globs, started from the project's folder."""
     if not project.runs and not project.gin_files:
         raise UsageError(
             "nothing to run: name a gin file, or declare runs in [tool.t5x_harness] of a pyproject.toml "

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_table(diagnoses: Sequence[Diagnosis]) -> str:
-    """One line per check, and under it each finding with its fix."""
+    """Returns one line per check, and under it each finding with its fix."""
     width = max(len(d.title) for d in diagnoses)
     lines = [f"t5x-harness {__version__}, Python {platform.python_version()} ({sys.executable})"]
     for diagnosis in diagnoses:
@@ -53,7 +53,7 @@ def as_table(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def as_json(diagnoses: Sequence[Diagnosis]) -> str:
-    """The same as JSON: ``ok`` and the checks with their findings."""
+    """Returns the same as JSON: ``ok`` and the checks with their findings."""
     value = {
         "version": __version__,
         "python": platform.python_version(),

@@ -28,7 +28,7 @@ def add_env_file_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def env_file_of(args: argparse.Namespace) -> Path | None:
-    """The file of ``--env-file``; None to print the lines.
+    """Returns the file of ``--env-file``; None to print the lines.
 
     Raises:
       UsageError: its folder is not there.

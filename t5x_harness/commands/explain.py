@@ -42,11 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_family(family: str, known: Mapping[str, Code]) -> dict[str, Code]:
-    """The codes that begin with these letters."""
+    """Returns the codes that begin with these letters."""
     return {code: about for code, about in known.items() if family.isalpha() and code.startswith(family)}
 
 
 def _list(codes: Mapping[str, Code]) -> str:
-    """A line for each code: where it is found, how bad it is, the mistake."""
+    """Returns a line for each code: where it is found, how bad it is, the mistake."""
     width = max(len(about.found_by) for about in codes.values())
     return "".join(f"{code}  {a.found_by:{width}}  {a.level:7}  {a.title}\n" for code, a in codes.items())

@@ -66,7 +66,7 @@ def add_standins_argument(parser: argparse.ArgumentParser, whose: str) -> None:
 
 
 def project_of(args: argparse.Namespace) -> str:
-    """The folder of the project whose processes get stand-ins; empty if none do.
+    """Returns the folder of the project whose processes get stand-ins; empty if none do.
 
     Raises:
       ProjectError: its pyproject.toml has a mistake in it.
@@ -75,12 +75,12 @@ def project_of(args: argparse.Namespace) -> str:
 
 
 def uses_vertex(args: argparse.Namespace) -> bool:
-    """Whether an option asks for the emulated Vertex AI."""
+    """Returns whether an option asks for the emulated Vertex AI."""
     return options_of(args) != VertexOptions()
 
 
 def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
-    """What was chosen, with the project whose jobs get stand-ins."""
+    """Returns what was chosen, with the project whose jobs get stand-ins."""
     return VertexOptions(
         state=args.vertex_state or VertexOptions.state,
         images=dict(args.vertex_image),

@@ -67,7 +67,7 @@ def run(
 
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
-    """How the user wants files to be taken: where a run's arguments are given, a run is meant."""
+    """Returns how the user wants files to be taken: where a run's arguments are given, a run is meant."""
     means_run = bool(arguments.gin_file or arguments.bindings or arguments.run_mode or not arguments.files)
     if arguments.fragments and means_run:
         raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
@@ -77,7 +77,7 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
 
 
 def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
-    """Whether the slice of a run is one that the user named, and not the usual one."""
+    """Returns whether the slice of a run is one that the user named, and not the usual one."""
     if arguments.slice is None and find_project(Path(spec.cwd)).slice is None:
         return False
     try:

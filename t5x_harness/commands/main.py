@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
-    """The parser, with the arguments of ``command`` only: modules of the others are not imported."""
+    """Returns the parser, with the arguments of ``command`` only: modules of the others are not imported."""
     parser = argparse.ArgumentParser(
         prog="t5x-harness",
         description=_DESCRIPTION,
@@ -221,7 +221,7 @@ def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType 
 
 
 def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
-    """The runs, with everything checked that makes no sense to start with.
+    """Returns the runs, with everything checked that makes no sense to start with.
 
     Raises:
       UsageError: nothing to run, a file that is not there, no such slice, no such runtime.
@@ -280,7 +280,7 @@ def _run(arguments: argparse.Namespace, started: float) -> int:
 def _report_of(
     specs: Sequence[RunSpec], arguments: argparse.Namespace, started: float, workspace: Path
 ) -> Report | None:
-    """The outcome of runs; None if they were interrupted, and what is known of them is printed."""
+    """Returns the outcome of runs; None if they were interrupted, and what is known of them is printed."""
     from t5x_harness.runs.several import RunOptions, run_specs
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter

@@ -15,7 +15,7 @@ __all__ = ["Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose
 
 
 def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:
-    """What every check of a round found, by code.
+    """Returns what every check of a round found, by code.
 
     Args:
       environment: what is looked at.

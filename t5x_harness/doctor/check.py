@@ -80,7 +80,7 @@ class Check(abc.ABC):
 
     @classmethod
     def all(cls, *, of_image: bool = False) -> tuple[type[Check], ...]:
-        """Every check of a round, by code.
+        """Returns every check of a round, by code.
 
         Args:
           of_image: of the round inside a container image.
@@ -97,5 +97,5 @@ class Check(abc.ABC):
         """Looks at the environment."""
 
     def diagnosis(self, summary: str, *findings: Defect) -> Diagnosis:
-        """What this check found, under its code and title."""
+        """Returns what this check found, under its code and title."""
         return Diagnosis(self.code, self.title, summary, findings)

@@ -87,21 +87,21 @@ class Environment:
         return {d.name: d for d in reversed(self.distributions)}
 
     def version(self, name: str) -> str | None:
-        """A distribution's version; None where it is not installed."""
+        """Returns a distribution's version; None where it is not installed."""
         found = self.by_name.get(name)
         return found.version if found else None
 
     def requirers(self, name: str) -> tuple[Installed, ...]:
-        """The installed distributions that ask for another by name."""
+        """Returns the installed distributions that ask for another by name."""
         return tuple(d for d in self.by_name.values() if any(r.name == name for r in required(d.requires)))
 
     def recorded_requirement(self, name: str) -> Requirement | None:
-        """The bounds that the record sets for a distribution; None if it sets none."""
+        """Returns the bounds that the record sets for a distribution; None if it sets none."""
         return next((r for r in required(self.recorded, "t5x") if r.name == name), None)
 
 
 def required(requirements: Sequence[str], extra: str = "") -> Iterator[Requirement]:
-    """The requirements that count on this machine, with normalized names; what cannot be read is left out."""
+    """Yields the requirements that count on this machine, with normalized names; what cannot be read is left out."""
     for text in requirements:
         try:
             requirement = Requirement(text)

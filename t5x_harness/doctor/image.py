@@ -80,7 +80,7 @@ for name in sys.argv[2:]:
 
 
 def _fault_of_import(environment: Environment) -> str:
-    """Why T5X's programs cannot be imported, in a process of their own, as a job does; empty if they can."""
+    """Returns why T5X's programs cannot be imported, in a process of their own, as a job does; empty if they can."""
     folder = Path(environment.runtime.location).parent
     try:
         done = subprocess.run(
@@ -197,7 +197,7 @@ class EmulationLeft(Check):
 
 
 def _drift(line: str, environment: Environment) -> Iterator[Defect]:
-    """What is wrong with one line of the file, or with what is installed by it."""
+    """Yields what is wrong with one line of the file, or with what is installed by it."""
     try:
         requirement = Requirement(line)
     except InvalidRequirement:

@@ -14,7 +14,7 @@ from t5x_harness.vertex.events import scalars_of
 
 
 def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
-    """Every scalar below a folder, by TensorBoard folder and tag, then step.
+    """Returns every scalar below a folder, by TensorBoard folder and tag, then step.
 
     Args:
       folder: such as a run's model_dir.
@@ -30,7 +30,7 @@ def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
 
 
 def checkpoints_in(model_dir: Path) -> list[Checkpoint]:
-    """The checkpoints of a run, by step."""
+    """Returns the checkpoints of a run, by step."""
     found = []
     for step in checkpoint_steps(str(model_dir)):
         path = model_dir / f"checkpoint_{step}"
@@ -54,7 +54,7 @@ def _link(source: str, target: str) -> None:
 
 
 def json_lines(folder: Path, pattern: str = "*.jsonl*") -> list[dict[str, Any]]:
-    """The objects in every JSON lines file of a folder and those below it, metrics and markers left out."""
+    """Returns the objects in every JSON lines file of a folder and those below it, metrics and markers left out."""
     found = []
     for file in sorted(folder.rglob(pattern)):
         if file.is_file() and "-metrics." not in file.name and not file.name.endswith(".COMPLETED"):

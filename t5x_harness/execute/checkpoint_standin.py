@@ -64,7 +64,7 @@ def write_standin(
 
 
 def _filled(shapes: Any, step: int) -> Any:
-    """A train state with values in place of shapes."""
+    """Returns a train state with values in place of shapes."""
     random = np.random.default_rng(0)
 
     def fill(path: Any, leaf: Any) -> Any:
@@ -96,7 +96,7 @@ def _write_legacy(
 
 
 def _leaves(state: Any, partitioner: Any) -> dict[str, tuple[Any, Any]]:
-    """A train state's values, each with its partition axes, by their names in a checkpoint."""
+    """Returns a train state's values, each with its partition axes, by their names in a checkpoint."""
     values, axes = _flat(state), _flat(partitioner.get_mesh_axes(state))
     return {name: (value, axes.get(name)) for name, value in values.items()}
 
@@ -111,7 +111,7 @@ def _unfrozen(tree: Any) -> Any:
 
 
 def _with_adafactor(state: Any, step: int) -> Any:
-    """The state's parameters with the optimizer of T5's model gin files."""
+    """Returns the state's parameters with the optimizer of T5's model gin files."""
     optimizer = adafactor.Adafactor(logical_factor_rules=adafactor.standard_logical_factor_rules())
 
     def create(params: Any) -> Any:
@@ -122,7 +122,7 @@ def _with_adafactor(state: Any, step: int) -> Any:
 
 
 def _of_adafactor(own: dict[str, tuple[Any, Any]], theirs: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    """A state's leaves with the optimizer's part of another.
+    """Returns a state's leaves with the optimizer's part of another.
 
     What the config's optimizer has under the same names is kept: it is an Adafactor too, and may be set up for a model
     of its own.

@@ -152,6 +152,6 @@ class _Watch:
 
 
 def _numbers(metrics: Any) -> dict[str, float]:
-    """The metrics that are numbers, by name."""
+    """Returns the metrics that are numbers, by name."""
     values = {name: getattr(value, "value", value) for name, value in (metrics or {}).items()}
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}

@@ -10,7 +10,7 @@ from t5x_harness.spec import Change, Mode, Reason
 
 
 def output_binding(config: GinConfig | None, output: OutputFolder | None) -> dict[str, str]:
-    """The binding of the folder that a run writes into.
+    """Returns the binding of the folder that a run writes into.
 
     Args:
       config: the parsed config; None if it could not be parsed.
@@ -53,7 +53,7 @@ def limit_steps(config: GinConfig, steps: int) -> list[Change]:
 
 
 def first_step(config: GinConfig | None) -> int:
-    """The step that training starts from, as far as the config tells; 0 otherwise."""
+    """Returns the step that training starts from, as far as the config tells; 0 otherwise."""
     if config is None or config.mode is not Mode.TRAIN:
         return 0
     return find_initial(config).step or 0

@@ -58,11 +58,11 @@ class Prepared:
     examples: int | None
 
     def role(self, parameter: str) -> DataRole:
-        """The dataset bound to one of the entry point's parameters."""
+        """Returns the dataset bound to one of the entry point's parameters."""
         return next(r for r in self.roles if r.parameter == parameter)
 
     def tasks(self, role: DataRole) -> Sequence[seqio.Task]:
-        """The tasks of a dataset that have its split."""
+        """Returns the tasks of a dataset that have its split."""
         split = role.dataset.split.split("[")[0]
         return [t for t in self.resolved.tasks[role.parameter] if split in t.splits or "+" in role.dataset.split]
 
@@ -72,7 +72,7 @@ class Prepared:
         return [task for tasks in self.resolved.tasks.values() for task in tasks]
 
     def has_metrics(self, role: DataRole) -> bool:
-        """Whether anything of a dataset is evaluated by its predictions."""
+        """Returns whether anything of a dataset is evaluated by its predictions."""
         return registered_name(role) is not None and any(task.metric_fns for task in self.tasks(role))
 
     @property
@@ -228,7 +228,7 @@ def _start_from(
 
 
 def _kind_of(start: StartPoint, config: GinConfig) -> CheckpointKind:
-    """How the checkpoint lies that a stand-in takes the place of: as it can be seen, else as its path tells."""
+    """Returns how the checkpoint lies that a stand-in takes the place of: as it can be seen, else as its path tells."""
     kind = kind_at(start.path or "", use_orbax=uses_orbax(config))
     seen = layout_of(start.checkpoint) if start.reachable and start.checkpoint else None
     return CheckpointKind.LEGACY if seen is Layout.T5X and kind is CheckpointKind.ORBAX else kind
@@ -248,7 +248,7 @@ def _place_in_bucket(start: StartPoint, step: int) -> str | None:
 
 
 def _is_of_this_size(start: StartPoint, shapes: StateShapes) -> bool:
-    """Whether the checkpoint is one of the shrunk model itself, so that it can be restored as it is."""
+    """Returns whether the checkpoint is one of the shrunk model itself, so that it can be restored as it is."""
     tree = read_tree(start.checkpoint) if start.checkpoint else None
     stored = tree.shapes if tree else {}
     return all(stored.get(leaf.path) == leaf.shape for leaf in shapes.parameters)

@@ -50,7 +50,7 @@ def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> Outp
 
 
 def not_written_to(config: GinConfig, folder: OutputFolder) -> str | None:
-    """What a run elsewhere than in the config's bucket leaves open, in words; None where nothing is."""
+    """Returns what a run elsewhere than in the config's bucket leaves open, in words; None where nothing is."""
     given = config.program.final.get(("", config.entry, _parameter(config)))
     value = config.program.resolve(given).value if given is not None else None
     if not isinstance(value, str) or not is_remote(value) or folder.address == value:
@@ -101,7 +101,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
 
 
 def output_key(config: GinConfig) -> BindingKey:
-    """The binding that holds the folder that a run writes into."""
+    """Returns the binding that holds the folder that a run writes into."""
     return config.owner_of(_parameter(config))
 
 

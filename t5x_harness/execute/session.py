@@ -68,7 +68,7 @@ class CannotGoOn(Exception):
         self._fix = fix
 
     def finding(self, stage: Stage) -> Finding:
-        """What to say of it."""
+        """Returns what to say of it."""
         return Finding("RUN12", Severity.ERROR, stage, str(self), fix=self._fix)
 
 
@@ -112,7 +112,7 @@ class Session:
         return self._stage(Stage.INFER, self._infer)
 
     def job(self, shrink: bool, steps: int | None = None, standins: bool = False) -> dict[str, Any]:
-        """What a job that makes this run is to bind beside its config; see :mod:`t5x_harness.execute.for_job`.
+        """Returns what a job that makes this run is to bind beside its config; see :mod:`t5x_harness.execute.for_job`.
 
         Args:
           shrink: whether the job runs at the sizes that the stages here have.
@@ -143,7 +143,7 @@ class Session:
         }
 
     def artifacts(self) -> dict[str, Any]:
-        """What the run wrote, as the parts of a RunResult that come from its folder."""
+        """Returns what the run wrote, as the parts of a RunResult that come from its folder."""
         from t5x_harness.execute.artifacts import checkpoints_in, json_lines, keep, scalars_in
 
         model_dir = self._workspace / "model"
@@ -316,7 +316,7 @@ class Session:
         return self._output
 
     def _model(self, small: Prepared) -> Any:
-        """The trained model, so that what was traced of it serves the later stages, too."""
+        """Returns the trained model, so that what was traced of it serves the later stages, too."""
         trained = self._trained.model if self._trained is not None else None
         return trained if trained is not None else small.model
 

@@ -32,7 +32,7 @@ _SEED = 0
 
 
 def as_gin(value: Any) -> str:
-    """A value as gin text."""
+    """Returns a value as gin text."""
     return repr(value)
 
 
@@ -93,7 +93,7 @@ class Shrinker:
         return True
 
     def _integers(self, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:
-        """The literal integers bound under one of some names, as a parameter or as a macro, each once."""
+        """Yields the literal integers bound under one of some names, as a parameter or as a macro, each once."""
         seen = set()
         for key, _ in self.config.items():
             name = key.scope.split("/")[-1] if key.is_macro else key.parameter

@@ -80,7 +80,7 @@ def small_heads(heads: int, axes: Axes, kv_heads: int = 1) -> int:
 
 
 def small_width(width: int, target: int, axes: Axes, multiple_of: int = 1) -> int:
-    """A model dimension near ``target``, divisible by what divided the original.
+    """Returns a model dimension near ``target``, divisible by what divided the original.
 
     Args:
       width: the original.
@@ -102,7 +102,7 @@ def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
 
 
 def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
-    """The least batch from 8 up that every data position and microbatch gets a part of, as in the original."""
+    """Returns the least batch from 8 up that every data position and microbatch gets a part of, as in the original."""
     if batch % axes.data or batch % microbatches:
         return batch  # the plan refuses it; a smaller one must not hide that
     each_full = (batch // microbatches) % axes.data == 0
@@ -111,7 +111,7 @@ def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
 
 
 def small_vocabulary(size: int, real: int, axes: Axes) -> int:
-    """The embedding's rows: the original unless it is large and the real vocabulary needs far fewer.
+    """Returns the embedding's rows: the original unless it is large and the real vocabulary needs far fewer.
 
     Args:
       size: rows of the original.
@@ -124,5 +124,5 @@ def small_vocabulary(size: int, real: int, axes: Axes) -> int:
 
 
 def steps_in_proportion(value: int, before: int, after: int) -> int:
-    """A schedule's number of steps, scaled as the train steps were; at least 1 if it was."""
+    """Returns a schedule's number of steps, scaled as the train steps were; at least 1 if it was."""
     return value if value <= 0 or before <= 0 else max(1, value * after // before)

@@ -95,7 +95,7 @@ class _Counter:
         self._steps = itertools.count(1)
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
-        """The same trainer, whose train loop is seen through the batches it draws."""
+        """Returns the same trainer, whose train loop is seen through the batches it draws."""
 
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
@@ -177,7 +177,7 @@ def _leaves(state: Any) -> dict[str, Any]:
 
 
 def _same(ours: Any, stored: Any, dtype: str | None) -> bool:
-    """Whether a stored array is ours, at the precision that it was saved in."""
+    """Returns whether a stored array is ours, at the precision that it was saved in."""
     a, b = np.asarray(ours), np.asarray(stored)
     if a.shape != b.shape:
         return False

@@ -17,7 +17,7 @@ _LANGUAGES = {".py": "python", ".gin": "gin", ".json": "json"}
 
 
 def base_page() -> str:
-    """The page with the files that examples start from, as Markdown."""
+    """Returns the page with the files that examples start from, as Markdown."""
     lines = [
         "# What the examples start from",
         "",
@@ -32,7 +32,7 @@ def base_page() -> str:
 
 
 def bad_example(example: Example, *, whole: bool) -> Iterator[str]:
-    """The lines of the section that shows an example with its mistake.
+    """Yields the lines of the section that shows an example with its mistake.
 
     Args:
       example: of a rule.
@@ -52,7 +52,7 @@ def bad_example(example: Example, *, whole: bool) -> Iterator[str]:
 
 
 def good_example(bad: Example, good: Example) -> Iterator[str]:
-    """The lines of the section that shows the good example, as the change that makes it of the bad one."""
+    """Yields the lines of the section that shows the good example, as the change that makes it of the bad one."""
     before, after = _files(bad), _files(good)
     yield from ("## Good example", "", "The same with this change:", "", "```diff")
     for name in dict.fromkeys((*before, *after)):
@@ -86,7 +86,7 @@ def _file(name: str, text: str) -> Iterator[str]:
 
 
 def _base_of(text: str) -> Base | None:
-    """The file that a text starts from; None where it has most lines of none."""
+    """Returns the file that a text starts from; None where it has most lines of none."""
     lines = text.splitlines()
     near = [(sum(line in lines for line in base.text.splitlines()), base) for base in BASES]
     shared, base = max(near, key=lambda found: found[0])
@@ -94,7 +94,7 @@ def _base_of(text: str) -> Base | None:
 
 
 def _file_on_base(name: str, text: str, base: Base) -> Iterator[str]:
-    """A file as what it has more than its base, or elsewhere; ``...`` stands for lines that are the base's."""
+    """Yields a file as what it has more than its base, or elsewhere; ``...`` stands for lines that are the base's."""
     link = f"[{base.heading.lower()}]({BASE_PAGE}#{base.heading.lower().replace(' ', '-')})"
     language = _LANGUAGES[".py" if "module" in base.heading else ".gin"]
     if text == base.text:
@@ -108,7 +108,7 @@ def _file_on_base(name: str, text: str, base: Base) -> Iterator[str]:
 
 
 def _differing(old: list[str], new: list[str]) -> Iterator[str]:
-    """The lines that are new, and one more on each side; ``...`` stands for the others."""
+    """Yields the lines that are new, and one more on each side; ``...`` stands for the others."""
     shown = 0
     for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(1):
         if group[0][3] > shown:

@@ -85,7 +85,7 @@ def head(run: str, *imports: str, model: str = "tiny") -> str:
 
 
 def files(before: str = "", after: str = "", /) -> dict[str, str]:
-    """The task's module, with one piece of its text replaced.
+    """Returns the task's module, with one piece of its text replaced.
 
     Raises:
       ValueError: the module has no such text.
@@ -96,7 +96,7 @@ def files(before: str = "", after: str = "", /) -> dict[str, str]:
 
 
 def trained(*lines: str) -> str:
-    """A train config that ends with these lines."""
+    """Returns a train config that ends with these lines."""
     return _TRAIN + "".join(f"{line}\n" for line in lines)
 
 
@@ -116,10 +116,10 @@ def inferring(*lines: str, **parts: Any) -> Example:
 
 
 def evaluated(*lines: str) -> str:
-    """An eval config that ends with these lines."""
+    """Returns an eval config that ends with these lines."""
     return _EVAL + "".join(f"{line}\n" for line in lines)
 
 
 def inferred(*lines: str) -> str:
-    """An infer config that ends with these lines."""
+    """Returns an infer config that ends with these lines."""
     return _INFER + "".join(f"{line}\n" for line in lines)

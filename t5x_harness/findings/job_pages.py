@@ -66,12 +66,12 @@ class JobCode:
 
 @functools.cache
 def job_codes() -> Mapping[str, JobCode]:
-    """Every mistake with a job by its code, sorted."""
+    """Returns every mistake with a job by its code, sorted."""
     return {code: JobCode(code, **about) for code, about in sorted(read_table("codes.toml").items())}
 
 
 def job_page(code: str) -> str:
-    """The page of one code as Markdown."""
+    """Returns the page of one code as Markdown."""
     mistake = job_codes()[code]
     lines = [f"# {code}: {mistake.title}", ""]
     if mistake.example == "yaml":

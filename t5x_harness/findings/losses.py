@@ -12,7 +12,7 @@ Scalars = Mapping[str, Mapping[int, float]]
 
 
 def loss_in_words(scalars: Scalars) -> str:
-    """The first and the last loss of training; empty if it wrote none."""
+    """Returns the first and the last loss of training; empty if it wrote none."""
     losses = scalars.get("train/loss", {})
     if not losses:
         return ""
@@ -20,7 +20,7 @@ def loss_in_words(scalars: Scalars) -> str:
 
 
 def loss_measures(scalars: Scalars) -> Iterator[Measure]:
-    """The first and the last value of each loss, of its folder."""
+    """Yields the first and the last value of each loss, of its folder."""
     for tag, losses in _losses(scalars):
         for step in sorted({min(losses), max(losses)}):
             yield Measure("loss", losses[step], of=tag.removesuffix("/loss"), step=step)

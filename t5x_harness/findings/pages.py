@@ -51,7 +51,7 @@ def _check_page(check: type[Check]) -> str:
 
 
 def page(code: str, rules: Sequence[type[Mistake]]) -> str:
-    """The page of one code as Markdown that needs no other page.
+    """Returns the page of one code as Markdown that needs no other page.
 
     Args:
       code: such as ``GIN02``.
@@ -73,7 +73,7 @@ def _page(code: str, rules: Sequence[type[Mistake]], *, whole: bool) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Every file of the folder of pages: name and text."""
+    """Returns every file of the folder of pages: name and text."""
     found = rules_by_code()
     of_rules = {f"{code}.md": _page(code, rules, whole=False) for code, rules in found.items()}
     return {
@@ -86,7 +86,7 @@ def pages() -> dict[str, str]:
 
 
 def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
-    """The index of all codes as Markdown."""
+    """Returns the index of all codes as Markdown."""
     lines = [
         "# Rules",
         "",

@@ -122,13 +122,13 @@ class Mistake(abc.ABC):
 
     @classmethod
     def registered(cls, stage: Stage) -> tuple[type[Mistake], ...]:
-        """The mistakes of one stage that were defined so far, ordered by code."""
+        """Returns the mistakes of one stage that were defined so far, ordered by code."""
         found = sorted((code, rule) for (at, code), rule in Mistake._registered.items() if at is stage)
         return tuple(rule for _, rule in found)
 
 
 def all_mistakes(*stages: Stage) -> tuple[type[Mistake], ...]:
-    """Every mistake of these stages, or of all, in the order of stages and codes; imports their modules."""
+    """Returns every mistake of these stages, or of all, in the order of stages and codes; imports their modules."""
     for stage in stages or ROOMS:
         package = importlib.import_module(ROOMS[stage])
         for module in pkgutil.iter_modules(package.__path__):
@@ -137,5 +137,5 @@ def all_mistakes(*stages: Stage) -> tuple[type[Mistake], ...]:
 
 
 def all_codes() -> tuple[str, ...]:
-    """The codes of every mistake, sorted, each once: one mistake may be found at several stages."""
+    """Returns the codes of every mistake, sorted, each once: one mistake may be found at several stages."""
     return tuple(sorted({mistake.code for mistake in all_mistakes()}))

@@ -54,7 +54,7 @@ def split_silenced(
 def codes_to_silence(
     ignore: Sequence[str], select: Sequence[str], known: Callable[[], Collection[str]]
 ) -> tuple[str, ...]:
-    """The codes whose findings are not shown: the ignored ones, and all that are not selected if any are.
+    """Returns the codes whose findings are not shown: the ignored ones, and all that are not selected if any are.
 
     Args:
       ignore: codes, or families of them such as ``MSH``.
@@ -70,7 +70,7 @@ def codes_to_silence(
 
 
 def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str | None:
-    """What is wrong with codes to ignore or to select: the first one that no rule has; None if all are well.
+    """Returns what is wrong with codes to ignore or to select: the first one that no rule has; None if all are well.
 
     Args:
       codes: what the user gave: codes, or families of them such as ``MSH``.
@@ -86,7 +86,7 @@ def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str
 
 
 def _is_of(code: str, given: str) -> bool:
-    """Whether a code is the one that was given, or of that family."""
+    """Returns whether a code is the one that was given, or of that family."""
     return code == given or code.rstrip("0123456789") == given
 
 
@@ -99,7 +99,7 @@ def _is_commented_out(finding: Finding, folder: Path, texts: Mapping[str, str]) 
 
 
 def _read(file: Path) -> str:
-    """What a file holds; nothing if it cannot be read."""
+    """Returns what a file holds; nothing if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
@@ -108,7 +108,7 @@ def _read(file: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _comments(text: str) -> tuple[frozenset[str], dict[int, frozenset[str]]]:
-    """The codes that a text silences: in all of it, and by line."""
+    """Returns the codes that a text silences: in all of it, and by line."""
     in_file: frozenset[str] = frozenset()
     by_line: dict[int, frozenset[str]] = {}
     waiting: frozenset[str] = frozenset()

@@ -44,7 +44,7 @@ class Table(str):
 
     @classmethod
     def of(cls, text: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-        """A table that reads as ``text``."""
+        """Returns a table that reads as ``text``."""
         table = cls(text)
         table.header = tuple(header)
         table.rows = tuple(
@@ -81,6 +81,6 @@ def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Tab
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether there is a number among the cells and nothing but numbers."""
+    """Returns whether there is a number among the cells and nothing but numbers."""
     filled = [cell for cell in cells if cell not in _EMPTY]
     return bool(filled) and all(map(_NUMBER.fullmatch, filled))

@@ -30,12 +30,12 @@ class CountedFault:
             raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
 
     def is_unmet(self, met: int) -> bool:
-        """Whether it was met too seldom: one that is for all (``times=None``) has to be met once."""
+        """Returns whether it was met too seldom: one that is for all (``times=None``) has to be met once."""
         return not self.optional and met < (1 if self.times is None else self.times)
 
 
 def counted(names: Iterable[str]) -> str:
-    """How often each name is there, in words."""
+    """Returns how often each name is there, in words."""
     counts = collections.Counter(names)
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
@@ -74,7 +74,7 @@ class ArmedFaults(Generic[FaultKind]):
             self._armed.append(_Armed(fault))
 
     def take(self, is_for: Callable[[FaultKind], bool]) -> FaultKind | None:
-        """The fault that somebody meets now, which is counted; None for none.
+        """Returns the fault that somebody meets now, which is counted; None for none.
 
         Args:
           is_for: whether a fault is for him.

@@ -34,12 +34,12 @@ _STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_D
 
 
 def header_of(scope: Scope, name: bytes) -> str:
-    """A header of a request, by its name in lower case; empty if it is not there."""
+    """Returns a header of a request, by its name in lower case; empty if it is not there."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
 async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
-    """A request's whole body; raises ValueError if it is longer than any that is asked for here."""
+    """Returns a request's whole body; raises ValueError if it is longer than any that is asked for here."""
     body = bytearray()
     while True:
         message = await receive()
@@ -114,11 +114,11 @@ class Connection:
 
 
 def state_with(transport: asyncio.Transport) -> dict[str, Any]:
-    """The ASGI state of the requests that come by a connection."""
+    """Returns the ASGI state of the requests that come by a connection."""
     return {_CONNECTION: Connection(transport)}
 
 
 def connection_of(scope: Scope) -> Connection:
-    """The connection that a request came by."""
+    """Returns the connection that a request came by."""
     found: Connection = scope["state"][_CONNECTION]
     return found

@@ -16,7 +16,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """The variables to set for a process, before it imports anything of Google's.
+    """Returns the variables to set for a process, before it imports anything of Google's.
 
     Args:
       base: the environment that they will be set over, whose exceptions from proxies are kept; the process's own by
@@ -71,7 +71,7 @@ def _trust(folder: SessionFolder) -> dict[str, str]:
 
 
 def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:
-    """The proxy under every name that a client may look for it.
+    """Returns the proxy under every name that a client may look for it.
 
     The more specific names (``grpc_proxy``, ``all_proxy``) are set only over those that the user has.
     """
@@ -85,7 +85,7 @@ def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _exceptions(base: Mapping[str, str], name: str) -> str:
-    """The user's list, without what would let Google's hosts through, behind the names of this machine."""
+    """Returns the user's list, without what would let Google's hosts through, behind the names of this machine."""
     theirs = [entry.strip() for key in (name, name.upper()) for entry in base.get(key, "").split(",")]
     kept = [entry for entry in theirs if entry and not would_bypass(entry)]
     return ",".join(dict.fromkeys([*_LOCAL, socket.gethostname(), *kept]))

@@ -73,7 +73,7 @@ class FakeGcs:
         self._ask("DELETE", f"{PRIVATE}/faults")
 
     def unmet(self) -> list[UnmetFault]:
-        """The faults that fewer requests met than they are for, but for optional ones."""
+        """Returns the faults that fewer requests met than they are for, but for optional ones."""
         record = self._ask("GET", f"{PRIVATE}/faults")
         operations = tuple(request["operation"] for request in record["requests"])
         faults = ((Fault(**each["fault"]), each["met"]) for each in record["faults"])
@@ -93,7 +93,7 @@ class FakeGcs:
             self._ask("POST", path, body.encode() if isinstance(body, str) else body)
 
     def buckets(self) -> list[str]:
-        """The names of all buckets."""
+        """Returns the names of all buckets."""
         return [str(bucket["name"]) for bucket in self._items("/storage/v1/b?project=t5x-harness")]
 
     def remove_buckets(self) -> None:

@@ -21,7 +21,7 @@ PROJECT_NUMBER = "100000000000"
 
 
 def project_number(project: str) -> str:
-    """A project's number; of a number, itself. The same id has the same number everywhere, in every API."""
+    """Returns a project's number; of a number, itself. The same id has the same number everywhere, in every API."""
     if project.isdigit():
         return project
     return PROJECT_NUMBER if project == PROJECT else str(200_000_000_000 + zlib.crc32(project.encode()))
@@ -48,7 +48,7 @@ _REMEMBERED = 256
 
 
 def bearer(header: str) -> str:
-    """The token of an ``Authorization`` header; empty if it holds none."""
+    """Returns the token of an ``Authorization`` header; empty if it holds none."""
     kind, _, token = header.strip().partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
@@ -73,7 +73,7 @@ class Authority:
         self._until: collections.OrderedDict[str, float] = collections.OrderedDict()
 
     def admits(self, token: str) -> bool:
-        """Whether a token is the session's, or one that is signed with the session's key.
+        """Returns whether a token is the session's, or one that is signed with the session's key.
 
         Args:
           token: an access token, or a JSON web token, which Google's libraries send instead of asking for one.
@@ -81,7 +81,7 @@ class Authority:
         return hmac.compare_digest(token.encode(), self.token.encode()) or self.has_signed(token)
 
     def has_signed(self, token: str) -> bool:
-        """Whether a JSON web token is signed with the session's key, and is good now."""
+        """Returns whether a JSON web token is signed with the session's key, and is good now."""
         with self._lock:
             until = self._until.get(token)
         if until is None:
@@ -93,7 +93,7 @@ class Authority:
         return time.time() < until
 
     def _verified_until(self, token: str) -> float:
-        """When a web token ends; 0 for one that the session's key did not sign."""
+        """Returns when a web token ends; 0 for one that the session's key did not sign."""
         signed, _, signature = token.rpartition(".")
         head, _, claims = signed.partition(".")
         if self.key is None or not head or not claims:

@@ -36,7 +36,7 @@ class GooglePool:
 
     @staticmethod
     def is_installed() -> bool:
-        """Whether the extra ``google`` is here."""
+        """Returns whether the extra ``google`` is here."""
         return not missing_packages()
 
     def warm(self) -> None:
@@ -76,7 +76,7 @@ class GooglePool:
         return {**session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
 
     def server_of(self, environment: Mapping[str, str]) -> GoogleSession:
-        """The server that a run which was given this environment cannot go on without."""
+        """Returns the server that a run which was given this environment cannot go on without."""
         return self._taken[environment[ROOT_VARIABLE]].session
 
     def said(self, environment: Mapping[str, str]) -> str:
@@ -121,7 +121,7 @@ class _Server:
         threading.Thread(target=self._start, name="private-google", daemon=True).start()
 
     def made_ready(self) -> GoogleSession:
-        """The server, its store as it began.
+        """Returns the server, its store as it began.
 
         Raises:
           ServerError: it did not start, or was killed.

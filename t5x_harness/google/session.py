@@ -76,11 +76,11 @@ class GoogleSession:
         return self._running().endpoints
 
     def fileno(self) -> int:
-        """A descriptor that can be read once the server has ended; raises ServerError if none was started."""
+        """Returns a descriptor that can be read once the server has ended; raises ServerError if none was started."""
         return self._running().fileno()
 
     def how_it_ended(self) -> str:
-        """How the server ended that nobody has closed, in words; empty as long as it runs."""
+        """Returns how the server ended that nobody has closed, in words; empty as long as it runs."""
         return "" if self._launched is None else self._launched.how_it_ended()
 
     def _running(self) -> Launched:
@@ -89,7 +89,7 @@ class GoogleSession:
         return self._launched
 
     def said(self, since: int = 0) -> tuple[str, int]:
-        """What the server has written to its standard error, such as what it refused.
+        """Returns what the server has written to its standard error, such as what it refused.
 
         Args:
           since: where to begin; the second of what an earlier call returned.
@@ -100,11 +100,11 @@ class GoogleSession:
         return os.pread(self._output.fileno(), size - since, since).decode(errors="replace"), size
 
     def environment(self, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
-        """The variables to set for clients, over ``base``; see :func:`google_environment`."""
+        """Returns the variables to set for clients, over ``base``; see :func:`google_environment`."""
         return google_environment(self.endpoints, base)
 
     def refused(self) -> Mapping[str, int]:
-        """The hosts that clients asked the proxy for and that are not Google's, each with how often."""
+        """Returns the hosts that clients asked the proxy for and that are not Google's, each with how often."""
         counts: dict[str, int] = ask_server(self.endpoints, "GET", f"{PRIVATE}/refused")
         return counts
 

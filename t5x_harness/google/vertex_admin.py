@@ -106,7 +106,7 @@ class FakeVertex:
         return [VertexJob.from_json(job) for page in pages for job in page.get("customJobs", ())]
 
     def job(self, name: str) -> VertexJob:
-        """A custom job.
+        """Returns a custom job.
 
         Args:
           name: in full, its id, or its display name if only one has it.
@@ -123,7 +123,7 @@ class FakeVertex:
         return found[0]
 
     def wait(self, name: str, states: Collection[str] = ENDED, *, seconds: float = 60.0) -> VertexJob:
-        """A custom job as soon as it is in one of these states, or in one that it does not leave.
+        """Returns a custom job as soon as it is in one of these states, or in one that it does not leave.
 
         Args:
           states: such as ``{"JOB_STATE_RUNNING"}``.
@@ -141,7 +141,7 @@ class FakeVertex:
         return job
 
     def logs(self, name: str) -> list[str]:
-        """What a job's replicas said, and the service of them, line by line, oldest first."""
+        """Returns what a job's replicas said, and the service of them, line by line, oldest first."""
         job_id = self.job(name).name.rpartition("/")[2]
         request = {"resourceNames": [f"projects/{self.project}"], "filter": f'resource.labels.job_id="{job_id}"'}
         pages = pages_of(lambda token: self._administer("entries", {**request, "pageSize": 1000, "pageToken": token}))
@@ -193,7 +193,7 @@ class FakeVertex:
         return [RecordedCall(**call) for call in self._administer("faults")["requests"]]
 
     def unmet(self) -> list[UnmetVertexFault]:
-        """The faults that fewer requests or jobs met than they are for, but for optional ones."""
+        """Returns the faults that fewer requests or jobs met than they are for, but for optional ones."""
         record = self._administer("faults")
         methods = tuple(call["method"] for call in record["requests"])
         faults = ((VertexFault(**each["fault"]), each["met"]) for each in record["faults"])

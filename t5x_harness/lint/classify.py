@@ -79,7 +79,7 @@ def classify_program(program: GinProgram) -> Classification:
 
 
 def _lacking(program: GinProgram) -> str | None:
-    """What a program that was read to the end lacks to be a run; None if nothing."""
+    """Returns what a program that was read to the end lacks to be a run; None if nothing."""
     if program.mode is None:
         if program.entries:
             return f"it binds {_short(program.entries[0].target)}, which is none of train, evaluate and infer"
@@ -103,7 +103,7 @@ def _start(program: GinProgram) -> Location | None:
 
 
 def unbound_parameters(program: GinProgram, snapshot: Snapshot) -> tuple[str, ...]:
-    """The parameters without a default of the function that T5X calls, which nothing binds."""
+    """Returns the parameters without a default of the function that T5X calls, which nothing binds."""
     entry = program.entry
     configurable = snapshot.find(entry) if entry is not None else None
     if entry is None or configurable is None:
@@ -124,7 +124,7 @@ class RunIf(enum.Enum):
 
 
 def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
-    """What makes a config a fragment, as a sentence about the file; None for a run."""
+    """Returns what makes a config a fragment, as a sentence about the file; None for a run."""
     if run_if is RunIf.ALWAYS or (run_if is RunIf.STARTED and program.mode is not None):
         return None
     classification = classify_program(program)

@@ -106,7 +106,7 @@ def _prefers_double_quotes(lines: Sequence[str]) -> bool:
 
 
 def _head(program: GinProgram, at: Location) -> StatementText | None:
-    """The statement at a place, or the head of the block that it stands in."""
+    """Returns the statement at a place, or the head of the block that it stands in."""
     statement = statement_at(program, at)
     if statement is None or not statement.is_indented:
         return statement
@@ -119,7 +119,7 @@ def _head(program: GinProgram, at: Location) -> StatementText | None:
 
 
 def _names(statement: object, name: str) -> bool:
-    """Whether a statement uses a configurable of this name, or one whose name begins with it."""
+    """Returns whether a statement uses a configurable of this name, or one whose name begins with it."""
     selectors = [statement.selector] if isinstance(statement, (Binding, Block)) else []
     if isinstance(statement, (Binding, MacroBinding)):
         selectors += [reference.selector for reference in references_in(statement.value)]

@@ -118,7 +118,7 @@ class FileFinder:
         return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
 
     def _in_clone(self, target: str) -> Path | None:
-        """The package's own file where a target lies in the package of a clone; None if there is none."""
+        """Returns the package's own file where a target lies in the package of a clone; None if there is none."""
         inside = _IN_CLONE.search(target)
         if inside is None or self._t5x_parent is None:
             return None
@@ -126,7 +126,7 @@ class FileFinder:
         return path if path.is_file() else None
 
     def _path(self, joined: str) -> Path | None:
-        """Where a name lies on this machine; None for one in a bucket that is not here."""
+        """Returns where a name lies on this machine; None for one in a bucket that is not here."""
         path = GCS_MOUNT / joined.removeprefix(_GS).lstrip("/") if joined.startswith(_GS) else self._cwd / joined
         if not path.is_relative_to(GCS_MOUNT):
             return path
@@ -147,14 +147,14 @@ class FileFinder:
         return str(path.relative_to(self._cwd)) if path.is_relative_to(self._cwd) else str(path)
 
     def _package(self, joined: str) -> FoundModule | None:
-        """The Python package whose name is that of the file's folder."""
+        """Returns the Python package whose name is that of the file's folder."""
         name = os.path.dirname(joined).replace("/", ".")
         # Gin asks for any folder, even one whose name no import statement could spell.
         return self._modules.find(name) if all(name.split(".")) else None
 
 
 def _resource(package: FoundModule, joined: str) -> Path | None:
-    """The file beside a package's own ``__init__.py``."""
+    """Returns the file beside a package's own ``__init__.py``."""
     if package.origin is None:
         return None
     path = package.origin.parent / os.path.basename(joined)

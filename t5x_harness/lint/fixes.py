@@ -96,14 +96,14 @@ class _State:
     findings: tuple[Finding, ...]
 
     def path(self, file: str) -> Path:
-        """The real path of a file that locations show."""
+        """Returns the real path of a file that locations show."""
         return Path(os.path.realpath(Path(self.config.spec.cwd) / file))
 
     def reads(self, paths: Collection[Path]) -> bool:
         return any(self.path(file) in paths for file in self.program.files)
 
     def is_worse_than(self, before: _State, *, mendable: bool = False) -> bool:
-        """Whether less of it can be read, or as much, and there are more errors of some kind than before.
+        """Returns whether less of it can be read, or as much, and there are more errors of some kind than before.
 
         Where more can be read, errors that come to light were there all along.
 
@@ -117,7 +117,7 @@ class _State:
         return bool(self._errors(mendable) - before._errors(mendable))
 
     def _hiding(self) -> tuple[int, int, int]:
-        """How many errors keep others from being seen; the first kind hides more than the second, and so on."""
+        """Returns how many errors keep others from being seen; the first kind hides more than the second, and so on."""
         mistakes = [p for p in self.program.problems if p.kind is not ProblemKind.UNREACHABLE_FILE]
         lost = sum(problem.loses_statements for problem in mistakes)
         return lost, len(mistakes) - lost, sum(finding.code in _UNKNOWN for finding in self.findings)

@@ -27,7 +27,7 @@ _FOLDER = Path(__file__).parent
 
 
 def snapshot_text(api: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """The text of the snapshot: one line a module, so that a difference can be read.
+    """Returns the text of the snapshot: one line a module, so that a difference can be read.
 
     Args:
       api: module, then symbol, then its record (``kind``, ``signature`` of a function, ``members`` of a class).
@@ -68,7 +68,7 @@ def _signature(parameters: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def library_text(package: str) -> str:
-    """The text of the snapshot of an installed library: what Gin would find in its public modules.
+    """Returns the text of the snapshot of an installed library: what Gin would find in its public modules.
 
     A name that several modules have is recorded where it is first found, in the package itself if it is there; the
     others refer to it. Names that are neither functions nor classes of the library are only listed.
@@ -94,7 +94,7 @@ def library_text(package: str) -> str:
 
 
 def _public_modules(package: str) -> Iterator[ModuleType]:
-    """The package and the modules in it that are meant for use."""
+    """Yields the package and the modules in it that are meant for use."""
     top = importlib.import_module(package)
     yield top
     for found in pkgutil.iter_modules(top.__path__):
@@ -124,7 +124,7 @@ def _live_entry(value: Any) -> dict[str, Any]:
 
 
 def _live_signature(function: Any) -> dict[str, Any] | None:
-    """The signature of something that can be called; None where Python cannot tell it."""
+    """Returns the signature of something that can be called; None where Python cannot tell it."""
     function = getattr(function, "__func__", function)
     while hasattr(function, "__wrapped__"):  # as Gin does
         function = function.__wrapped__

@@ -14,7 +14,7 @@ from t5x_harness.spec import RunSpec
 
 
 def module_path(spec: RunSpec) -> tuple[Path, ...]:
-    """The folders in which a run's Python looks for modules, in order."""
+    """Returns the folders in which a run's Python looks for modules, in order."""
     cwd = Path(os.path.abspath(spec.cwd))
     return (*(cwd / p for p in spec.python_path), cwd, *(Path(p) for p in sys.path if p))
 
@@ -58,7 +58,7 @@ class ModuleFinder:
         return self._found[name]
 
     def missing_part(self, name: str) -> str:
-        """The first component of a dotted name that is not found: ``t5.datta`` for ``t5.datta.mixtures``."""
+        """Returns the first component of a dotted name that is not found: ``t5.datta`` for ``t5.datta.mixtures``."""
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             if self.find(".".join(parts[:count])) is None:
@@ -66,7 +66,7 @@ class ModuleFinder:
         return name
 
     def beside(self, name: str) -> tuple[str, ...]:
-        """The modules that lie where one of this full name would."""
+        """Returns the modules that lie where one of this full name would."""
         package, _, _ = name.rpartition(".")
         parent = self.find(package) if package else None
         folders = self._path if not package else parent.folders if parent is not None else ()
@@ -116,7 +116,7 @@ def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
 
 
 def _names_in(folder: Path) -> Sequence[str]:
-    """The Python modules and packages of a folder."""
+    """Returns the Python modules and packages of a folder."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:

@@ -65,7 +65,7 @@ def _insert(file: str, line: int, lines: Sequence[str]) -> Edit:
 
 
 def _is_blank(lines: Sequence[str], number: int) -> bool:
-    """Whether there is a line of this number, and nothing on it."""
+    """Returns whether there is a line of this number, and nothing on it."""
     return 1 <= number <= len(lines) and not lines[number - 1].strip()
 
 

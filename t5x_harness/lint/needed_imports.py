@@ -36,7 +36,7 @@ def imports_of_file(program: GinProgram, snapshot: Snapshot, file: str) -> tuple
 
 
 def _selectors(program: GinProgram, snapshot: Snapshot, file: str) -> Iterator[tuple[str, str | None]]:
-    """The names that a file uses, and what each means; None if that cannot be known."""
+    """Yields the names that a file uses, and what each means; None if that cannot be known."""
     for statement in program.statements:
         if statement.location.file != file:
             continue

@@ -10,7 +10,7 @@ from t5x_harness.spec import Finding, Location
 
 
 def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Finding, ...]:
-    """The same findings, those in a library's gin file moved to the user's line that includes it.
+    """Returns the same findings, those in a library's gin file moved to the user's line that includes it.
 
     Args:
       findings: of any stage; the message of one that is moved names the place in the library, as an include does.
@@ -49,5 +49,5 @@ def _moved(finding: Finding, program: GinProgram) -> Finding:
 
 
 def is_foreign(file: str, program: GinProgram) -> bool:
-    """Whether a file belongs to a library, and is none that the user named."""
+    """Returns whether a file belongs to a library, and is none that the user named."""
     return file not in (BINDINGS, *program.spec.gin_files) and program.is_installed(file)

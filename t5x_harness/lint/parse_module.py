@@ -11,7 +11,7 @@ _ALONE = threading.Lock()
 
 
 def parse_module(source: str | bytes) -> ast.Module:
-    """The syntax tree of a module.
+    """Returns the syntax tree of a module.
 
     Args:
       source: text, or bytes in the encoding that they declare.

@@ -155,7 +155,7 @@ def _raw(statement: Any) -> RawStatement:
 
 
 def _error_line(error: BaseException, parser: config_parser.ConfigParser | None) -> int:
-    """The line of an error: Gin and the tokenizer put it into different places."""
+    """Returns the line of an error: Gin and the tokenizer put it into different places."""
     for where in (*error.args[1:], getattr(error, "lineno", None)):
         if isinstance(where, int):
             return where

@@ -193,7 +193,7 @@ class GinProgram:
         return self._installed[file]
 
     def name_of(self, file: str) -> str:
-        """A file as an include names it, where it belongs to a package: ``t5x/configs/runs/finetune.gin``."""
+        """Returns a file as an include names it, where it belongs to a package: ``t5x/configs/runs/finetune.gin``."""
         path = Path(os.path.realpath(Path(self.spec.cwd) / file))
         folders = [folder for folder in path.parents if folder.name in _PACKAGE_FOLDERS]
         if self.t5x_parent is not None and path.is_relative_to(os.path.realpath(Path(self.t5x_parent) / "t5x")):
@@ -201,7 +201,7 @@ class GinProgram:
         return str(path.relative_to(folders[0])) if folders and self.is_installed(file) else file
 
     def is_of_t5x(self, file: str) -> bool:
-        """Whether a file that was read lies in the package ``t5x``."""
+        """Returns whether a file that was read lies in the package ``t5x``."""
         if self.t5x_parent is None:
             return False
         return (Path(self.spec.cwd).absolute() / file).is_relative_to(Path(self.t5x_parent) / "t5x")

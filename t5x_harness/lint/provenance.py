@@ -10,7 +10,7 @@ from t5x_harness.spec import Assignment, BoundValue
 
 
 def bound_values(program: GinProgram) -> tuple[BoundValue, ...]:
-    """Every parameter and macro that a config binds, in the order in which they were first bound."""
+    """Returns every parameter and macro that a config binds, in the order in which they were first bound."""
     statements: dict[tuple[str, str, str], list[Binding | MacroBinding]] = {}
     for statement in program.statements:
         if isinstance(statement, (Binding, MacroBinding)):

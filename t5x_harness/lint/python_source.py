@@ -53,7 +53,7 @@ class Source:
         return _OPEN.search(self._text) is not None
 
     def mentions(self, word: str) -> bool:
-        """Whether a word stands anywhere in it."""
+        """Returns whether a word stands anywhere in it."""
         return re.search(rf"\b{re.escape(word)}\b", self._text) is not None
 
     @functools.cached_property
@@ -127,13 +127,13 @@ class Source:
         return tuple(n.name for n in self._tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
 
     def methods(self, symbol: str) -> tuple[str, ...]:
-        """The methods that a class states itself."""
+        """Returns the methods that a class states itself."""
         node = self._definitions.get(symbol)
         body = node.body if isinstance(node, ast.ClassDef) else ()
         return tuple(n.name for n in body if isinstance(n, ast.FunctionDef))
 
     def parameters(self, symbol: str) -> Parameters | None:
-        """What Gin can bind of a function or class; None where that is not certain."""
+        """Returns what Gin can bind of a function or class; None where that is not certain."""
         node = self._definitions.get(symbol)
         if node is None or self.is_open:
             return None
@@ -160,7 +160,7 @@ class Source:
         return None
 
     def _fields(self, node: ast.ClassDef) -> Parameters | None:
-        """The fields of a dataclass; None if one is made in a way that is not plain."""
+        """Returns the fields of a dataclass; None if one is made in a way that is not plain."""
         names: dict[str, None] = {}
         for part in node.body:
             if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
@@ -212,7 +212,7 @@ def _has_plain_body(node: ast.ClassDef) -> bool:
 
 
 def _changes_init(node: ast.ClassDef) -> bool:
-    """Whether a dataclass decorator is given something that bears on the constructor."""
+    """Returns whether a dataclass decorator is given something that bears on the constructor."""
     return any(
         keyword.arg not in ("frozen", "eq", "order", "repr", "slots", "kw_only", "unsafe_hash")
         for decorator in node.decorator_list

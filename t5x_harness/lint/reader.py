@@ -138,7 +138,7 @@ class _Reader:
         )
 
     def _without_constants(self, program: GinProgram) -> GinProgram:
-        """The program, with a doubt for macros without a binding that a module may define as constants."""
+        """Returns the program, with a doubt for macros without a binding that a module may define as constants."""
         names = [name for name, _ in program.undefined_macros]
         module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
         if module is None:
@@ -203,7 +203,7 @@ class _Reader:
         self._doubts.append(f"what {name}{asked} holds: {_NO_BUCKETS}")
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
-        """What a file holds; None if it cannot be read, or not once more."""
+        """Returns what a file holds; None if it cannot be read, or not once more."""
         paths = [file.found.path for file in self._open]
         if found.path in paths or len(self._opened) >= _MOST_FILES:
             loop = [*(file.found.shown for file in self._open), found.shown]
@@ -301,7 +301,7 @@ class _Reader:
         )
 
     def _value(self, value: Any, scope: FileScope, where: Location) -> Any:
-        """The value with its references resolved."""
+        """Returns the value with its references resolved."""
         if isinstance(value, Reference):
             return dataclasses.replace(value, target=self._resolve(value.selector, scope, where))
         if isinstance(value, dict):

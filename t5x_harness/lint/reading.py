@@ -32,7 +32,7 @@ def program_of(
 
 
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
-    """The folder that holds the package ``t5x``."""
+    """Returns the folder that holds the package ``t5x``."""
     if t5x_parent is None:
         from t5x_harness.runtime.choice import find_runtime
 
@@ -42,13 +42,13 @@ def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
 
 
 def snapshot_of(program: GinProgram) -> Snapshot:
-    """What is known of the configurables that a program may name."""
+    """Returns what is known of the configurables that a program may name."""
     parent = Path(program.t5x_parent) if program.t5x_parent else None
     return Snapshot(parent, ModuleFinder(module_path(program.spec), parent))
 
 
 def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
-    """The gin files that the user named and T5X would not find or read, each with the reason and the fix.
+    """Returns the gin files that the user named and T5X would not find or read, each with the reason and the fix.
 
     Args:
       spec: the run; its includes and bindings are not looked at.
@@ -83,5 +83,5 @@ def leave_modules_open(program: GinProgram) -> GinProgram:
 
 
 def _is_absent_package(problem: Problem) -> bool:
-    """Whether all of a package is missing; one that is there and lacks a part is misspelt in any Python."""
+    """Returns whether all of a package is missing; one that is there and lacks a part is misspelt in any Python."""
     return problem.kind is ProblemKind.MISSING_MODULE and "." not in problem.detail

@@ -68,12 +68,12 @@ class Rule(rule.Mistake):
 
 
 def all_rules() -> tuple[type[Rule], ...]:
-    """Every rule of this room, ordered by code."""
+    """Returns every rule of this room, ordered by code."""
     return tuple(found for found in rule.all_mistakes(Stage.LINT) if issubclass(found, Rule))
 
 
 def where(location: Location) -> str:
-    """A place in a sentence: ``finetune.gin:12``, or the command line."""
+    """Returns a place in a sentence: ``finetune.gin:12``, or the command line."""
     return "the command line" if location.file == BINDINGS else str(location)
 
 

@@ -51,7 +51,7 @@ class Part:
     scope: str = ""
 
     def given(self, param: str) -> Given | None:
-        """What a parameter is given; None where it keeps its default."""
+        """Returns what a parameter is given; None where it keeps its default."""
         binding = self.context.program.lookup(self.target, param, self.scope)
         if binding is None:
             return None
@@ -59,7 +59,7 @@ class Part:
         return Given(at.value, at, binding)
 
     def value(self, param: str, default: Any = None) -> Any:
-        """A parameter's value; ``default`` where nothing gives it."""
+        """Returns a parameter's value; ``default`` where nothing gives it."""
         given = self.given(param)
         return default if given is None else given.value
 
@@ -72,7 +72,7 @@ class Part:
 
 
 def run_part(context: Context, *modes: Mode) -> Part | None:
-    """The function that the run calls; None where it is of no such mode. Without ``modes`` any is right."""
+    """Returns the function that the run calls; None where it is of no such mode. Without ``modes`` any is right."""
     target = context.program.entry
     if target is None or (modes and ENTRIES[target] not in modes):
         return None
@@ -85,14 +85,14 @@ def evaluates(train: Part) -> bool:
 
 
 def save_part(context: Context) -> Part | None:
-    """How the run saves checkpoints; None where it does not, or not with T5X's own class."""
+    """Returns how the run saves checkpoints; None where it does not, or not with T5X's own class."""
     train = run_part(context, Mode.TRAIN)
     checkpoint = train.part("checkpoint_cfg", _CHECKPOINT) if train is not None else None
     return checkpoint.part("save", _SAVE) if checkpoint is not None else None
 
 
 def restore_part(context: Context) -> Part | None:
-    """Which checkpoint the run begins with; None where there is none, or not with T5X's own class."""
+    """Returns which checkpoint the run begins with; None where there is none, or not with T5X's own class."""
     run = run_part(context)
     if run is None:
         return None
@@ -103,13 +103,13 @@ def restore_part(context: Context) -> Part | None:
 
 
 def step_in(path: Any) -> int | None:
-    """The step that the path of a checkpoint names; None if it names none."""
+    """Returns the step that the path of a checkpoint names; None if it names none."""
     match = _STEP_IN_PATH.search(path) if isinstance(path, str) else None
     return int(match[1]) if match else None
 
 
 def initial_step(context: Context) -> tuple[int, Given] | None:
-    """The step that the run begins at and the path that says so.
+    """Returns the step that the run begins at and the path that says so.
 
     None where the path names no step, or where the state may be changed on its way so that another step comes of it.
     """
@@ -126,7 +126,7 @@ def initial_step(context: Context) -> tuple[int, Given] | None:
 
 
 def start_step(context: Context) -> int | None:
-    """The step that the run begins at: 0 where nothing is restored; None where text does not show it."""
+    """Returns the step that the run begins at: 0 where nothing is restored; None where text does not show it."""
     initial, restore = initial_step(context), restore_part(context)
     if initial is not None:
         return initial[0]

@@ -79,7 +79,7 @@ class Snapshot:
         self._doubts: dict[str, str | None] = {}
 
     def module_of(self, name: str) -> str | None:
-        """The known module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
+        """Returns the known module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
         if name.split(".")[0] == BUILTINS or name in _GIN:
             return name.split(".")[0]
         recorded = _recorded_module(name)
@@ -105,7 +105,7 @@ class Snapshot:
         return _configurable(name, methods[method] if method else entry.get("call"))
 
     def _in_source(self, name: str, module: str, symbol: str, method: str) -> Configurable | None:
-        """What the source of a module that has no snapshot says."""
+        """Returns what the source of a module that has no snapshot says."""
         if self._sources is None or self._sources.lacks(module, symbol):
             return None
         known = self._sources.parameters(module, symbol) if not method else None
@@ -114,7 +114,7 @@ class Snapshot:
         return Configurable(name, known.names, takes_any=known.takes_any)
 
     def canonical(self, name: str) -> str:
-        """The one name of something that several modules of a library have: ``seqio.Evaluator``."""
+        """Returns the one name of something that several modules of a library have: ``seqio.Evaluator``."""
         return _canonical(name)
 
     def doubt(self, name: str) -> str | None:
@@ -129,7 +129,7 @@ class Snapshot:
         return self._doubts[library]
 
     def names(self, module: str) -> tuple[str, ...]:
-        """The known symbols of a module."""
+        """Returns the known symbols of a module."""
         if module == BUILTINS:
             return tuple(name.removeprefix("gin.") for name in _GIN)
         if module in _modules(module):
@@ -138,7 +138,7 @@ class Snapshot:
         return source.names if source is not None else ()
 
     def methods(self, name: str) -> tuple[str, ...]:
-        """The known methods of a class."""
+        """Returns the known methods of a class."""
         module = self.module_of(name)
         if module is None:
             return ()
@@ -163,14 +163,14 @@ class Snapshot:
         return self._t5x_parent == _EMBEDDED
 
     def is_class(self, name: str) -> bool:
-        """Whether a full name is a recorded class."""
+        """Returns whether a full name is a recorded class."""
         name = self.canonical(name)
         module = self.module_of(name) or ""
         entry = _modules(module).get(module, {}).get(name[len(module) + 1 :], {})
         return bool(entry.get("class"))
 
     def mentions(self, module: str, word: str) -> bool:
-        """Whether a module in use may have a name that is not known: names may be made at import."""
+        """Returns whether a module in use may have a name that is not known: names may be made at import."""
         if module == BUILTINS:
             return False
         if module not in _modules(module):
@@ -180,7 +180,7 @@ class Snapshot:
         return re.search(rf"\b{re.escape(word)}\b", self._text(module)) is not None
 
     def may_take(self, name: str, parameter: str) -> bool:
-        """Whether a configurable in use may have a parameter that the record lacks, as that of a fork may."""
+        """Returns whether a configurable in use may have a parameter that the record lacks, as that of a fork may."""
         if name.split(".")[0] in LIBRARIES:
             return self.doubt(name) is not None
         module = self.module_of(_BINARIES.get(name, name))
@@ -201,7 +201,7 @@ class Snapshot:
 
 
 def _names_in(source: str, symbol: str, method: str) -> frozenset[str] | None:
-    """The parameters and fields that a function or class of a module states; None if they cannot be read."""
+    """Returns the parameters and fields that a function or class of a module states; None if they cannot be read."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -243,7 +243,7 @@ def _record(library: str) -> _Record:
 
 
 def _modules(name: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """The recorded modules of the library that a full name belongs to; empty for one that has no record."""
+    """Returns the recorded modules of the library that a full name belongs to; empty for one that has no record."""
     root = name.split(".")[0]
     return _record(root).modules if root in ("t5x", *LIBRARIES) else {}
 
@@ -260,7 +260,7 @@ def _canonical(name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _recorded_module(name: str) -> str | None:
-    """The recorded module that a full name lies in."""
+    """Returns the recorded module that a full name lies in."""
     parts = name.split(".")
     modules = _modules(name)
     candidates = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))

@@ -34,13 +34,13 @@ class SourceFinder:
         self._sources: dict[str, Source | None] = {}
 
     def source(self, module: str) -> Source | None:
-        """A module's source; None if it has none that can be read."""
+        """Returns a module's source; None if it has none that can be read."""
         if module not in self._sources:
             self._sources[module] = self._read(module)
         return self._sources[module]
 
     def module_of(self, name: str) -> str | None:
-        """The module that a full name lies in, if its source can be read and is not that of a large library."""
+        """Returns the module that a full name lies in, if its source can be read and is not that of a large library."""
         parts = name.split(".")
         if _is_library(name):
             return None
@@ -51,7 +51,7 @@ class SourceFinder:
         return None
 
     def lacks(self, module: str, symbol: str) -> bool:
-        """Whether a module surely has nothing of this name."""
+        """Returns whether a module surely has nothing of this name."""
         source = self.source(module)
         return not (source is None or source.is_open or source.mentions(symbol) or self.is_module(f"{module}.{symbol}"))
 
@@ -84,7 +84,7 @@ class SourceFinder:
         return None
 
     def is_module(self, name: str) -> bool:
-        """Whether a full name is that of a module."""
+        """Returns whether a full name is that of a module."""
         return self._modules.find(name) is not None
 
     def _read(self, module: str) -> Source | None:
@@ -104,7 +104,7 @@ def _parsed(module: str, file: Path) -> Source | None:
 
 
 def _is_library(name: str) -> bool:
-    """Whether a name belongs to a large library or to Python itself."""
+    """Returns whether a name belongs to a large library or to Python itself."""
     root = name.split(".")[0]
     return root in _LIBRARIES or root in sys.stdlib_module_names
 

@@ -90,7 +90,7 @@ def _judges_statements(rule: type[Rule]) -> bool:
 
 
 def _outcome(program: GinProgram, findings: Iterable[Finding], *, is_fragment: bool) -> Outcome:
-    """An empty run proves nothing and fails; one that is out of reach was not linted at all."""
+    """Returns an empty run proves nothing and fails; one that is out of reach was not linted at all."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Outcome.FAILED
     if program.statements:
@@ -101,7 +101,7 @@ def _outcome(program: GinProgram, findings: Iterable[Finding], *, is_fragment: b
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
-    """The configurables of which names or parameters are not known for certain, one line for each reason."""
+    """Yields the configurables of which names or parameters are not known for certain, one line for each reason."""
     names: dict[str, dict[str, None]] = {}
     for binding in program.bindings:
         if not binding.resolved or binding.target.startswith(f"{MAIN}."):

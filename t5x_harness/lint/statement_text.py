@@ -59,13 +59,13 @@ class StatementText:
         return tuple(token for token in self.tokens[equals + 1 :] if token.type not in _BESIDE_VALUES)
 
     def with_lines(self, lines: Sequence[str]) -> tuple[Edit, ...]:
-        """The edit that gives it these lines; none if they are those it has."""
+        """Returns the edit that gives it these lines; none if they are those it has."""
         if tuple(lines) == self.lines:
             return ()
         return (Edit(self.file, self.first, self.last, "".join(f"{line}\n" for line in lines)),)
 
     def with_text(self, start: tuple[int, int], end: tuple[int, int], text: str) -> tuple[Edit, ...]:
-        """The edit that puts ``text`` in place of what lies between two positions of tokens on one line."""
+        """Returns the edit that puts ``text`` in place of what lies between two positions of tokens on one line."""
         (row, begin), (last_row, stop) = start, end
         if row != last_row:
             return ()
@@ -75,12 +75,12 @@ class StatementText:
 
 
 def lines_of(program: GinProgram, file: str) -> tuple[str, ...]:
-    """The lines of a file of the user's; none for the command line and for files of installed packages."""
+    """Returns the lines of a file of the user's; none for the command line and for files of installed packages."""
     return program.own_lines.get(file, ())
 
 
 def statement_at(program: GinProgram, at: Location) -> StatementText | None:
-    """The statement that begins at a place; None if it is not the user's, or its end cannot be seen."""
+    """Returns the statement that begins at a place; None if it is not the user's, or its end cannot be seen."""
     lines = lines_of(program, at.file)
     first = max(at.line - 1, 0)
     following = (f"{lines[number]}\n" for number in range(first, len(lines)))

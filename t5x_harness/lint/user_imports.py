@@ -49,7 +49,7 @@ def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBin
 
 
 def missing_imports(program: GinProgram) -> tuple[MissingImport, ...]:
-    """What the modules of the project import without condition and Python would not find, each package once.
+    """Returns what the modules of the project import without condition and Python would not find, each package once.
 
     Nothing where a module changes the search for modules, and nothing about libraries' own imports.
     """
@@ -82,7 +82,7 @@ def missing_imports(program: GinProgram) -> tuple[MissingImport, ...]:
 
 
 def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | None:
-    """The file of a module of the user's, as locations show it; None for one of a library."""
+    """Returns the file of a module of the user's, as locations show it; None for one of a library."""
     module = finder.find(name)
     if module is None or module.origin is None or module.origin.suffix != ".py":
         return None

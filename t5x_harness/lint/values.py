@@ -41,7 +41,7 @@ class Macro:
 
 
 def is_required(value: Any) -> bool:
-    """Whether a value is ``%gin.REQUIRED``, which Gin refuses unless something overrides it."""
+    """Returns whether a value is ``%gin.REQUIRED``, which Gin refuses unless something overrides it."""
     return isinstance(value, Macro) and value.name in (REQUIRED, "REQUIRED")
 
 
@@ -57,14 +57,14 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def macros_in(value: Any) -> Iterator[Macro]:
-    """The macros that a value uses, nested ones too, without ``%gin.REQUIRED``."""
+    """Yields the macros that a value uses, nested ones too, without ``%gin.REQUIRED``."""
     for part in _parts(value):
         if isinstance(part, Macro) and not is_required(part):
             yield part
 
 
 def references_in(value: Any) -> Iterator[Reference]:
-    """The references in a value, nested ones too."""
+    """Yields the references in a value, nested ones too."""
     for part in _parts(value):
         if isinstance(part, Reference):
             yield part
@@ -89,5 +89,5 @@ def _format(value: Any) -> str:
 
 
 def same_value(first: Any, second: Any) -> bool:
-    """Whether two values are the same as Gin text, so that ``1``, ``1.0`` and ``True`` differ."""
+    """Returns whether two values are the same as Gin text, so that ``1``, ``1.0`` and ``True`` differ."""
     return _format(first) == _format(second)

@@ -110,7 +110,7 @@ def _by_module(arrays: Iterable[Folded]) -> dict[str, list[Folded]]:
 
 
 def _layers(inside: Sequence[Folded]) -> str:
-    """How many layers a module stands for; a range where not all of its arrays are in each."""
+    """Returns how many layers a module stands for; a range where not all of its arrays are in each."""
     counts = sorted({array.count for array in inside if array.is_layered})
     return "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 

@@ -24,7 +24,7 @@ def batch_size(role: DataRole) -> int | None:
 
 
 def microbatches_key(plan: Planned) -> BindingKey | None:
-    """The binding that holds the number of microbatches; None where there is none."""
+    """Returns the binding that holds the number of microbatches; None where there is none."""
     config = plan.config
     key = config.find("num_microbatches", scope=config.scope_of("trainer_cls") or "")
     return config.owner(key) if key and config.mode is Mode.TRAIN else None
@@ -44,7 +44,7 @@ def num_examples(run: Resolved, role: DataRole, tasks: Sequence[seqio.Task]) -> 
 
 
 def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
-    """The tasks behind a dataset; of several, SeqIO leaves out those without the split."""
+    """Returns the tasks behind a dataset; of several, SeqIO leaves out those without the split."""
     tasks = plan.run.tasks[role.parameter]
     return [task for task in tasks if role.dataset.split in task.splits] if len(tasks) > 1 else tasks
 
@@ -104,7 +104,7 @@ def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageRep
 
 
 def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
-    """What one evaluation or inference reads, in words."""
+    """Returns what one evaluation or inference reads, in words."""
     config, tasks = plan.config, read_tasks(plan, role)
     of = f"{tasks[0].name} {role.dataset.split}" if len(tasks) == 1 else f"{len(tasks)} tasks of {role.source}"
     each = "" if len(tasks) == 1 else "each of "
@@ -120,7 +120,7 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
 
 
 def _how_often(plan: Planned) -> str:
-    """When a training run evaluates, in words; nothing for other runs, or if it is unknown."""
+    """Returns when a training run evaluates, in words; nothing for other runs, or if it is unknown."""
     config = plan.config
     period = config.value(config.owner_of("eval_period"))
     if plan.steps is None or not isinstance(period, int) or period <= 0:
@@ -136,7 +136,7 @@ def _how_often(plan: Planned) -> str:
 
 
 def _most_examples(plan: Planned) -> int | None:
-    """The most examples of a task that the evaluator takes; None for all."""
+    """Returns the most examples of a task that the evaluator takes; None for all."""
     config = plan.config
     key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
     limit = config.value(config.owner(key)) if key and config.mode is not Mode.INFER else None

@@ -93,7 +93,7 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
 
 
 def _foreign(restore: Any) -> str | None:
-    """What of the config's own code decides about the restore, so that nothing can be said of it."""
+    """Returns what of the config's own code decides about the restore, so that nothing can be said of it."""
     if restore is None:
         return None
     if not _is_runtimes(restore.checkpoint_manager_cls):

@@ -17,7 +17,7 @@ _STACKED = re.compile(r"^target/(?:encoder/encoder|decoder/decoder|encoder/layer
 
 
 def of_missing(fit: CheckpointFit) -> str | None:
-    """What explains the arrays that a checkpoint lacks; None if nothing known does."""
+    """Returns what explains the arrays that a checkpoint lacks; None if nothing known does."""
     stored = fit.tree.arrays if fit.tree else {}
     return next(_reasons(fit.missing, stored), None)
 
@@ -54,7 +54,7 @@ def _reasons(missing: Collection[str], stored: Collection[str]) -> Iterator[str]
 
 
 def of_shapes(fit: CheckpointFit) -> str | None:
-    """What explains arrays of another shape; None if nothing known does."""
+    """Returns what explains arrays of another shape; None if nothing known does."""
     sizes = vocabulary_sizes(fit)
     if sizes:
         return f"the checkpoint's vocabulary has {sizes[0]} entries and this model's {sizes[1]}"
@@ -64,7 +64,7 @@ def of_shapes(fit: CheckpointFit) -> str | None:
 
 
 def vocabulary_sizes(fit: CheckpointFit) -> tuple[int, int] | None:
-    """The tokens of the checkpoint and of the model, where no parameter differs in anything else."""
+    """Returns the tokens of the checkpoint and of the model, where no parameter differs in anything else."""
     parameters = [part for part in fit.different if part[0].startswith("target/")]
     sizes = {_tokens(*part) for part in parameters}
     return sizes.pop() if len(sizes) == 1 else None

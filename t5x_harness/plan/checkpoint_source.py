@@ -93,7 +93,7 @@ def find_start(config: GinConfig) -> StartPoint:
 
 
 def find_initial(config: GinConfig) -> StartPoint:
-    """What the config's RestoreCheckpointConfig comes to in a new MODEL_DIR."""
+    """Returns what the config's RestoreCheckpointConfig comes to in a new MODEL_DIR."""
     restore = _restore_config(config)
     if restore is None or restore.path is None or restore.path in ([], ()):
         return StartPoint()
@@ -109,12 +109,12 @@ def find_initial(config: GinConfig) -> StartPoint:
 
 
 def uses_orbax(config: GinConfig) -> bool:
-    """Whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
+    """Returns whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
     return config.value(config.owner_of("use_orbax")) is not False
 
 
 def model_dir_of(config: GinConfig) -> tuple[BindingKey | None, str | None]:
-    """The folder that a training job writes into, as the config's text says, and the binding that holds it.
+    """Returns the folder that a training job writes into, as the config's text says, and the binding that holds it.
 
     The parsed value is of no use: a run here has been given a folder of its own.
     """
@@ -147,7 +147,7 @@ def _restore_config(config: GinConfig) -> Any:
 
 
 def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoint:
-    """One checkpoint, named by its path."""
+    """Returns one checkpoint, named by its path."""
     path = paths[0]
     named = _STEP.search(path)
     start = dataclasses.replace(
@@ -224,7 +224,7 @@ def _no_checkpoint(path: str, orbax: bool) -> Problem | None:
 
 
 def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
-    """The latest checkpoint, or all of them, of the first folder that has any."""
+    """Returns the latest checkpoint, or all of them, of the first folder that has any."""
     if any(is_not_asked(path) for path in paths):
         # Whatever lies there: no checkpoint has checkpoints in it.
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
@@ -293,7 +293,7 @@ def _own_checkpoints(folder: str) -> list[str]:
 
 
 def _tensorflow_checkpoints(folder: str) -> list[str]:
-    """The checkpoints of a folder that TensorFlow wrote; empty for any other."""
+    """Returns the checkpoints of a folder that TensorFlow wrote; empty for any other."""
     import tensorflow as tf
 
     state = tf.train.get_checkpoint_state(folder)

@@ -71,7 +71,7 @@ def describe_written(plan: Planned, report: StageReport) -> None:
 
 
 def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
-    """What a run writes; None where it writes nothing or its steps are not known.
+    """Returns what a run writes; None where it writes nothing or its steps are not known.
 
     Args:
       plan: the planned run.
@@ -121,7 +121,7 @@ def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
 
 
 def save_config(plan: Planned) -> Any:
-    """The run's SaveCheckpointConfig; None if it has none."""
+    """Returns the run's SaveCheckpointConfig; None if it has none."""
     return getattr(plan.config.build("checkpoint_cfg"), "save", None)
 
 

@@ -50,7 +50,7 @@ class Course:
 
 
 def course_of(rate: Callable[[int], float], first: int, last: int) -> Course:
-    """How a rate goes from one step to another, both included.
+    """Returns how a rate goes from one step to another, both included.
 
     Something that comes and goes between two neighbours of the several hundred steps looked at is not seen.
 
@@ -79,7 +79,7 @@ def course_of(rate: Callable[[int], float], first: int, last: int) -> Course:
 
 
 def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
-    """The steps strictly inside where the rate turns from rising to falling, or back."""
+    """Returns the steps strictly inside where the rate turns from rising to falling, or back."""
     grid = _grid(first, last)
     found: list[int] = []
     pivot, direction = 0, 0
@@ -96,7 +96,7 @@ def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
 
 
 def _refined(at: Callable[[int], float], grid: Sequence[int], index: int, direction: int) -> int:
-    """The exact step of an extreme that lies next to a point of the grid."""
+    """Returns the exact step of an extreme that lies next to a point of the grid."""
     left, right = grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)]
     while right - left > 2:
         steps = _grid(left, right)

@@ -52,7 +52,7 @@ def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
 
 
 def _data_axes(partitioner: Any) -> tuple[str, ...]:
-    """The mesh axes that a batch is cut along; none where the axis rules leave batches whole."""
+    """Returns the mesh axes that a batch is cut along; none where the axis rules leave batches whole."""
     (axes,) = tuple(partitioner.data_partition_spec) or (None,)
     if axes is None:
         return ()

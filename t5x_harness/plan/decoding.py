@@ -20,7 +20,7 @@ _REFUSALS = (r"topk|topp", r"decode more steps|max_decode_steps")
 
 
 def decoded_roles(plan: Planned) -> tuple[DataRole, ...]:
-    """The datasets whose targets the run predicts."""
+    """Returns the datasets whose targets the run predicts."""
     config = plan.config
     if config.mode is Mode.INFER and config.value(config.owner_of("mode")) == "score":
         return ()
@@ -38,7 +38,7 @@ def decoded_length(plan: Planned, role: DataRole) -> int | None:
 
 
 def refused_arguments(decode_fn: Any, length: int | None) -> str | None:
-    """What T5X's decode function says against the arguments that the config gives it; None if nothing.
+    """Returns what T5X's decode function says against the arguments that the config gives it; None if nothing.
 
     It is traced with a model that gives zeros for logits, in milliseconds.  Other decode functions are not judged: they
     may expect more of the model.

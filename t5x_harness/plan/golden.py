@@ -68,7 +68,7 @@ class GoldenPlan:
         return cls(dict(sorted(values.items())), facts)
 
     def to_text(self, *comments: str) -> str:
-        """The file's text, below these comments."""
+        """Returns the file's text, below these comments."""
         sections = {_BINDINGS: self.bindings, **self.facts}
         lines = [f"# {comment}" for comment in comments]
         for title, values in sections.items():
@@ -79,7 +79,7 @@ class GoldenPlan:
 
     @classmethod
     def from_text(cls, text: str) -> GoldenPlan:
-        """The inverse of :meth:`to_text`.
+        """Returns the inverse of :meth:`to_text`.
 
         Raises:
           GoldenSyntaxError: a line is none that :meth:`to_text` writes.
@@ -120,7 +120,7 @@ def _name(bound: BoundValue, parts: int) -> str:
 
 
 def _entry(name: str, value: str) -> Iterator[str]:
-    """One name and value; a value of several lines stands below its name."""
+    """Yields one name and value; a value of several lines stands below its name."""
     if "\n" not in value:
         yield f"{name} = {value}".rstrip()
         return

@@ -61,7 +61,7 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
 
 
 def _places(run: RunResult) -> dict[str, str]:
-    """The folders that are the machine's and not the run's."""
+    """Returns the folders that are the machine's and not the run's."""
     found = {os.path.abspath(run.spec.cwd): ".", os.path.expanduser("~"): "~", sys.prefix: "<python>"}
     return {folder: name for folder, name in found.items() if len(folder) > 1}
 
@@ -98,7 +98,7 @@ def _with(result: StageResult, finding: Finding, run: RunResult) -> StageResult:
 
 
 def _compare(kept: GoldenPlan, ours: GoldenPlan, bindings: Sequence[BoundValue], shown: str) -> Finding | None:
-    """The finding for what differs; None if nothing does."""
+    """Returns the finding for what differs; None if nothing does."""
     by_name = {name: bound for bound, name in binding_names(bindings).items()}
     changed = [n for n in sorted({*kept.bindings, *ours.bindings}) if kept.bindings.get(n) != ours.bindings.get(n)]
     lines = [_binding_line(n, kept.bindings.get(n), ours.bindings.get(n), by_name.get(n)) for n in changed]
@@ -129,13 +129,13 @@ def _binding_line(name: str, old: str | None, new: str | None, bound: BoundValue
 
 
 def _location(bound: BoundValue) -> Location | None:
-    """Where the binding stands, if that is a file."""
+    """Returns where the binding stands, if that is a file."""
     place = bound.assignment.location
     return None if place.file.startswith("<") else place
 
 
 def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]:
-    """What changed of one stage's facts; of one with several lines, those that differ."""
+    """Yields what changed of one stage's facts; of one with several lines, those that differ."""
     before, after = kept.facts.get(stage, {}), ours.facts.get(stage, {})
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
@@ -151,7 +151,7 @@ def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]
 
 
 def _changed_lines(old: str, new: str) -> Iterator[str]:
-    """The lines of a table that are other ones now; the file shows all of them once it is rewritten."""
+    """Yields the lines of a table that are other ones now; the file shows all of them once it is rewritten."""
     before, after = _unaligned(old), _unaligned(new)
     changed = [f"  {line}" for line in difflib.ndiff(before, after) if line[:1] in "+-"]
     yield from changed[:_MOST_LINES]
@@ -160,7 +160,7 @@ def _changed_lines(old: str, new: str) -> Iterator[str]:
 
 
 def _unaligned(value: str) -> list[str]:
-    """The lines of a value with tables unaligned: the width of a column depends on all of its cells."""
+    """Returns the lines of a value with tables unaligned: the width of a column depends on all of its cells."""
     return [re.sub(r" {2,}", "  ", line.strip()) for line in value.splitlines()]
 
 

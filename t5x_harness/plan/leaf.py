@@ -39,7 +39,7 @@ class Leaf:
         return math.prod(self.shape)
 
     def cuts(self, mesh: Mapping[str, int]) -> Iterator[tuple[int, int, int, str]]:
-        """Every cut dimension: index, size, parts, and the mesh axes' names."""
+        """Yields every cut dimension: index, size, parts, and the mesh axes' names."""
         for index, (size, axes) in enumerate(zip(self.shape, self.spec, strict=False)):
             names = axes if isinstance(axes, tuple) else (axes,) if axes else ()
             parts = math.prod(mesh[name] for name in names)

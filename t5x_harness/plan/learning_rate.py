@@ -89,7 +89,7 @@ class Schedule:
             return False
 
     def rate(self, step: int) -> float:
-        """The rate that the update of a step is made with.
+        """Returns the rate that the update of a step is made with.
 
         Raises:
           Exception: what the schedule raises, which T5X meets while it traces the train step.
@@ -97,7 +97,7 @@ class Schedule:
         return float(np.asarray(self.function(np.int32(step))))
 
     def course(self, first: int, last: int) -> Course:
-        """How the rate goes from one step to another, both included.
+        """Returns how the rate goes from one step to another, both included.
 
         Raises:
           Exception: what the schedule raises.
@@ -106,7 +106,7 @@ class Schedule:
 
 
 def find_schedule(config: GinConfig, model: Any) -> Schedule | None:
-    """The schedule that the optimizer follows; None where the config does not say.
+    """Returns the schedule that the optimizer follows; None where the config does not say.
 
     T5X's own optimizers take the trainer's ``learning_rate_fn``.  Those of optax do not look at it: their rate is an
     argument of one of their transformations.

@@ -37,7 +37,7 @@ _OVERRIDES = "override_params_axes_names"
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
-    """What an exception of tracing the model's initialisation means; None if it is of another kind."""
+    """Returns what an exception of tracing the model's initialisation means; None if it is of another kind."""
     if (unknown := re.search(r"data type '([^']*)' not understood", str(error))) is not None:
         close = closest(unknown[1], _TYPES)
         return Refusal(

@@ -142,7 +142,7 @@ def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes
 
 
 def shapes_for(run: Resolved, role: DataRole, partitioner: Any) -> StateShapes:
-    """The train state's shapes for the data of one role."""
+    """Returns the train state's shapes for the data of one role."""
     lengths = lengths_of(role, run.samples, run.tasks[role.parameter])
     training = run.config.mode is Mode.TRAIN
     inputs = model_inputs(run.model, lengths, role.dataset.batch_size, role.dataset.pack if training else False)

@@ -71,7 +71,7 @@ class StateShapes:
 def model_inputs(
     model: Any, lengths: Mapping[str, int], batch: int, pack: bool
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
-    """The shapes and types of the model's inputs, from its feature converter.
+    """Returns the shapes and types of the model's inputs, from its feature converter.
 
     Raises:
       Exception: the converter does not take these lengths.
@@ -126,7 +126,7 @@ def state_shapes(
 
 
 def _flat(state: Any) -> dict[str, Any]:
-    """A train state's checkpoint names and values."""
+    """Returns a train state's checkpoint names and values."""
     tree = state.state_dict()
     flat: dict[str, Any] = traverse_util.flatten_dict(
         jax.tree.map(lambda x: x, dict(tree), is_leaf=_is_leaf), keep_empty_nodes=False, sep="/"

@@ -49,7 +49,7 @@ class PlannedSteps:
 
 
 def planned_steps(config: GinConfig, start: StartPoint) -> PlannedSteps | None:
-    """The steps of a run from its starting point on; None for one that does not train."""
+    """Returns the steps of a run from its starting point on; None for one that does not train."""
     if config.mode is not Mode.TRAIN:
         return None
     first = start.step if start.path else 0

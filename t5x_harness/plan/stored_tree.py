@@ -61,7 +61,7 @@ class StoredTree:
 
 
 def layout_of(path: str) -> Layout | None:
-    """How a checkpoint lies.
+    """Returns how a checkpoint lies.
 
     Args:
       path: the checkpoint: a folder, or the common beginning of a TensorFlow checkpoint's files.

@@ -10,7 +10,7 @@ _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 
 
 def seconds_of(value: str | float) -> float:
-    """The length in seconds.
+    """Returns the length in seconds.
 
     Raises:
       ValueError: it is not a length of time above zero; the message shows the form.

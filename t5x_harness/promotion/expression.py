@@ -38,7 +38,7 @@ def selects_only(expression: str, mark: str) -> bool:
 
 
 def promotes(expression: str) -> bool:
-    """Whether an expression can be true of a test marked ``tpu`` and of no test without that mark.
+    """Returns whether an expression can be true of a test marked ``tpu`` and of no test without that mark.
 
     So ``tpu`` and ``tpu and not slow`` promote; ``smoke or tpu`` does not, as it selects what is not meant for a TPU as
     well, and neither does ``not tpu``.

@@ -136,7 +136,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _devices() -> dict[str, Any]:
-    """What an outcome says of this host's JAX, if the test has used it: asking would else take its devices."""
+    """Returns what an outcome says of this host's JAX, if the test has used it: asking would else take its devices."""
     jax = sys.modules.get("jax")
     if jax is None:
         return {}

@@ -189,7 +189,7 @@ class PromotedJobs:
         job.chip_hours.require(self._settings.max_chip_hours)
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
-        """The job of ``--t5x-tpu-reuse`` that does what this one would."""
+        """Returns the job of ``--t5x-tpu-reuse`` that does what this one would."""
         if self._found_again is None:
             found = [LaunchedJob.attach(name, job.target) for name in self._settings.reuse]
             self._found_again = {one.submitted.labels.get(SPEC_LABEL, ""): one for one in found}
@@ -213,7 +213,7 @@ def _check_alone(job: ContainerJob) -> None:
 
 
 def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:
-    """A job for people: cost, place, what is staged, its arguments on a line each, and the message."""
+    """Returns a job for people: cost, place, what is staged, its arguments on a line each, and the message."""
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
     where = f"project {job.target.project}, {job.target.location}"

@@ -85,7 +85,7 @@ def order_of(
 
 
 def machine_of(resources: TpuResources, slice_name: str) -> Machine:
-    """The machine that a test asks for; that of the slice where its marker names none.
+    """Returns the machine that a test asks for; that of the slice where its marker names none.
 
     Raises:
       ResourcesError: the marker names only a half of one, or none that there is.

@@ -44,7 +44,7 @@ class TestArchive:
 
 
 def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: Path | None = None) -> tuple[Path, ...]:
-    """The files that a test is packed with, sorted.
+    """Returns the files that a test is packed with, sorted.
 
     Args:
       root: pytest's root folder.
@@ -131,7 +131,7 @@ def _inside(root: Path, path: Path, what: str) -> Path:
 
 
 def _package(module: Path) -> Iterator[Path]:
-    """The Python files of the outermost package that a module is in; nothing if it is in none."""
+    """Yields the Python files of the outermost package that a module is in; nothing if it is in none."""
     top = None
     folder = module.parent
     while (folder / "__init__.py").is_file():
@@ -141,7 +141,7 @@ def _package(module: Path) -> Iterator[Path]:
 
 
 def _conftests(root: Path, module: Path) -> Iterator[Path]:
-    """Those of the module's folder and of every folder above it, up to the root."""
+    """Yields those of the module's folder and of every folder above it, up to the root."""
     for folder in module.resolve().parents:
         if folder.is_relative_to(root) and (folder / _CONFTEST).is_file():
             yield folder / _CONFTEST

@@ -68,7 +68,7 @@ class PromotionSettings:
         return EMULATED if self.emulated else PLACEHOLDERS if self.dry_run else {}
 
     def shrinks(self, resources: TpuResources) -> bool:
-        """Whether a test with these resources runs at the sizes that smoke has."""
+        """Returns whether a test with these resources runs at the sizes that smoke has."""
         return not resources.full_size if resources.full_size is not None else self.emulated
 
 
@@ -79,7 +79,7 @@ def target_of(
     project: Mapping[str, str],
     option_of: Callable[[str], str],
 ) -> VertexTarget:
-    """Where jobs go.
+    """Returns where jobs go.
 
     Args:
       settings: whether to the emulated Google Cloud, which needs nothing to be named.

@@ -57,7 +57,7 @@ class ShippedOutcome:
         return any(report["outcome"] == "failed" for report in self.reports)
 
     def about_versions(self) -> str:
-        """The versions there, in words."""
+        """Returns the versions there, in words."""
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def to_text(self) -> str:
@@ -66,7 +66,7 @@ class ShippedOutcome:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The inverse of :meth:`to_text`.
+        """Returns the inverse of :meth:`to_text`.
 
         Raises:
           ShippedOutcomeError: the text is none.

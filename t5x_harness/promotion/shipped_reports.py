@@ -69,7 +69,7 @@ class RepeatedReports:
 
 
 def warning_to_json(warning: warnings.WarningMessage, folder: Path) -> dict[str, Any]:
-    """A warning as JSON has it.
+    """Returns a warning as JSON has it.
 
     Args:
       warning: as it was caught.
@@ -85,7 +85,7 @@ def warning_to_json(warning: warnings.WarningMessage, folder: Path) -> dict[str,
 
 
 def warning_from_json(value: Mapping[str, Any], folder: Path) -> warnings.WarningMessage:
-    """The inverse of :func:`warning_to_json`.
+    """Returns the inverse of :func:`warning_to_json`.
 
     Nothing is imported for a class that a library there has of its own: its name comes before the text.
 

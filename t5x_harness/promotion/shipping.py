@@ -86,7 +86,7 @@ def ship(
 
 
 def read_outcome(folder: Folder) -> ShippedOutcome | None:
-    """The outcome that a job left in its folder; None if it left none.
+    """Returns the outcome that a job left in its folder; None if it left none.
 
     Raises:
       ShippedOutcomeError: what it left is none.
@@ -97,5 +97,5 @@ def read_outcome(folder: Folder) -> ShippedOutcome | None:
 
 
 def _plain(name: str) -> str:
-    """A name that a folder, a job and a label can have."""
+    """Returns a name that a folder, a job and a label can have."""
     return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split())[:63] or "test"

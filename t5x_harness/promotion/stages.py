@@ -32,7 +32,7 @@ def stages_of_job(
     log: Path,
     tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
-    """The results of the stages that execute: of all of them, or of the first one if that failed.
+    """Returns the results of the stages that execute: of all of them, or of the first one if that failed.
 
     Args:
       executing: the stages; the first is what the job runs, the others are what training does on its way.
@@ -164,7 +164,7 @@ def _predicted(found: JobResults) -> StageResult:
 
 
 def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:
-    """The numbers that the stage gives here, too, under the same names."""
+    """Yields the numbers that the stage gives here, too, under the same names."""
     if stage is Stage.TRAIN:
         yield from loss_measures(found.metrics)
     elif stage is Stage.EVAL:

@@ -30,7 +30,7 @@ _NAMES = 2
 
 
 def render_end(report: Report, *, width: int, color: bool, notes: bool, shown_above: bool) -> str:
-    """The report in brief; the whole of it where notes are wanted. ``shown_above`` as for the whole."""
+    """Returns the report in brief; the whole of it where notes are wanted. ``shown_above`` as for the whole."""
     if notes:
         return render(report, width=width, color=color, notes=True, shown_above=shown_above)
     return render_brief(report, width=width, color=color)
@@ -78,7 +78,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
 
 
 def _changes(report: Report, width: int) -> Iterator[str]:
-    """How many values were changed; a single run's own list."""
+    """Yields how many values were changed; a single run's own list."""
     for why, title in _CHANGES.items():
         changed = [[c for c in result.changes if c.why == why] for result in report.results]
         if len(changed) == 1 and changed[0]:
@@ -92,7 +92,7 @@ def _changes(report: Report, width: int) -> Iterator[str]:
 
 
 def _by_text(rows: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
-    """The texts of all runs, each with the names of the runs it is true of."""
+    """Returns the texts of all runs, each with the names of the runs it is true of."""
     found: dict[str, list[str]] = {}
     for name, texts in rows:
         for text in texts:

@@ -16,7 +16,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 
 
 def render(report: Report) -> str:
-    """One command a finding, and the last line of the text report for the reader of the log."""
+    """Returns one command a finding, and the last line of the text report for the reader of the log."""
     return "\n".join([*annotation_commands(report), last_line(report)]) + "\n"
 
 
@@ -27,7 +27,7 @@ def commands_where_wanted(report: Report, when: str, environment: Mapping[str, s
 
 
 def annotation_commands(report: Report) -> list[str]:
-    """A command for each finding, and for each failed stage that no finding explains.
+    """Returns a command for each finding, and for each failed stage that no finding explains.
 
     Paths are relative to the root of the repository. What is in no file of it is shown at the line that leads there.
     """
@@ -42,7 +42,7 @@ def annotation_commands(report: Report) -> list[str]:
 
 
 def command(name: str, message: str, place: Place | None, *, title: str) -> str:
-    """One workflow command: ``::error file=a.gin,line=3,title=GIN01::message``.
+    """Returns one workflow command: ``::error file=a.gin,line=3,title=GIN01::message``.
 
     Args:
       name: ``error``, ``warning`` or ``notice``.

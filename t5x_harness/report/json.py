@@ -32,7 +32,7 @@ SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The report as plain values.
+    """Returns the report as plain values.
 
     Returns:
       ``schema``; ``passed``; ``seconds`` that were waited, and how many of them for imports; ``findings`` and
@@ -51,7 +51,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def render(report: Report) -> str:
-    """The document as text that ends with a newline."""
+    """Returns the document as text that ends with a newline."""
     return json.dumps(document(report), indent=2, allow_nan=False) + "\n"
 
 
@@ -70,7 +70,7 @@ def _finding(finding: Finding, row: RunRow) -> dict[str, Any]:
 
 
 def _place(location: Location | None) -> dict[str, Any]:
-    """Where something stands, as keys of the object that it belongs to."""
+    """Returns where something stands, as keys of the object that it belongs to."""
     if location is None:
         return {"file": None, "line": None, "included_from": []}
     chain = [{"file": at.file, "line": at.line} for at in location.included_from]
@@ -102,7 +102,7 @@ def _run(row: RunRow) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | str:
-    """A number; where JSON has none for it, its name: ``nan``, ``inf``, ``-inf``."""
+    """Returns a number; where JSON has none for it, its name: ``nan``, ``inf``, ``-inf``."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -111,19 +111,19 @@ def _has_trained(result: RunResult) -> bool:
 
 
 def _planned(result: RunResult, name: str) -> dict[str, float] | None:
-    """What the plan stage measured by a name, by what it is of; None if the run did not come so far."""
+    """Returns what the plan stage measured by a name, by what it is of; None if the run did not come so far."""
     plan = (measure for stage in result.stages if stage.stage is Stage.PLAN for measure in stage.measures)
     return {measure.of: measure.value for measure in plan if measure.name == name} or None
 
 
 def _planned_steps(result: RunResult) -> dict[str, float] | None:
-    """The steps at full size that the plan knows of; None if it knows none."""
+    """Returns the steps at full size that the plan knows of; None if it knows none."""
     found = {key: _planned(result, name) for key, name in _STEPS.items()}
     return {key: value[""] for key, value in found.items() if value} or None
 
 
 def _stage(stage: StageResult) -> dict[str, Any]:
-    """A stage without its findings, which stand at the top of the document and name it."""
+    """Returns a stage without its findings, which stand at the top of the document and name it."""
     return {
         "stage": stage.stage.value,
         "outcome": stage.outcome.value,
@@ -138,7 +138,7 @@ def _stage(stage: StageResult) -> dict[str, Any]:
 
 
 def _facts(stage: StageResult) -> Iterator[dict[str, Any]]:
-    """Each fact by its name: as a table where it is one, otherwise as the text that people read."""
+    """Yields each fact by its name: as a table where it is one, otherwise as the text that people read."""
     tables = {table.name: table for table in stage.tables}
     for name, value in stage.facts:
         if table := tables.get(name):

@@ -49,7 +49,7 @@ class PlacedFinding:
 
 
 def source_root(report: Report) -> Path:
-    """The folder of the git repository that the first run starts in, or the folder it starts in."""
+    """Returns the folder of the git repository that the first run starts in, or the folder it starts in."""
     start = Path(os.path.abspath(report.results[0].spec.cwd if report.results else "."))
     return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), start)
 
@@ -80,7 +80,7 @@ def place_in(root: Path, cwd: str, file: str, line: int) -> Place | None:
 
 
 def run_place(spec: RunSpec, root: Path) -> Place | None:
-    """The beginning of the config that is run, which is the last of its files that lies below ``root``."""
+    """Returns the beginning of the config that is run, which is the last of its files that lies below ``root``."""
     places = (place_in(root, spec.cwd, file, 1) for file in reversed(spec.gin_files))
     return next((place for place in places if place is not None), None)
 
@@ -101,7 +101,7 @@ def _placed(finding: Finding, spec: RunSpec, run: str, root: Path) -> PlacedFind
 
 
 def _steps(location: Location | None) -> Iterator[Location]:
-    """A place and the include statements that led to it, the nearest first."""
+    """Yields a place and the include statements that led to it, the nearest first."""
     if location is not None:
         yield location
         yield from reversed(location.included_from)

@@ -99,16 +99,16 @@ class Report:
         return bool(self.results) and all(result.passed for result in self.results)
 
     def count(self, severity: Severity) -> int:
-        """How many findings of one severity there are over all runs."""
+        """Returns how many findings of one severity there are over all runs."""
         return sum(f.severity is severity for row in self.rows for f in row.findings)
 
     def count_runs(self, outcome: Outcome) -> int:
-        """How many runs passed, failed, or were not run to their end."""
+        """Returns how many runs passed, failed, or were not run to their end."""
         return sum(run_outcome(result) is outcome for result in self.results)
 
 
 def run_outcome(result: RunResult) -> Outcome:
-    """How a run ended: failed if a stage failed, not run if there was none, or one was interrupted."""
+    """Returns how a run ended: failed if a stage failed, not run if there was none, or one was interrupted."""
     if any(stage.outcome is Outcome.FAILED for stage in result.stages):
         return Outcome.FAILED
     return Outcome.PASSED if result.passed and result.stages else Outcome.NOT_RUN

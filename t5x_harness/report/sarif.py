@@ -29,12 +29,12 @@ _LINE_NUMBERS = re.compile(r":\d+|\blines? \d+")
 
 
 def render(report: Report) -> str:
-    """The document as text that ends with a newline."""
+    """Returns the document as text that ends with a newline."""
     return json.dumps(document(report), indent=2) + "\n"
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The document as plain values.
+    """Returns the document as plain values.
 
     Paths are relative to the root of the repository, so that they mean the same on every machine.  What lies outside
     of it is shown at the line that leads there.
@@ -89,7 +89,7 @@ def _artifact(place: Place) -> dict[str, str]:
 
 
 def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
-    """The edits, by file; none at all if one of them is to a file outside the repository."""
+    """Returns the edits, by file; none at all if one of them is to a file outside the repository."""
     by_file: dict[Place, list[Edit]] = {}
     for edit in finding.edits:
         place = place_in(root, cwd, edit.file, 1)
@@ -135,7 +135,7 @@ def _notification(level: str, text: str) -> dict[str, Any]:
 
 
 def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
-    """A ``reportingDescriptor`` for each code, once, ordered by code.
+    """Returns a ``reportingDescriptor`` for each code, once, ordered by code.
 
     Args:
       codes: those of the findings; one that is none of ours gets an id and nothing else.
@@ -150,7 +150,7 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _descriptor(code: str, rules: Sequence[type[Mistake]]) -> dict[str, Any]:
-    """What the code's page says. There is no ``helpUri``: the pages have no public address."""
+    """Returns what the code's page says. There is no ``helpUri``: the pages have no public address."""
     first, text = rules[0], page(code, rules)
     return {
         "id": code,

@@ -15,7 +15,7 @@ _LEAST_NAME = 12
 
 
 def table(report: Report, *, width: int, style: Style, notes: bool = False) -> list[str]:
-    """The table's lines, and below it what has no room in it.
+    """Returns the table's lines, and below it what has no room in it.
 
     Args:
       report: the runs.
@@ -56,7 +56,7 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
 
 
 def _by_value(report: Report, cells: Sequence[str]) -> dict[str, list[str]]:
-    """The cells that say something, each with the names of the runs that it is of."""
+    """Returns the cells that say something, each with the names of the runs that it is of."""
     found: dict[str, list[str]] = {}
     for row, cell in zip(report.rows, cells, strict=False):
         if cell:
@@ -65,7 +65,7 @@ def _by_value(report: Report, cells: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _columns(report: Report, stages: Sequence[Stage], notes: bool) -> dict[str, list[str]]:
-    """The cells below each head, in the order to show them."""
+    """Returns the cells below each head, in the order to show them."""
     rows = report.rows
     specs = [row.result.spec for row in rows]
     return {
@@ -79,12 +79,12 @@ def _columns(report: Report, stages: Sequence[Stage], notes: bool) -> dict[str, 
 
 
 def _says_nothing(head: str, cells: Sequence[str]) -> bool:
-    """Whether a column can be missed: it has no finding, or every run has the same slice."""
+    """Returns whether a column can be missed: it has no finding, or every run has the same slice."""
     return set(cells) == {"-"} if head == "findings" else len(set(cells)) == 1
 
 
 def stage_mark(row: RunRow, stage: Stage) -> str:
-    """How a stage ended, in a word; nothing where the run has no such stage."""
+    """Returns how a stage ended, in a word; nothing where the run has no such stage."""
     return next((_MARKS[s.outcome] for s in row.result.stages if s.stage is stage), "")
 
 
@@ -97,7 +97,7 @@ def _counts(row: RunRow, notes: bool) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """The end of a name, which tells the nodes of one folder apart."""
+    """Returns the end of a name, which tells the nodes of one folder apart."""
     return text if len(text) <= size else f"…{text[1 - size :]}"
 
 
@@ -107,7 +107,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: ``0.2 s``, ``41 s``, ``3 min 05 s``."""
+    """Returns a time as people say it: ``0.2 s``, ``41 s``, ``3 min 05 s``."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -58,7 +58,7 @@ def render(
 
 
 def render_quietly(report: Report, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
-    """The findings and the last line, and nothing else; see :func:`render`."""
+    """Returns the findings and the last line, and nothing else; see :func:`render`."""
     style, width = Style(color), max(width, _LEAST_WIDTH)
     found = dict.fromkeys(f for row in report.rows for f in row.findings if notes or f.severity in _SHOWN)
     lines = [line for finding in found for line in finding_lines(finding, width=width, style=style)]
@@ -68,7 +68,7 @@ def render_quietly(report: Report, *, width: int = 100, color: bool = False, not
 
 
 def _end(report: Report, *, width: int, style: Style, notes: bool) -> Iterator[str]:
-    """Where the time went, if much of it went into imports, and the last line."""
+    """Yields where the time went, if much of it went into imports, and the last line."""
     if imports := slow_imports(report):
         yield from wrap(imports, width, "", "    ")
     last = style.tone("green" if report.passed else "red", last_line(report))
@@ -76,7 +76,7 @@ def _end(report: Report, *, width: int, style: Style, notes: bool) -> Iterator[s
 
 
 def stage_failure(result: StageResult, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
-    """Why one stage did not pass: its findings, and the end of the log if there is one.
+    """Returns why one stage did not pass: its findings, and the end of the log if there is one.
 
     Args:
       result: a stage that failed or was not run.
@@ -112,7 +112,7 @@ def failure_in_a_line(result: StageResult, room: int | None) -> str:
 
 
 def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> str:
-    """Why a run did not pass: the first stage that failed, and what it says.
+    """Returns why a run did not pass: the first stage that failed, and what it says.
 
     Args:
       result: a run of which a stage failed.
@@ -131,7 +131,7 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
 
 
 def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
-    """One finding: place, code and message; the include chain; the fix."""
+    """Returns one finding: place, code and message; the include chain; the fix."""
     place = f"{finding.location or finding.binding}: " if finding.location or finding.binding else ""
     severity = style.tone(_TONES[finding.severity], finding.severity.value)
     head = wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")
@@ -147,7 +147,7 @@ def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
 
 
 def _shared(report: Report) -> dict[str, list[str]]:
-    """What was not checked of more than one run, with their names."""
+    """Returns what was not checked of more than one run, with their names."""
     found: dict[str, list[str]] = {}
     for row in report.rows:
         for text in row.not_checked:
@@ -209,7 +209,7 @@ def given_values(result: RunResult, *, values: bool) -> list[str]:
 
 
 def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
-    """What stages established: the last stage, which says most, first; tables of arrays only if asked for."""
+    """Yields what stages established: the last stage, which says most, first; tables of arrays only if asked for."""
     for stage in reversed(result.stages):
         hidden = 0
         for name, value in stage.facts:
@@ -222,7 +222,7 @@ def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
 
 
 def _fact(title: str, value: str, width: int) -> Iterator[str]:
-    """What was established: in the title's line, or below it if it is a table."""
+    """Yields what was established: in the title's line, or below it if it is a table."""
     if "\n" in value:
         yield f"  {title}"
         yield from wrap_table(value, width, "      ")
@@ -235,7 +235,7 @@ def _change(change: Change) -> str:
 
 
 def _log(stage: StageResult) -> Iterator[str]:
-    """The end of the log, unless the findings explain the failure: then it only holds the talk of libraries."""
+    """Yields the end of the log, unless the findings explain the failure: then it only holds the talk of libraries."""
     if stage.errors and not any(f.code.startswith("RUN") for f in stage.errors):
         return
     tail = stage.log_tail.rstrip().splitlines()[-_LOG_LINES:]
@@ -245,7 +245,7 @@ def _log(stage: StageResult) -> Iterator[str]:
 
 
 def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
-    """A titled list that stays short: one item in the title's line, more below it."""
+    """Yields a titled list that stays short: one item in the title's line, more below it."""
     if len(items) == 1:
         yield from wrap(f"{title}: {items[0]}", width, "", "    ")
         return
@@ -269,7 +269,7 @@ def last_line(report: Report) -> str:
 
 
 def slow_imports(report: Report) -> str:
-    """How much of the time went into imports, and what saves it; nothing if that is little."""
+    """Returns how much of the time went into imports, and what saves it; nothing if that is little."""
     if report.import_seconds < _SLOW_IMPORTS:
         return ""
     return f"importing T5X took {duration(report.import_seconds)} of it; t5x-harness warm saves that for further runs"

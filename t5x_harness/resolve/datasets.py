@@ -50,13 +50,13 @@ class DataRole:
         return name if isinstance(name, str) else getattr(name, "name", type(name).__name__)
 
     def key(self, config: GinConfig, parameter: str) -> BindingKey | None:
-        """The binding that one of its parameters comes from, macros followed."""
+        """Returns the binding that one of its parameters comes from, macros followed."""
         key = config.find(parameter, "DatasetConfig", self.scope)
         return config.owner(key) if key else None
 
 
 def roles_of(config: GinConfig) -> list[DataRole]:
-    """The datasets of the run, those that are bound to a DatasetConfig, in T5X's order."""
+    """Returns the datasets of the run, those that are bound to a DatasetConfig, in T5X's order."""
     roles = []
     for parameter in _PARAMETERS[config.mode]:
         dataset = config.build(parameter)
@@ -66,7 +66,7 @@ def roles_of(config: GinConfig) -> list[DataRole]:
 
 
 def provider_of(role: DataRole) -> Any:
-    """The task or mixture behind a dataset.
+    """Returns the task or mixture behind a dataset.
 
     Raises:
       ValueError: nothing is registered under this name.
@@ -86,7 +86,7 @@ def registered_name(role: DataRole) -> str | None:
 
 
 def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
-    """The tasks behind a dataset, those of a mixture one by one.
+    """Returns the tasks behind a dataset, those of a mixture one by one.
 
     Raises:
       ValueError: nothing is registered under this name.
@@ -96,7 +96,7 @@ def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
 
 
 def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
-    """The features that a model's feature converter takes from a task; empty where it does not say.
+    """Returns the features that a model's feature converter takes from a task; empty where it does not say.
 
     Args:
       converter: ``FEATURE_CONVERTER_CLS`` of the model; None if it has none.

@@ -148,7 +148,7 @@ def _sources(run: Resolved, slice_: Slice, report: StageReport) -> None:
 
 
 def _source(run: Resolved, role: DataRole, task: seqio.Task) -> tuple[object, ...]:
-    """A source's kind, files, declared examples, cache and origin."""
+    """Returns a source's kind, files, declared examples, cache and origin."""
     if standin := run.standin_source(task):
         return type(task.source).__name__, "-", "?", "-", standin
     split, cached = role.dataset.split, cache_of(task) if task.supports_caching else None
@@ -189,7 +189,7 @@ def _metrics(run: Resolved, report: StageReport) -> None:
 
 
 def _names(task: seqio.Task) -> str:
-    """The names of a task's metrics, as its module gives them."""
+    """Returns the names of a task's metrics, as its module gives them."""
     functions = [getattr(f, "func", f) for f in metric_functions(task)]  # func: of a partial
     named = [getattr(f, "__name__", type(f).__name__) for f in functions]
     return ", ".join([*named, *(type(m).__name__ for m in metric_objects(task))])

@@ -64,7 +64,7 @@ def call_metrics(run: Resolved, report: StageReport) -> None:
 
 
 def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float) -> Calls:
-    """The calls on all that was sampled, or on fewer where a metric may only have missed the end of a group."""
+    """Returns the calls on all that was sampled, or on fewer where a metric may only have missed the end of a group."""
     if seconds <= 0:
         return Calls(late=True)
     until = time.monotonic() + seconds
@@ -105,7 +105,7 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 
 def _loggers(run: Resolved, report: StageReport) -> list[Any]:
-    """The loggers that the config gives the evaluator, those that are SeqIO's; others may write anywhere."""
+    """Returns the loggers that the config gives the evaluator, those that are SeqIO's; others may write anywhere."""
     key = run.config.find("logger_cls", "Evaluator")
     bound = copy.deepcopy(run.config.value(run.config.owner(key))) if key else ()
     own = [logger for logger in bound or () if _is(logger, *_LOGGERS)]
@@ -116,7 +116,7 @@ def _loggers(run: Resolved, report: StageReport) -> list[Any]:
 
 
 def _is(given: Any, *classes: type) -> bool:
-    """Whether it is one of these classes, or what gin makes of one: a subclass under the same name."""
+    """Returns whether it is one of these classes, or what gin makes of one: a subclass under the same name."""
     return isinstance(given, type) and any(
         issubclass(given, each) and (given.__module__, given.__qualname__) == (each.__module__, each.__qualname__)
         for each in classes
@@ -124,7 +124,7 @@ def _is(given: Any, *classes: type) -> bool:
 
 
 def _doubt(run: Resolved, sample: Sample) -> str | None:
-    """Why nothing can be said of a task's metrics without the model or the evaluator that the config binds."""
+    """Returns why nothing can be said of a task's metrics without the model or the evaluator that the config binds."""
     evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
     if not _is(evaluator, seqio.Evaluator):
         return f"{getattr(evaluator, '__name__', 'the evaluator')} computes them in a way of its own"
@@ -142,7 +142,7 @@ def _doubt(run: Resolved, sample: Sample) -> str | None:
 
 
 def _methods(task: seqio.Task) -> Iterator[str]:
-    """The methods of the model that a task's metrics need; none where a metric is not SeqIO's to call."""
+    """Yields the methods of the model that a task's metrics need; none where a metric is not SeqIO's to call."""
     try:
         asked = {metric.model_output_type for metric in task.metric_objs}
     except ValueError:  # the evaluator raises it, too, and is judged by that

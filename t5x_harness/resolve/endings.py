@@ -57,7 +57,7 @@ def find_end(task: seqio.Task, split: str, seed: int | None, seconds: float) -> 
 
 
 def _mark(example: object) -> int:
-    """A number by which to know an example again."""
+    """Returns a number by which to know an example again."""
     leaves = (np.asarray(leaf) for leaf in tf.nest.flatten(example, expand_composites=True))
     return hash(tuple((leaf.shape, leaf.tobytes() if leaf.dtype != object else tuple(leaf.flat)) for leaf in leaves))
 

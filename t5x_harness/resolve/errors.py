@@ -45,7 +45,7 @@ def log_traceback(error: BaseException) -> None:
 
 
 def explain(error: BaseException, stage: Stage, config: GinConfig | None, program: GinProgram | None = None) -> Finding:
-    """The finding for an exception that ended a stage.
+    """Returns the finding for an exception that ended a stage.
 
     Args:
       error: what was raised.
@@ -89,7 +89,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
 
 
 def _evaluated_task(texts: list[str]) -> str | None:
-    """The task of which SeqIO says that it could not compute its metrics."""
+    """Returns the task of which SeqIO says that it could not compute its metrics."""
     match = next(filter(None, (re.match(r"Failed to evaluate task ([\w.:-]+): ", text) for text in texts)), None)
     return match.group(1) if match else None
 
@@ -102,7 +102,7 @@ def _raised(error: BaseException, frame: UserFrame | None, other: str = "") -> s
 
 
 def _metric_failure(task: str, error: BaseException, stage: Stage) -> Finding:
-    """A metric or postprocess function that raised, also where a background thread's error surfaced later."""
+    """Returns a metric or postprocess function that raised, also where a background thread's error surfaced later."""
     kind = kind_of(error)
     beside = stage is Stage.TRAIN and any(f in functions(error) for f in ("result", "_async_compute_metrics"))
     code = "SEQ21" if kind.code == "SEQ20" and beside else kind.code
@@ -119,7 +119,7 @@ def _metric_failure(task: str, error: BaseException, stage: Stage) -> Finding:
 
 
 def _gin_location(texts: list[str], program: GinProgram | None) -> Location | None:
-    """The innermost file and line that gin names, with the includes that led there."""
+    """Returns the innermost file and line that gin names, with the includes that led there."""
     for text in texts:
         if match := re.search(r"In file \"([^\"]+)\", line (\d+)", text):
             file, line = match.group(1), int(match.group(2))

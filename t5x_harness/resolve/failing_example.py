@@ -72,12 +72,12 @@ def failing_example(task: seqio.Task, role: DataRole) -> FailingExample | None:
 
 
 def columns_left(task: seqio.Task, role: DataRole) -> Sequence[str]:
-    """The features that a task's preprocessors leave, whatever the task declares."""
+    """Returns the features that a task's preprocessors leave, whatever the task declares."""
     return sorted(_preprocessed(task, role, _source(task, role), _steps(task)).element_spec)
 
 
 def is_empty(task: seqio.Task, role: DataRole) -> bool:
-    """Whether a task's source has no example at all: what its preprocessors then raise says nothing of them."""
+    """Returns whether a task's source has no example at all: what its preprocessors then raise says nothing of them."""
     try:
         reading = read_within(lambda: _source(task, role).as_numpy_iterator(), keep=1, count=1, seconds=1.0)
     except Exception:  # the source itself raises; that is another matter
@@ -99,7 +99,7 @@ def _preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, st
 
 
 def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Reading[Any], Exception | None]:
-    """What comes through some preprocessors before one raises, and what it raises; None for nothing."""
+    """Yields what comes through some preprocessors before one raises, and what it raises; None for nothing."""
     raised: list[Exception] = []
 
     def examples() -> Iterator[Any]:
@@ -129,7 +129,7 @@ class _Alone:
 
 
 def _shown(example: Any) -> str:
-    """An example in a few words: its short values."""
+    """Returns an example in a few words: its short values."""
     if not isinstance(example, dict):
         return ""
     shown = []

@@ -48,7 +48,7 @@ class UserFrame:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception and its causes, outermost first, those too that gin hides behind its own."""
+    """Yields the exception and its causes, outermost first, those too that gin hides behind its own."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -58,7 +58,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _behind_gin(error: BaseException) -> BaseException | None:
-    """The exception that gin raised again with its own account of where; that one has lost its causes."""
+    """Returns the exception that gin raised again with its own account of where; that one has lost its causes."""
     text = vars(type(error)).get("__str__")
     if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
         return None
@@ -67,18 +67,18 @@ def _behind_gin(error: BaseException) -> BaseException | None:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The exception that started it: the end of the chain of causes."""
+    """Returns the exception that started it: the end of the chain of causes."""
     *_, last = causes(error)
     return last
 
 
 def functions(error: BaseException) -> list[str]:
-    """The names of the functions that the exception and its causes passed through."""
+    """Returns the names of the functions that the exception and its causes passed through."""
     return [frame.name for link in causes(error) for frame in traceback.extract_tb(link.__traceback__)]
 
 
 def user_frame(error: BaseException) -> UserFrame | None:
-    """The innermost frame of the user's own code in the chain of causes; None if there is none."""
+    """Returns the innermost frame of the user's own code in the chain of causes; None if there is none."""
     found = None
     for link in causes(error):
         for frame in traceback.extract_tb(link.__traceback__):
@@ -99,7 +99,7 @@ def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame |
 
 
 def one_line(error: BaseException) -> str:
-    """An exception's own text: without gin's trail, object addresses and line breaks."""
+    """Returns an exception's own text: without gin's trail, object addresses and line breaks."""
     text = re.split(r"\n\s*In (?:call to|file|bindings)", str(error), maxsplit=1)[0]
     text = _OF_THE_GRAPH.sub("", text)
     if text.startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error itself
@@ -122,7 +122,7 @@ def error_text(error: BaseException) -> str:
 
 
 def is_users(file: str) -> bool:
-    """Whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
+    """Returns whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
     if file.startswith("<") or "__autograph_generated_" in file:
         return False
     path = Path(file)
@@ -143,7 +143,7 @@ def raised_by_user_code(error: BaseException) -> bool:
 
 
 def raised_by_harness(error: BaseException) -> bool:
-    """Whether a mistake in the harness's own code started an exception: not in T5X, which it embeds.
+    """Returns whether a mistake in the harness's own code started an exception: not in T5X, which it embeds.
 
     What it raises by intention, of a value that it refuses, is another matter.
     """
@@ -155,7 +155,7 @@ def raised_by_harness(error: BaseException) -> bool:
 
 
 def passed_through_t5x(error: BaseException) -> bool:
-    """Whether T5X was at work when an exception was raised."""
+    """Returns whether T5X was at work when an exception was raised."""
     return any(_is_t5x(frame.filename) for link in causes(error) for frame in traceback.extract_tb(link.__traceback__))
 
 
@@ -165,6 +165,6 @@ def _is_t5x(file: str) -> bool:
 
 
 def shown_path(file: str) -> str:
-    """A path as the user would write it: relative where it lies below the working directory."""
+    """Returns a path as the user would write it: relative where it lies below the working directory."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -47,7 +47,7 @@ class BindingKey:
 
     @classmethod
     def of_macro(cls, name: str) -> BindingKey:
-        """The key of ``NAME = value``."""
+        """Returns the key of ``NAME = value``."""
         return cls(name, _MACRO, "value")
 
     @property
@@ -89,7 +89,7 @@ class GinConfig:
         return f"__main__.{ENTRY_POINTS[self.mode][1]}"
 
     def items(self) -> Iterator[tuple[BindingKey, Any]]:
-        """Every binding with its value, references unresolved."""
+        """Yields every binding with its value, references unresolved."""
         for (scope, selector), parameters in list(bound_values().items()):
             for parameter, value in list(parameters.items()):
                 yield BindingKey(scope, selector, parameter), value
@@ -103,7 +103,7 @@ class GinConfig:
         return value
 
     def is_bound(self, key: BindingKey) -> bool:
-        """Whether exactly this name is bound."""
+        """Returns whether exactly this name is bound."""
         return key.parameter in bound_values().get((key.scope, key.selector), {})
 
     def owner(self, key: BindingKey) -> BindingKey:
@@ -118,18 +118,18 @@ class GinConfig:
         return key
 
     def owner_of(self, parameter: str) -> BindingKey:
-        """The binding that holds the literal of one of the entry point's parameters."""
+        """Returns the binding that holds the literal of one of the entry point's parameters."""
         return self.owner(BindingKey("", self.entry, parameter))
 
     @staticmethod
     def macro_of(value: Any) -> str | None:
-        """The macro's name where a value is ``%NAME`` and nothing else."""
+        """Returns the macro's name where a value is ``%NAME`` and nothing else."""
         if isinstance(value, gin.config.ConfigurableReference) and value.selector == _MACRO and value.evaluate:
             return "/".join(value.scopes)
         return None
 
     def is_required(self, value: Any) -> bool:
-        """Whether a value is ``%gin.REQUIRED``: somebody still has to give it."""
+        """Returns whether a value is ``%gin.REQUIRED``: somebody still has to give it."""
         return value is gin.REQUIRED or (
             isinstance(value, gin.config.ConfigurableReference) and repr(value) == REQUIRED
         )
@@ -148,11 +148,11 @@ class GinConfig:
                 yield from GinConfig.references(part)
 
     def entry_bindings(self) -> dict[str, Any]:
-        """The entry point's bound parameters, references unresolved."""
+        """Returns the entry point's bound parameters, references unresolved."""
         return dict(gin.get_bindings(self.entry, resolve_references=False))
 
     def build(self, parameter: str) -> Any:
-        """The entry point's argument as T5X would get it; None where it is not bound.
+        """Returns the entry point's argument as T5X would get it; None where it is not bound.
 
         Raises:
           Exception: whatever building it raises, with gin's account of where.
@@ -170,7 +170,7 @@ class GinConfig:
         return None
 
     def find(self, parameter: str, configurable: str | None = None, scope: str = "") -> BindingKey | None:
-        """The binding that a configurable called in ``scope`` takes a parameter from.
+        """Returns the binding that a configurable called in ``scope`` takes a parameter from.
 
         Args:
           parameter: the parameter's name.
@@ -190,12 +190,12 @@ class GinConfig:
             gin.bind_parameter((key.scope, key.selector, key.parameter), value)
 
     def location(self, key: BindingKey | None) -> Location | None:
-        """Where the statement that won stands; None for one from the command line or unknown to the reader."""
+        """Returns where the statement that won stands; None for one from the command line or unknown to the reader."""
         statement = self._statement(key) if key else None
         return None if statement is None or statement.location.file == BINDINGS else statement.location
 
     def is_of_user(self, key: BindingKey | None) -> bool:
-        """Whether the statement that won is the user's: in a file of theirs or given with the run."""
+        """Returns whether the statement that won is the user's: in a file of theirs or given with the run."""
         statement = self._statement(key) if key else None
         return statement is not None and not is_foreign(statement.location.file, self.program)
 

@@ -13,7 +13,7 @@ from t5x_harness.system.misspelling import closest
 
 
 def missing_module(error: BaseException, stage: Stage, frame: UserFrame | None, where: Location | None) -> Finding:
-    """The finding for an import that failed.
+    """Returns the finding for an import that failed.
 
     Args:
       error: what was raised; a ``ModuleNotFoundError`` is among its causes, or its text.
@@ -49,7 +49,7 @@ def _fix(name: str) -> str:
 
 
 def _package(name: str) -> ModuleType | None:
-    """A package that is imported, or can be; None if there is none of this name."""
+    """Returns a package that is imported, or can be; None if there is none of this name."""
     try:
         return importlib.import_module(name)
     except Exception:  # whatever a module raises; it says nothing of the one that is missing

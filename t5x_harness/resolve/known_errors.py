@@ -336,7 +336,7 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (*_GIN, *_DATA, *_RUN)
 
 
 def reword(texts: Iterable[str]) -> Reworded | None:
-    """What to say of an exception, given its own text and those of its causes; None if none is known."""
+    """Returns what to say of an exception, given its own text and those of its causes; None if none is known."""
     texts = tuple(texts)
     for known in KNOWN_ERRORS:
         for text in texts:

@@ -80,7 +80,7 @@ class _Look:
         self._run.samples[role.parameter, task.name] = sample
 
     def _is_there(self, role: DataRole, task: seqio.Task) -> bool:
-        """Whether there is anything to read: rules tell of a cache, data or lengths that are missing."""
+        """Returns whether there is anything to read: rules tell of a cache, data or lengths that are missing."""
         split = role.dataset.split
         uncached = self._run.is_uncached(task)
         if task.requires_caching and not uncached and not (role.dataset.use_cached and cache_of(task)):
@@ -205,7 +205,7 @@ def _failing(task: seqio.Task, role: DataRole) -> FailingExample | None:
 
 
 def _unread(sample: Sample) -> str:
-    """What was left of a split, in words."""
+    """Returns what was left of a split, in words."""
     name, size = f"{sample.task.name} {sample.split}", declared_size(sample.task, sample.split)
     if size is not None and size > sample.count:
         return f"{size - sample.count:,} of {size:,} examples of {name}: the first {sample.count:,} were read"

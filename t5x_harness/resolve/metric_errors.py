@@ -62,7 +62,7 @@ _METRIC = Kind("SEQ20", "correct the metric function")
 
 
 def kind_of(error: BaseException) -> Kind:
-    """Which part of a task failed, of an exception that SeqIO's evaluator raised."""
+    """Returns which part of a task failed, of an exception that SeqIO's evaluator raised."""
     cause = root_cause(error)
     text = str(cause)
     if re.match(r"Duplicate metric key ", text):
@@ -82,7 +82,7 @@ def kind_of(error: BaseException) -> Kind:
 
 
 def postprocessed(error: BaseException) -> Postprocessed | None:
-    """What the postprocess function was given when it raised; None if it did not raise."""
+    """Returns what the postprocess function was given when it raised; None if it did not raise."""
     for link in causes(error):
         for frame, _ in traceback.walk_tb(link.__traceback__):
             if _of_seqio(frame) == "metrics.py" and frame.f_code.co_name in _POSTPROCESSING:
@@ -93,7 +93,7 @@ def postprocessed(error: BaseException) -> Postprocessed | None:
 
 
 def computed(error: BaseException) -> tuple[str, Mapping[str, Any]]:
-    """The logger that raised, by the name of its class, and the metrics that it was to write."""
+    """Returns the logger that raised, by the name of its class, and the metrics that it was to write."""
     logger, metrics = "a logger", {}
     for link in causes(error):
         for frame, _ in traceback.walk_tb(link.__traceback__):
@@ -103,7 +103,7 @@ def computed(error: BaseException) -> tuple[str, Mapping[str, Any]]:
 
 
 def is_out_of_reach(error: BaseException) -> bool:
-    """Whether a function failed because it needs the network: nothing is known of it then."""
+    """Returns whether a function failed because it needs the network: nothing is known of it then."""
     return any(
         isinstance(link, (urllib.error.URLError, ConnectionError, TimeoutError))
         or (isinstance(link, OSError) and link.errno in _UNREACHABLE)
@@ -121,6 +121,6 @@ def _seqio_frames(error: BaseException) -> Iterator[tuple[str, str]]:
 
 
 def _of_seqio(frame: FrameType) -> str:
-    """The name of SeqIO's file that a frame is in; empty for other frames."""
+    """Returns the name of SeqIO's file that a frame is in; empty for other frames."""
     path = Path(frame.f_code.co_filename)
     return path.name if path.parent == _SEQIO else ""

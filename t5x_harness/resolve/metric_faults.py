@@ -74,7 +74,7 @@ def _raised(error: Exception, code: str) -> str:
 
 
 def _given(error: Exception, given: str) -> str:
-    """What the function got: the very text, where a postprocess function raised."""
+    """Returns what the function got: the very text, where a postprocess function raised."""
     text = postprocessed(error)
     if text is None:
         return f", given {given}" if given else ""
@@ -87,13 +87,13 @@ def _is_concurrent(run: Resolved) -> bool:
 
 
 def _is_deliberate(error: Exception) -> bool:
-    """Whether the innermost line raises by intention, as for a number of examples that it does not expect."""
+    """Returns whether the innermost line raises by intention, as for a number of examples that it does not expect."""
     *_, innermost = traceback.extract_tb(root_cause(error).__traceback__)
     return (innermost.line or "").startswith(("raise ", "assert "))
 
 
 def _signature(task: seqio.Task) -> tuple[str, Location | None]:
-    """The metric function that SeqIO cannot tell how to call."""
+    """Returns the metric function that SeqIO cannot tell how to call."""
     known = (("targets", "predictions"), ("targets", "scores"), ("targets", "predictions", "aux_values"))
     for function in metric_functions(task):
         names = _positional(function)
@@ -113,7 +113,7 @@ def _positional(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _metric_line(task: seqio.Task) -> Location | None:
-    """Where the task's metric function is defined, if it has one only."""
+    """Returns where the task's metric function is defined, if it has one only."""
     functions = metric_functions(task)
     return _definition(functions[0]) if len(functions) == 1 else None
 
@@ -126,7 +126,7 @@ def _definition(function: Callable[..., Any] | None) -> Location | None:
 
 
 def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
-    """The metric function that has a metric's name among its constants, if only one has."""
+    """Returns the metric function that has a metric's name among its constants, if only one has."""
     found = [
         function
         for function in metric_functions(task)
@@ -137,7 +137,7 @@ def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
 
 
 def _unwritable(error: Exception) -> tuple[str, str]:
-    """The metric that a logger choked on, empty where it is not known, and what is wrong with it."""
+    """Returns the metric that a logger choked on, empty where it is not known, and what is wrong with it."""
     logger, values = computed(error)
     cause = root_cause(error)
     raised = f"{logger} raised {error_text(cause)}"

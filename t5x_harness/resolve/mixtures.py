@@ -24,13 +24,13 @@ def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
 
 
 def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
-    """The tasks whose rate is a function, of their size most often, and whose size is not the job's."""
+    """Returns the tasks whose rate is a function, of their size most often, and whose size is not the job's."""
     rates = weights_of(mixture)
     return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.has_generated_size(t)]
 
 
 def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:
-    """The rate of each task that has the split, by name; in the place of a rate what computing it raised."""
+    """Returns the rate of each task that has the split, by name; in the place of a rate what computing it raised."""
     rates: dict[str, float | Exception] = {}
     for task in mixture.tasks:
         if split in task.splits:

@@ -32,7 +32,7 @@ class OutputFolder:
         return here.local(self.path) if here is not None and here.is_declared(self.path) else None
 
     def names(self) -> list[str]:
-        """What lies in it, sorted; nothing where it does not exist or is not read here."""
+        """Returns what lies in it, sorted; nothing where it does not exist or is not read here."""
         local = self.local
         return sorted(os.listdir(local)) if local is not None and local.is_dir() else []
 
@@ -46,7 +46,7 @@ class InferenceOutput:
 
 
 def output_folder(config: GinConfig) -> OutputFolder | None:
-    """The folder that the job writes into; None where the config does not name it.
+    """Returns the folder that the job writes into; None where the config does not name it.
 
     It is taken from the text, as the parsed value is a folder of this run's own.
     """
@@ -59,7 +59,7 @@ def output_folder(config: GinConfig) -> OutputFolder | None:
 
 
 def inference_output(config: GinConfig, task: str) -> InferenceOutput:
-    """What the shard that the config names writes for a task."""
+    """Returns what the shard that the config names writes for a task."""
 
     def value(parameter: str) -> object:
         return config.value(config.owner_of(parameter))
@@ -73,13 +73,13 @@ def inference_output(config: GinConfig, task: str) -> InferenceOutput:
 
 
 def earlier_config(folder: OutputFolder) -> Path | None:
-    """The config that an earlier job of T5X's left in the folder."""
+    """Returns the config that an earlier job of T5X's left in the folder."""
     file = folder.local / "config.gin" if folder.local is not None else None
     return file if file is not None and file.is_file() else None
 
 
 def unseen(config: GinConfig) -> list[str]:
-    """What is unknown of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
+    """Returns what is unknown of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
     folder = output_folder(config)
     if folder is None or folder.local is not None or config.mode is Mode.EVAL:
         return []

@@ -90,7 +90,7 @@ class _Reader(threading.Thread, Generic[_Item]):
             self.has_enough.set()
 
     def result(self) -> Reading[_Item]:
-        """What came until now; nothing that comes later changes it."""
+        """Returns what came until now; nothing that comes later changes it."""
         late = not self.has_enough.is_set()
         self._left.set()
         if self._error is not None:

@@ -83,7 +83,7 @@ class Registrations:
         self._places[name] = place
 
     def place(self, name: str) -> Location | None:
-        """The line that registered a task or mixture; None for one that was there before."""
+        """Returns the line that registered a task or mixture; None for one that was there before."""
         return self._places[name].location if name in self._places else None
 
 
@@ -93,7 +93,7 @@ def _of_process() -> Registrations:
 
 
 def _place(frame: FrameType | None) -> _Place:
-    """The innermost line that is not SeqIO's own."""
+    """Returns the innermost line that is not SeqIO's own."""
     own = Path(seqio.__file__).parent
     while frame is not None and frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(own):
         frame = frame.f_back

@@ -48,11 +48,11 @@ class Resolved:
         return self.standins.source_of(task) if self.standins else None
 
     def has_generated_tokens(self, task: seqio.Task) -> bool:
-        """Whether the number of tokens in a task's examples says nothing of the job."""
+        """Returns whether the number of tokens in a task's examples says nothing of the job."""
         return self.standins is not None and self.standins.are_tokens_generated(task)
 
     def has_generated_size(self, task: seqio.Task) -> bool:
-        """Whether how many examples a task says to have is nothing of the job's."""
+        """Returns whether how many examples a task says to have is nothing of the job's."""
         return self.standins is not None and self.standins.has_generated_size(task)
 
     def is_uncached(self, task: seqio.Task) -> bool:
@@ -60,7 +60,7 @@ class Resolved:
         return self.standins is not None and self.standins.is_uncached(task)
 
     def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Whether the pieces of a vocabulary say nothing of the job's."""
+        """Returns whether the pieces of a vocabulary say nothing of the job's."""
         return self.standins is not None and self.standins.is_vocabulary_generated(vocabulary)
 
     def is_vocabulary_guessed(self, vocabulary: seqio.Vocabulary) -> bool:
@@ -68,24 +68,24 @@ class Resolved:
         return self.is_vocabulary_generated(vocabulary) and not is_published(vocabulary_file(vocabulary) or "")
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
-        """Every sample with the role that it was read for."""
+        """Yields every sample with the role that it was read for."""
         for role in self.roles:
             for task in self.tasks.get(role.parameter, ()):
                 if sample := self.samples.get((role.parameter, task.name)):
                     yield role, sample
 
     def is_read_to_the_end(self, role: DataRole, task: seqio.Task) -> bool:
-        """Whether the run goes through all examples of a task: to evaluate its predictions, or to infer."""
+        """Returns whether the run goes through all examples of a task: to evaluate its predictions, or to infer."""
         if self.config.mode is Mode.INFER:
             return True
         return self.is_evaluated(role, task) and not self._evaluated_examples()
 
     def is_evaluated(self, role: DataRole, task: seqio.Task) -> bool:
-        """Whether SeqIO's evaluator reads a task: it leaves out those without metrics."""
+        """Returns whether SeqIO's evaluator reads a task: it leaves out those without metrics."""
         return self.has_evaluator(role) and bool(metric_functions(task) or metric_objects(task))
 
     def has_evaluator(self, role: DataRole) -> bool:
-        """Whether a dataset goes to SeqIO's evaluator, which evaluates predictions."""
+        """Returns whether a dataset goes to SeqIO's evaluator, which evaluates predictions."""
         return self.config.mode is Mode.EVAL or role.name == "infer_eval"
 
     @property
@@ -112,7 +112,7 @@ def embedding_rows(model: Any, config: GinConfig) -> tuple[int | None, BindingKe
 def lengths_of(
     role: DataRole, samples: Mapping[tuple[str, str], Sample], tasks: Sequence[seqio.Task]
 ) -> dict[str, int]:
-    """The feature lengths of a dataset: those given, or what the sample's longest examples need."""
+    """Returns the feature lengths of a dataset: those given, or what the sample's longest examples need."""
     if role.dataset.task_feature_lengths is not None:
         return dict(role.dataset.task_feature_lengths)
     found: dict[str, int] = {}

@@ -62,7 +62,7 @@ class Sample:
         return self.ended and self.count == len(self.examples)
 
     def values(self, feature: str) -> list[Any]:
-        """The values of a feature, of the examples that have it: arrays, or bytes for a text."""
+        """Returns the values of a feature, of the examples that have it: arrays, or bytes for a text."""
         return [e[feature] for e in self.examples if feature in e]
 
     def lengths(self, feature: str) -> list[int]:
@@ -78,12 +78,12 @@ class Sample:
         return statistics.median(self.lengths(feature) or [0])
 
     def truncated(self, feature: str, length: int) -> float:
-        """The share of examples whose feature is longer than a length."""
+        """Returns the share of examples whose feature is longer than a length."""
         lengths = self.lengths(feature)
         return sum(n > length for n in lengths) / len(lengths) if lengths else 0.0
 
     def padding(self, feature: str, length: int) -> float:
-        """The share of padding where each example has a row of its own, of this length."""
+        """Returns the share of padding where each example has a row of its own, of this length."""
         lengths = self.lengths(feature)
         return 1 - sum(min(n, length) for n in lengths) / (length * len(lengths)) if lengths and length else 0.0
 
@@ -162,7 +162,7 @@ def sample_of(
 def _examples(
     task: seqio.Task, role: DataRole, use_cached: bool, size: _Size, most: int, lengths: Mapping[str, Any] | None
 ) -> Iterable[Mapping[str, Any]]:
-    """The examples of a split, made of a bounded part of its source."""
+    """Returns the examples of a split, made of a bounded part of its source."""
     dataset = (task if use_cached else _bounded(task, size, most)).get_dataset(
         lengths,
         split=role.dataset.split,
@@ -184,7 +184,7 @@ def _iterate(dataset: tf.data.Dataset) -> Iterable[Any]:
 
 
 def _bounded(task: seqio.Task, size: _Size, most: int) -> seqio.Task:
-    """A copy of a task whose source gives its first examples only: preprocessors may drop whatever they get.
+    """Returns a copy of a task whose source gives its first examples only: preprocessors may drop whatever they get.
 
     A copy, as the reading may be left behind, and the run needs the task as it is.
     """
@@ -201,7 +201,7 @@ def _bounded(task: seqio.Task, size: _Size, most: int) -> seqio.Task:
 
 
 def _count(task: seqio.Task, role: DataRole, seconds: float, most: int) -> int:
-    """How many examples a source has; one more than are taken of it stands for all larger numbers."""
+    """Returns how many examples a source has; one more than are taken of it stands for all larger numbers."""
 
     def whole() -> Iterable[Any]:
         return _iterate(task.source.get_dataset(split=role.dataset.split, shuffle=False, seed=role.dataset.seed))

@@ -33,7 +33,7 @@ class Piece:
 
 
 def sentinels_of(sample: Sample) -> int:
-    """How many sentinels the most corrupted example has; 0 where the examples are not corrupted spans.
+    """Returns how many sentinels the most corrupted example has; 0 where the examples are not corrupted spans.
 
     The i-th sentinel is the i-th id from the top, and marks the same place in inputs and targets.
     """
@@ -49,7 +49,7 @@ def sentinels_of(sample: Sample) -> int:
 
 
 def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
-    """How many sentinels are in both texts, each once and in order; 0 where the text has none."""
+    """Returns how many sentinels are in both texts, each once and in order; 0 where the text has none."""
     number = 0
     places = (-1, -1)
     while True:
@@ -63,7 +63,7 @@ def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
 
 
 def overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> Piece | None:
-    """The first sentinel that is also a piece of text; None if none is, or the vocabulary cannot tell."""
+    """Returns the first sentinel that is also a piece of text; None if none is, or the vocabulary cannot tell."""
     if isinstance(vocabulary, seqio.ByteVocabulary):
         return next((piece for i in _from_the_top(vocabulary.vocab_size, sentinels) if (piece := _byte(i))), None)
     if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
@@ -74,7 +74,7 @@ def overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> Piece | N
 
 
 def _byte(index: int) -> Piece | None:
-    """The byte of an id, if UTF-8 has it: ByT5 takes its few sentinels from those that it has not."""
+    """Returns the byte of an id, if UTF-8 has it: ByT5 takes its few sentinels from those that it has not."""
     byte = index - _BYTES_FROM
     return Piece(index, f"0x{byte:02X}") if byte in _OF_UTF8 else None
 
@@ -84,7 +84,7 @@ def _from_the_top(size: int, number: int) -> Sequence[int]:
 
 
 def _text_piece(pieces: Sequence[sentencepiece_model_pb2.ModelProto.SentencePiece], index: int) -> Piece | None:
-    """The piece of an id, if text is made of it: extra ids are pieces of their own kind, or named so."""
+    """Returns the piece of an id, if text is made of it: extra ids are pieces of their own kind, or named so."""
     piece = pieces[index]
     if piece.type not in _OF_TEXT or "extra_id" in piece.piece:
         return None

@@ -129,7 +129,7 @@ def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> N
 
 
 def _complete(config: GinConfig, report: StageReport) -> bool:
-    """Whether every required value is there; all that are missing are reported together."""
+    """Returns whether every required value is there; all that are missing are reported together."""
     for key in config.missing():
         report.find(
             "GIN03",

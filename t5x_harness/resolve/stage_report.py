@@ -72,7 +72,7 @@ class StageReport:
         return any(f.severity is Severity.ERROR for f in self.findings)
 
     def result(self) -> StageResult:
-        """The stage's result; a stage without an error that did no work fails, as it proved nothing."""
+        """Returns the stage's result; a stage without an error that did no work fails, as it proved nothing."""
         if not self.failed and self.exercised == 0:
             self.find(
                 "RUN02",

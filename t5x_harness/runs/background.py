@@ -36,7 +36,7 @@ MOST = 4
 
 
 def runs_at_once(ahead: int | None) -> int:
-    """How many runs may work at the same time.
+    """Returns how many runs may work at the same time.
 
     Args:
       ahead: how many beside the one whose result is waited for; None for as many as this process may use cores, which
@@ -133,7 +133,7 @@ class BackgroundRun:
         return bool(self._asked)
 
     def stage(self, stage: Stage) -> StageResult:
-        """The result of one of the stages that the run was begun with, which is waited for.
+        """Returns the result of one of the stages that the run was begun with, which is waited for.
 
         Raises:
           Exception: what making the pipeline raised.
@@ -143,7 +143,7 @@ class BackgroundRun:
             return self._results[stage].result()
 
     def result(self) -> RunResult:
-        """The outcome of the stages that were asked for; waits until the run's process has ended.
+        """Returns the outcome of the stages that were asked for; waits until the run's process has ended.
 
         Raises:
           Exception: what making the pipeline raised.
@@ -152,7 +152,7 @@ class BackgroundRun:
         return self._as_asked(self._end.result())
 
     def known(self, *, asked: bool = False) -> RunResult:
-        """The outcome of the stages so far; nothing is waited for.
+        """Returns the outcome of the stages so far; nothing is waited for.
 
         Args:
           asked: whether it is about those that were asked for alone.
@@ -161,7 +161,7 @@ class BackgroundRun:
         return self._as_asked(known) if asked else known
 
     def _as_asked(self, result: RunResult) -> RunResult:
-        """A result without the stages after the last one that was asked for."""
+        """Returns a result without the stages after the last one that was asked for."""
         last = max((self.stages.index(stage) for stage in self._asked), default=-1)
         later = self.stages[last + 1 :]
         return dataclasses.replace(result, stages=tuple(s for s in result.stages if s.stage not in later))

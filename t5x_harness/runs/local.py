@@ -78,7 +78,7 @@ class LocalBackend(Closing):
         return self._stages.all
 
     def stage(self, stage: Stage) -> StageResult:
-        """The result of a stage, run now if it was not yet, after those before it.
+        """Returns the result of a stage, run now if it was not yet, after those before it.
 
         Raises:
           ValueError: a run of this mode has no such stage here.
@@ -92,7 +92,7 @@ class LocalBackend(Closing):
         return Stages(self._spec, stages_of(self._spec.mode)[1:], self._run_stage)  # lint needs no process
 
     def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
-        """What a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
+        """Returns what a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
 
         Raises:
           WorkerError: the run's process is gone.
@@ -103,7 +103,7 @@ class LocalBackend(Closing):
         return found
 
     def result(self) -> RunResult:
-        """The outcome of the stages that were asked for so far, and what they wrote."""
+        """Returns the outcome of the stages that were asked for so far, and what they wrote."""
         found = self._read_artifacts()
         results = self._stages.known
         return RunResult(
@@ -152,7 +152,7 @@ class LocalBackend(Closing):
         return result
 
     def _broken(self, stage: Stage, error: WorkerError, seconds: float) -> StageResult:
-        """A stage whose process died, hung, or refused to start."""
+        """Returns a stage whose process died, hung, or refused to start."""
         location = None
         if isinstance(error, RunTimedOut):
             where = f"; it was at:\n{error.stack}" if error.stack else ""

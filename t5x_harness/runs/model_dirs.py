@@ -92,7 +92,7 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
 
 
 def _folder(spec: RunSpec) -> Path | None:
-    """The folder that a run asks for; None for none."""
+    """Returns the folder that a run asks for; None for none."""
     if spec.model_dir is None:
         return None
     return Path(spec.cwd, spec.model_dir).resolve()

@@ -32,10 +32,10 @@ class Backend(Protocol):
     """What runs the stages after lint: :class:`~t5x_harness.runs.local.LocalBackend`, or the one for Vertex AI."""
 
     def stage(self, stage: Stage) -> StageResult:
-        """The result of a stage, run now if it was not yet."""
+        """Returns the result of a stage, run now if it was not yet."""
 
     def result(self) -> RunResult:
-        """The outcome of the stages that were asked for so far, and what they wrote."""
+        """Returns the outcome of the stages that were asked for so far, and what they wrote."""
 
     def close(self) -> None:
         """Ends the run's process. May be called again."""
@@ -118,7 +118,7 @@ class Pipeline(Closing):
         return self._stages.all
 
     def stage(self, stage: Stage) -> StageResult:
-        """The result of one stage, run now if it was not yet, after the stages that it needs.
+        """Returns the result of one stage, run now if it was not yet, after the stages that it needs.
 
         Raises:
           ValueError: the run has no such stage.
@@ -134,7 +134,7 @@ class Pipeline(Closing):
             self._remote.submit_early()
 
     def result(self) -> RunResult:
-        """The outcome of the stages that were asked for so far."""
+        """Returns the outcome of the stages that were asked for so far."""
         asked = _each_said_once(self._shown)
         failed = any(stage.outcome is Outcome.FAILED for stage in asked)
         # What a job does not do, or was not sent to do, is not part of the run; what a failure left out is.
@@ -144,7 +144,7 @@ class Pipeline(Closing):
         return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings, seconds=self._seconds)
 
     def known(self) -> RunResult:
-        """The outcome of the stages so far, while or after one is interrupted; nothing is waited for."""
+        """Returns the outcome of the stages so far, while or after one is interrupted; nothing is waited for."""
         stages = self._shown
         if self._at_work is not None and all(stage.stage is not self._at_work for stage in stages):
             stages.append(StageResult.interrupted(self._at_work))
@@ -166,7 +166,7 @@ class Pipeline(Closing):
             self._google.leave(self._led)
 
     def _on_own_lines(self, result: StageResult) -> StageResult:
-        """A stage with its findings on the user's lines; what a comment there silences is silenced."""
+        """Returns a stage with its findings on the user's lines; what a comment there silences is silenced."""
         before = set(result.findings)
         findings = on_own_lines(result.findings, self._read())
         moved = [f for f in findings if f not in before and f.severity is not Severity.ERROR]
@@ -217,7 +217,7 @@ class Pipeline(Closing):
         return dataclasses.replace(result, log_tail=f"{result.log_tail}\n{said}".strip()) if said else result
 
     def _against_golden(self, plan: StageResult) -> StageResult:
-        """The plan stage, with what differs from the golden plan."""
+        """Returns the plan stage, with what differs from the golden plan."""
         from t5x_harness.plan.golden_check import check_golden
 
         places = {str(self._workspace): "<run>", str(Path(self._read().t5x_parent or "").absolute()): "<t5x>"}
@@ -269,7 +269,7 @@ def _each_said_once(results: Sequence[StageResult]) -> list[StageResult]:
 
 
 def _strict(result: StageResult) -> StageResult:
-    """A stage whose warnings are errors."""
+    """Returns a stage whose warnings are errors."""
     findings = tuple(
         dataclasses.replace(finding, severity=Severity.ERROR) if finding.severity is Severity.WARNING else finding
         for finding in result.findings

@@ -68,7 +68,7 @@ class VertexBackend:
         self._found = JobResults("")
 
     def stage(self, stage: Stage) -> StageResult:
-        """The result of a stage; the first that executes waits for the job.
+        """Returns the result of a stage; the first that executes waits for the job.
 
         Raises:
           ValueError: a run of this mode has no such stage.
@@ -99,7 +99,7 @@ class VertexBackend:
                 self._local.close()  # its memory is worth more to the job, if that runs here, and to other runs
 
     def result(self) -> RunResult:
-        """The outcome of the stages that were asked for so far, and what the job wrote."""
+        """Returns the outcome of the stages that were asked for so far, and what the job wrote."""
         stages = self._stages.known
         found = self._found
         return RunResult(
@@ -121,7 +121,7 @@ class VertexBackend:
         self._local.close()
 
     def _execute(self) -> dict[Stage, StageResult]:
-        """The results of all stages that execute, once the job has ended."""
+        """Returns the results of all stages that execute, once the job has ended."""
         started = time.monotonic()
         self.submit_early()
         if isinstance(self._sent, StageResult):
@@ -268,7 +268,7 @@ class _Unprepared(Exception):
 
 
 def _open(results: Mapping[Stage, StageResult], first: Stage, problem: str) -> Iterator[str]:
-    """What a job that went well left open: stages that it has not, and what could not be read."""
+    """Yields what a job that went well left open: stages that it has not, and what could not be read."""
     if results[first].outcome is Outcome.PASSED:
         yield from (doubt for s, r in results.items() if s is not first for doubt in r.not_checked)
     if problem:
@@ -276,7 +276,7 @@ def _open(results: Mapping[Stage, StageResult], first: Stage, problem: str) -> I
 
 
 def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:
-    """A container with the label by which a job is known that does the same.
+    """Returns a container with the label by which a job is known that does the same.
 
     Args:
       container: of the job.
@@ -293,7 +293,7 @@ def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob
 
 
 def _folder_of(output: Mapping[str, str], job: T5XJob, sent: SubmittedJob) -> str:
-    """Where a job's results are; one that was sent before has a folder of its own."""
+    """Returns where a job's results are; one that was sent before has a folder of its own."""
     address = object_address(output["address"])
     if address is not None:
         return address.rstrip("/")

@@ -49,7 +49,7 @@ class Runtime:
 
 
 def find_runtime(preference: str = RuntimeChoice.AUTO) -> Runtime:
-    """The T5X that ``import t5x`` is to give, without importing it.
+    """Returns the T5X that ``import t5x`` is to give, without importing it.
 
     Args:
       preference: ``auto`` takes an installed T5X first, then the embedded one.
@@ -109,7 +109,7 @@ def activate(runtime: Runtime) -> None:
 
 
 def brings_t5x(dist: importlib.metadata.Distribution) -> bool:
-    """Whether a distribution named ``t5x`` brings the package: as files, or by pointing at a checkout.
+    """Returns whether a distribution named ``t5x`` brings the package: as files, or by pointing at a checkout.
 
     PyPI's ``t5x 0.0.0`` brings nothing.  Its version does not tell, as T5X itself is 0.0.0 too.
     """
@@ -123,7 +123,7 @@ def _embedded(note: str) -> Runtime:
 
 
 def _installed(spec: ModuleSpec, note: str) -> Runtime | None:
-    """The runtime at a spec; None where that is the embedded one, seen through the import path."""
+    """Returns the runtime at a spec; None where that is the embedded one, seen through the import path."""
     location = _folder(spec)
     if _same(location, os.path.join(import_hooks.EMBEDDED_PATH, "t5x")):
         return None
@@ -146,7 +146,7 @@ def _how(finder: object, spec: ModuleSpec) -> str:
 
 
 def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
-    """The distribution that brought the package at a folder; None for a bare checkout."""
+    """Returns the distribution that brought the package at a folder; None for a bare checkout."""
     for dist in importlib.metadata.distributions(name="t5x"):
         root = _editable_root(dist)
         if root is None and _same(str(dist.locate_file("t5x")), location):
@@ -192,7 +192,7 @@ def _version(location: str) -> str:
 
 
 def _git_commit(checkout: str) -> str | None:
-    """The commit that a checkout's HEAD is at, read without git; None where there is no readable repository."""
+    """Returns the commit that a checkout's HEAD is at, read without git; None where there is no readable repository."""
     git = Path(checkout, ".git")
     try:
         if git.is_file():  # a worktree or submodule: a line that says where the repository is

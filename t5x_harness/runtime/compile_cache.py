@@ -25,7 +25,7 @@ _LEAST_ROOM = 16 * 1024**2  # for the programs of one small run
 
 
 def default_cache_folder(env: Mapping[str, str]) -> Path | None:
-    """The folder for the compiled programs of this machine and this JAX.
+    """Returns the folder for the compiled programs of this machine and this JAX.
 
     ``T5X_HARNESS_CACHE_DIR`` names the harness's cache folder, else it is ``t5x-harness`` in the XDG cache home. Below
     it, JAX's version and the CPU's instruction set are distinguished, because a home folder may be shared by machines
@@ -144,14 +144,14 @@ def _make(folder: Path) -> None:
 
 
 def _compression() -> str:
-    """What JAX compresses programs with."""
+    """Returns what JAX compresses programs with."""
     import importlib.util
 
     return "zstd" if importlib.util.find_spec("zstandard") else "zlib"
 
 
 def _instruction_set() -> str:
-    """A short key that differs between CPUs for which the compiler makes different code."""
+    """Returns a short key that differs between CPUs for which the compiler makes different code."""
     kinds = [platform.machine()]
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():

@@ -39,7 +39,7 @@ class RuntimeFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of ``t5x``; None for every other module."""
+        """Returns the spec of ``t5x``; None for every other module."""
         if fullname != "t5x":
             return None
         if self.preference != "embedded":
@@ -68,7 +68,7 @@ class _GuidePrograms:
 
 
 def embedded_spec() -> ModuleSpec:
-    """The import spec of the embedded runtime.
+    """Returns the import spec of the embedded runtime.
 
     Raises:
       ModuleNotFoundError: the harness was installed without it.
@@ -82,7 +82,7 @@ def embedded_spec() -> ModuleSpec:
 
 
 def installed_specs() -> Iterator[tuple[Any, ModuleSpec]]:
-    """What every other finder makes of ``t5x``, in the order in which Python asks them, without importing it."""
+    """Yields what every other finder makes of ``t5x``, in the order in which Python asks them, without importing it."""
     for finder in list(sys.meta_path):
         if isinstance(finder, RuntimeFinder | AfterImport) or not hasattr(finder, "find_spec"):
             continue
@@ -92,7 +92,7 @@ def installed_specs() -> Iterator[tuple[Any, ModuleSpec]]:
 
 
 def holds_t5x(spec: ModuleSpec) -> bool:
-    """Whether a spec of ``t5x`` is T5X itself: a package that has T5X's central module.
+    """Returns whether a spec of ``t5x`` is T5X itself: a package that has T5X's central module.
 
     No namespace (a folder without ``__init__.py``) is, and no package that merely has the name.
     """

@@ -27,7 +27,7 @@ def program_environment(
     environment: Mapping[str, str] | None = None,
     pod: Pod | None = None,
 ) -> dict[str, str]:
-    """The whole environment that a command runs in.
+    """Returns the whole environment that a command runs in.
 
     Args:
       slice: the slice to emulate; None leaves devices and meshes as they are.
@@ -49,5 +49,5 @@ def program_environment(
 
 
 def _in_front(folder: str, path: str) -> str:
-    """A list of folders that begins with this one, whatever was in it."""
+    """Returns a list of folders that begins with this one, whatever was in it."""
     return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder

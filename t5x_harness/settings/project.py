@@ -126,7 +126,7 @@ class ProjectConfig:
     runs: tuple[DeclaredRun, ...] = ()
 
     def files(self) -> tuple[Path, ...]:
-        """The files that the globs match, sorted."""
+        """Returns the files that the globs match, sorted."""
         return tuple(sorted({path for glob in self.gin_files for path in self.root.glob(glob) if path.is_file()}))
 
 
@@ -301,7 +301,7 @@ class _Reader:
         return value
 
     def _folder(self, root: Path, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> str | None:
-        """A folder that has to be there."""
+        """Returns a folder that has to be there."""
         value = self._text(table, key, where)
         if value is not None and not (root / value).is_dir():
             raise self._error(f"{key}: there is no folder {root / value}", (*where, key))
@@ -337,7 +337,7 @@ class _Reader:
         return ProjectError(f"{self._file}:{self._line(place)}: {message}")
 
     def _line(self, place: tuple[str, int, str]) -> int:
-        """The line of a key, of its table if the key has no line of its own, or 1."""
+        """Returns the line of a key, of its table if the key has no line of its own, or 1."""
         table, index, key = place
         return next(
             (line for *at, line in self._places if at == [table, index, key]),
@@ -360,7 +360,7 @@ def _places(text: str) -> Iterator[tuple[str, int, str, int]]:
 
 
 def _gin_text(value: Any) -> str:
-    """A TOML value as gin text; a string that begins with ``%`` or ``@`` is a macro or a reference.
+    """Returns a TOML value as gin text; a string that begins with ``%`` or ``@`` is a macro or a reference.
 
     Raises:
       TypeError: Gin has no such value.

@@ -96,7 +96,7 @@ def values_of(
 
 
 def _checked(row: Option, source: str, value: Any) -> Any:
-    """The value that a variable or an ini file has for a row; None for an empty one."""
+    """Returns the value that a variable or an ini file has for a row; None for an empty one."""
     if not value or not isinstance(value, str):
         return value or None
     if row.choices and value not in row.choices:

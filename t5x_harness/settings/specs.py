@@ -194,7 +194,7 @@ class Given:
         return self.name(next(row for row in RUNS if row.field == field))
 
     def _seen_from(self, cwd: Path, path: str) -> str:
-        """A path as runs find it that work in ``cwd``."""
+        """Returns a path as runs find it that work in ``cwd``."""
         return path if not path or "://" in path or self.here == cwd else os.path.join(self.here, path)
 
 
@@ -219,7 +219,7 @@ def rewrite_gin(arguments: Sequence[str]) -> list[str]:
 
 
 def golden_file(target: str, name: str) -> str:
-    """Where the golden plan of a run is: the file that was named, which has a suffix, or one in the folder."""
+    """Returns where the golden plan of a run is: the file that was named, which has a suffix, or one in the folder."""
     path = Path(target)
     is_folder = path.is_dir() or not path.suffix or target.endswith("/")
     return os.fspath(path / f"{name}.plan" if is_folder else path)

@@ -29,7 +29,7 @@ class DevicesTooLate(RuntimeError):
 def device_environment(
     slice: Slice, environment: Mapping[str, str] | None = None, *, processes: int = 1
 ) -> dict[str, str]:
-    """The variables that give a new process as many CPU devices as a slice has.
+    """Returns the variables that give a new process as many CPU devices as a slice has.
 
     Args:
       slice: whose number of devices.

@@ -114,7 +114,7 @@ class _View:
         self._lock = threading.RLock()
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that answers as on the slice, with the signature of the given one."""
+        """Returns a function that answers as on the slice, with the signature of the given one."""
 
         @functools.wraps(function)
         def on_slice(*args: Any, **kwargs: Any) -> Any:
@@ -178,7 +178,7 @@ class _View:
             )
 
     def _on_cpu(self, answer: Any) -> Any:
-        """A mesh of virtual devices, or the part of it that is kept, over the CPU devices of the same index.
+        """Returns a mesh of virtual devices, or the part of it that is kept, over the CPU devices of the same index.
 
         Anything else stays as it is.
         """

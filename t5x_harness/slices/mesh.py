@@ -89,7 +89,7 @@ def plan_mesh(
     num_partitions: int | None = None,
     model_parallel_submesh: Sequence[int] | None = None,
 ) -> MeshPlan:
-    """The mesh that T5X's default partitioner builds on a slice.
+    """Returns the mesh that T5X's default partitioner builds on a slice.
 
     Args:
       slice: where.
@@ -110,7 +110,7 @@ def plan_mesh(
 
 
 def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[Submesh, ...]:
-    """Every submesh that :func:`plan_mesh` takes on a slice, those with the fastest links first.
+    """Returns every submesh that :func:`plan_mesh` takes on a slice, those with the fastest links first.
 
     Args:
       slice: where.
@@ -127,12 +127,12 @@ def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[
 
 
 def mesh_text(shape: Mapping[str, int]) -> str:
-    """A mesh as reports show it: ``data 4 x model 2``."""
+    """Returns a mesh as reports show it: ``data 4 x model 2``."""
     return " x ".join(f"{axis} {size}" for axis, size in shape.items())
 
 
 def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshRefused] = MeshRefused) -> MeshRefused:
-    """The error for a mesh that T5X does not build: why, and which submeshes would fit the slice."""
+    """Returns the error for a mesh that T5X does not build: why, and which submeshes would fit the slice."""
     fitting = fitting_submeshes(slice, num_partitions) if num_partitions else ()
     if fitting:
         shown = ", ".join(str(s) for s in fitting[:_SHOWN_SUBMESHES])
@@ -176,12 +176,12 @@ def _v4_submesh_of_16(x: int, z: int) -> Submesh:
 
 
 def _problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Why T5X builds no mesh of this submesh, or None."""
+    """Returns why T5X builds no mesh of this submesh, or None."""
     return _slice_problem(slice_, submesh) or _host_problem(slice_, submesh)
 
 
 def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Why a submesh does not divide the slice in a way that T5X can lay out, or None."""
+    """Returns why a submesh does not divide the slice in a way that T5X can lay out, or None."""
     bounds = slice_.bounds
     if len(submesh) != len(bounds) or not all(isinstance(n, int) and n > 0 for n in submesh):
         return f"submesh {submesh} is not four numbers (x, y, z, cores), each at least 1"
@@ -196,7 +196,7 @@ def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
 
 
 def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Why copies of a submesh that divides the slice do not fill its hosts, or None."""
+    """Returns why copies of a submesh that divides the slice do not fill its hosts, or None."""
     if _swapped_axes(slice_.bounds, submesh):
         return None
     if any(part % host and host % part for part, host in zip(submesh, slice_.host_bounds, strict=True)):

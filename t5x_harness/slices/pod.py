@@ -29,7 +29,7 @@ class Pod:
     index: int
 
     def variables(self) -> dict[str, str]:
-        """What tells a process of it."""
+        """Returns what tells a process of it."""
         return {
             POD_VARIABLE: f"{self.coordinator},{self.processes},{self.index}",
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",

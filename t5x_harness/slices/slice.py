@@ -117,7 +117,7 @@ class Slice:
         return self.generation.usable_hbm_bytes
 
     def describe(self) -> str:
-        """One line for headers and reports: ``v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts``."""
+        """Returns one line for headers and reports: ``v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts``."""
         shape = "x".join(str(n) for n in self.topology[: self.generation.dimensions])
         return f"{self.name}: {_count(shape, 'chip', self.num_chips)}, {_devices(self)}, {_hosts(self.hosts)}"
 
@@ -135,12 +135,12 @@ def _hosts(number: int) -> str:
 
 
 def slice_names() -> tuple[str, ...]:
-    """Every slice that has a name, smallest first within its generation."""
+    """Returns every slice that has a name, smallest first within its generation."""
     return tuple(f"{g.name}-{size}" for g in GENERATIONS for size, _ in g.sizes)
 
 
 def get_slice(name: str) -> Slice:
-    """The slice of that name or topology.
+    """Returns the slice of that name or topology.
 
     Args:
       name: ``v2-8`` … ``v3-2048``, ``v4-8`` … (numbers count cores, two a chip), ``v5p-8`` … (likewise), ``v5e-1`` …

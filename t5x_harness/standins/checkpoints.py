@@ -94,7 +94,7 @@ class CheckpointKind(enum.Enum):
 
 
 def kind_at(path: str, *, use_orbax: bool) -> CheckpointKind:
-    """The kind of the checkpoint that a config names.
+    """Returns the kind of the checkpoint that a config names.
 
     T5X writes orbax's layout since 27 February 2024 (google-research/t5x, 65ce7e9 "Launch Orbax Checkpointing by
     default in t5x").  All models that its docs/models.md lists in ``gs://t5-data/pretrained_models/t5x`` were listed by

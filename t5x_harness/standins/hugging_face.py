@@ -47,7 +47,7 @@ class Request:
 
 
 def request_in(text: str) -> Request | None:
-    """The request of a :class:`MissingRows` in an exception's text, TensorFlow's too; None if there is none."""
+    """Returns the request of a :class:`MissingRows` in an exception's text, TensorFlow's too; None if there is none."""
     found = _REQUEST.search(text)
     return Request(*found.groups()) if found else None
 
@@ -150,7 +150,7 @@ class _Made:
         return dataset.to_iterable_dataset(num_shards=min(_SHARDS, len(rows))) if streaming else dataset
 
     def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
-        """The rows that ``train``, ``train[:10%]`` or ``train+test`` means; streams have whole splits only.
+        """Returns the rows that ``train``, ``train[:10%]`` or ``train+test`` means; streams have whole splits only.
 
         Raises:
           ValueError: nothing is declared for such a split.
@@ -172,7 +172,7 @@ class _Made:
 
 @functools.cache
 def _is_within_reach() -> bool:
-    """Whether the hub's name can be looked up."""
+    """Returns whether the hub's name can be looked up."""
     host = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
     try:
         socket.getaddrinfo(host, None)

@@ -40,21 +40,21 @@ class Samples:
     splits: Mapping[str, Sequence[Row]]
 
     def rows(self, split: str) -> Sequence[Row] | None:
-        """The rows of a split; None if nothing is declared for it."""
+        """Returns the rows of a split; None if nothing is declared for it."""
         return self.splits.get(split, self.splits.get(EVERY_SPLIT))
 
     def to_text(self) -> str:
-        """One line of text that :meth:`from_text` takes."""
+        """Returns one line of text that :meth:`from_text` takes."""
         return json.dumps({"name": self.name, "splits": {k: list(v) for k, v in self.splits.items()}})
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The inverse of :meth:`to_text`."""
+        """Returns the inverse of :meth:`to_text`."""
         return cls(**json.loads(text))
 
 
 def declared(name: str, value: Any, folder: Path) -> Samples:
-    """What a user wrote, as rows.
+    """Returns what a user wrote, as rows.
 
     Args:
       name: the task, or the dataset with ``hf:`` in front.
@@ -93,7 +93,7 @@ def _checked(rows: Any, what: str) -> list[Row]:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of a file, by its ending.
+    """Returns the rows of a file, by its ending.
 
     ``.jsonl`` has one object a line, ``.tsv`` and ``.csv`` begin with a line of column names, and of ``.txt`` each line
     is a row with the column ``text``.

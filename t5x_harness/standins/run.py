@@ -90,7 +90,7 @@ class StandIns:
                 self._read_uncached(task)
 
     def source_of(self, task: seqio.Task) -> str | None:
-        """What a task reads here instead of its own source, in words; None if it reads that.
+        """Returns what a task reads here instead of its own source, in words; None if it reads that.
 
         Whether a function of the user's reads declared rows through ``load_dataset`` is known once it has been called.
         """
@@ -100,7 +100,7 @@ class StandIns:
         return self._sources.get(task.name, loaded)
 
     def are_tokens_generated(self, task: seqio.Task) -> bool:
-        """Whether a task's examples are generated, or the pieces that they are cut into."""
+        """Returns whether a task's examples are generated, or the pieces that they are cut into."""
         return self._sources.get(task.name) == _GENERATED or any(
             self.is_vocabulary_generated(feature.vocabulary) for feature in task.output_features.values()
         )
@@ -110,28 +110,28 @@ class StandIns:
         return task.name in self._of_tfds and task.name in self._sources
 
     def is_uncached(self, task: seqio.Task) -> bool:
-        """Whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
+        """Returns whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
         return task.name in self._uncached
 
     def take_requests(self) -> Sequence[Request]:
-        """The rows that are needed, and were not asked for since the last call."""
+        """Returns the rows that are needed, and were not asked for since the last call."""
         requests, self._requests = self._requests, []
         return requests
 
     def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Whether a vocabulary is read from a generated file."""
+        """Returns whether a vocabulary is read from a generated file."""
         from t5x_harness.upstream.seqio import vocabulary_file
 
         file = vocabulary_file(vocabulary)
         return file is not None and self._vocabularies.replaces(file)
 
     def take_changes(self) -> Sequence[Change]:
-        """What was generated since the last call."""
+        """Returns what was generated since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     def take_doubts(self) -> Sequence[str]:
-        """What could not be judged since the last call, because it was generated, or could not be."""
+        """Returns what could not be judged since the last call, because it was generated, or could not be."""
         doubts, self._not_checked = self._not_checked, []
         return doubts
 

@@ -78,7 +78,7 @@ def read_uncached(task: seqio.Task) -> None:
 
 
 def _line_of(row: Row) -> Any:
-    """The line that a row stands for.
+    """Returns the line that a row stands for.
 
     Raises:
       ValueError: it has other columns than ``text``.
@@ -89,7 +89,7 @@ def _line_of(row: Row) -> Any:
 
 
 def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequence[str]:
-    """The splits that a source has; the usual ones if nobody can tell, and there are rows for all."""
+    """Returns the splits that a source has; the usual ones if nobody can tell, and there are rows for all."""
     try:
         found = tuple(source.splits)
     except Exception:  # of a TFDS dataset that is not there
@@ -98,7 +98,7 @@ def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequen
 
 
 def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
-    """The dtypes of a source's features, nested as they are; empty if the source does not tell."""
+    """Returns the dtypes of a source's features, nested as they are; empty if the source does not tell."""
     if isinstance(source, seqio.TFExampleDataSource):
         described = source.feature_description.items()
         return {name: spec.dtype.as_numpy_dtype for name, spec in described if spec.dtype is not tf.string}
@@ -121,7 +121,7 @@ class _Rows:
         return len(self._rows)
 
     def dataset(self) -> tf.data.Dataset:
-        """The rows in order, with as many dimensions left open as differ in size."""
+        """Returns the rows in order, with as many dimensions left open as differ in size."""
         dataset = tf.data.Dataset.from_generator(self._iterate, output_signature=self._signature)
         return dataset.apply(tf.data.experimental.assert_cardinality(len(self._rows)))
 
@@ -130,7 +130,7 @@ class _Rows:
 
 
 def _tensors(value: Any, dtype: Any) -> Any:
-    """A row's values as arrays; a list of tables as a table of lists, as TFDS gives them."""
+    """Returns a row's values as arrays; a list of tables as a table of lists, as TFDS gives them."""
     if isinstance(value, Mapping):
         known = dtype if isinstance(dtype, Mapping) else {}
         return {key: _tensors(part, known.get(key)) for key, part in value.items()}
@@ -150,7 +150,7 @@ def _tensors(value: Any, dtype: Any) -> Any:
 
 
 def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
-    """What holds for a column of all rows.
+    """Returns what holds for a column of all rows.
 
     Raises:
       ValueError: the rows differ in the number of dimensions.
@@ -241,7 +241,7 @@ def _make_up(
 
 
 def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPolicy) -> bool:
-    """Whether a dataset is one that TFDS knows and that is not here, though no local folder was to have it."""
+    """Returns whether a dataset is one that TFDS knows and that is not here, though no local folder was to have it."""
     import tensorflow_datasets
 
     if data_dir is not None:

@@ -13,7 +13,7 @@ from t5x_harness.upstream.seqio import function_of, split_patterns
 
 
 def patterns_of(task: seqio.Task, split: str) -> tuple[str, ...]:
-    """What a split is read from, as the task's module names it: file patterns, a TFDS dataset or a function."""
+    """Returns what a split is read from, as the task's module names it: file patterns, a TFDS dataset or a function."""
     source = task.source
     if isinstance(source, seqio.FileDataSource):
         return split_patterns(source, split)
@@ -26,12 +26,12 @@ def patterns_of(task: seqio.Task, split: str) -> tuple[str, ...]:
 
 
 def is_generated(task: seqio.Task) -> bool:
-    """Whether a task's examples come from code, not from files: only then can they go on for ever."""
+    """Returns whether a task's examples come from code, not from files: only then can they go on for ever."""
     return not isinstance(task.source, (seqio.FileDataSource, seqio.TfdsDataSource))
 
 
 def files_of(task: seqio.Task, split: str) -> Sequence[str] | None:
-    """The files of a split; None where it has none, or they cannot be listed here."""
+    """Returns the files of a split; None where it has none, or they cannot be listed here."""
     if is_generated(task) or split not in splits_of(task):
         return None
     try:
@@ -44,7 +44,7 @@ def files_of(task: seqio.Task, split: str) -> Sequence[str] | None:
 
 
 def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
-    """Where a split's data lies, if that is in buckets that this machine does not see."""
+    """Returns where a split's data lies, if that is in buckets that this machine does not see."""
     if isinstance(task.source, seqio.TfdsDataSource):
         _, folder = task.source.tfds_dataset.get_split_params(split)
         return (str(folder),) if folder and is_unreachable(str(folder)) else ()
@@ -54,7 +54,7 @@ def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
 
 
 def splits_of(task: seqio.Task) -> Sequence[str]:
-    """The splits of a task; none where only data that is not here could tell."""
+    """Returns the splits of a task; none where only data that is not here could tell."""
     try:
         return tuple(task.splits)
     except Exception:  # TFDS raises in many ways, SeqIO a ValueError for a dataset that was not prepared
@@ -62,7 +62,7 @@ def splits_of(task: seqio.Task) -> Sequence[str]:
 
 
 def declared_size(task: seqio.Task, split: str) -> int | None:
-    """How many examples a source says that a split has; None where it does not say."""
+    """Returns how many examples a source says that a split has; None where it does not say."""
     try:
         number: Any = task.source.num_input_examples(split)
     except Exception:  # asked of data that is not here, or of a split that it does not count
@@ -71,6 +71,6 @@ def declared_size(task: seqio.Task, split: str) -> int | None:
 
 
 def cache_of(task: seqio.Task) -> str | None:
-    """The folder with a task's cached examples; None where there is none within reach."""
+    """Returns the folder with a task's cached examples; None where there is none within reach."""
     folder: str | None = task.cache_dir if task.supports_caching else None
     return folder

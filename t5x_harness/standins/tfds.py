@@ -72,7 +72,7 @@ def prepare(
 
 
 def examples_needed(instructions: Iterable[str], batch: int = 0) -> int:
-    """How many examples a split must have for what is going to be read of it.
+    """Returns how many examples a split must have for what is going to be read of it.
 
     Args:
       instructions: what tasks read, such as ``train`` or ``train[50000:60000]``.
@@ -83,7 +83,7 @@ def examples_needed(instructions: Iterable[str], batch: int = 0) -> int:
 
 
 def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """The splits that a builder's code says it makes; none where only the data could tell.
+    """Returns the splits that a builder's code says it makes; none where only the data could tell.
 
     TFDS has no list of them before the data is there: the code is read, and where that does not name them, run with
     nothing downloaded.
@@ -92,7 +92,7 @@ def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
 
 
 def _read_splits(builder_cls: type) -> tuple[str, ...]:
-    """The names in what ``_split_generators`` returns, if all of them stand there."""
+    """Returns the names in what ``_split_generators`` returns, if all of them stand there."""
     source = source_of_splits(builder_cls)
     if source is None:
         return ()
@@ -128,7 +128,7 @@ def _name_of(node: ast.expr | None) -> str | None:
 
 
 def _run_splits(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """The names that ``_split_generators`` comes to when every download is a file that is not there."""
+    """Returns the names that ``_split_generators`` comes to when every download is a file that is not there."""
     try:
         return made_splits(builder, _NothingDownloaded())
     except Exception:  # it looked into what it downloaded
@@ -142,7 +142,7 @@ class _NothingDownloaded:
     download_dir = manual_dir
 
     def download(self, urls: Any) -> Any:
-        """A path for each URL."""
+        """Returns a path for each URL."""
         if isinstance(urls, dict):
             return {key: self.download(value) for key, value in urls.items()}
         if isinstance(urls, list | tuple):

@@ -65,7 +65,7 @@ class _Maker:
         self._index = index
 
     def make(self, feature: Any, name: str) -> Any:
-        """A value for a feature, in the form that the feature's ``encode_example`` takes.
+        """Returns a value for a feature, in the form that the feature's ``encode_example`` takes.
 
         Args:
           feature: a TFDS feature.
@@ -91,11 +91,11 @@ class _Maker:
                 return self._tensor(feature.get_tensor_info(), name)
 
     def _length(self, feature: Any) -> int:
-        """How many elements a list has: its fixed length, or a few."""
+        """Returns how many elements a list has: its fixed length, or a few."""
         return list_length(feature) or int(self._random.integers(1, 4))
 
     def _tensor(self, info: Any, name: str) -> Any:
-        """A value of a tensor's shape and dtype.
+        """Returns a value of a tensor's shape and dtype.
 
         Raises:
           CannotGenerate: the feature is made of several tensors, or of a dtype without values to choose from.

@@ -58,7 +58,7 @@ class VocabularySize:
 
 
 def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> VocabularySize:
-    """The size of the vocabulary that a path names.
+    """Returns the size of the vocabulary that a path names.
 
     Args:
       path: of the SentencePiece file. A number in it says how large the file is, as in ``cc_all.32000.100extra`` or
@@ -81,24 +81,24 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
 
 
 def is_published(path: str) -> bool:
-    """Whether a path is that of one of T5's public vocabularies, of which :func:`size_of` is certain."""
+    """Returns whether a path is that of one of T5's public vocabularies, of which :func:`size_of` is certain."""
     return _PUBLISHED.match(path) is not None
 
 
 def _is_a_size(number: int) -> bool:
-    """Whether a number is one that vocabularies are trained to, and no date or version."""
+    """Returns whether a number is one that vocabularies are trained to, and no date or version."""
     return number >= _LEAST_WITH_BYTES and (number % 100 == 0 or number.bit_count() == 1)
 
 
 def _of_thousands(number: int, rows: int | None, others: int) -> int:
-    """What ``64k`` means: 65,536 where the embedding is too large for 64,000 and has room for them."""
+    """Returns what ``64k`` means: 65,536 where the embedding is too large for 64,000 and has room for them."""
     binary, decimal = number * 1024, number * 1000
     return binary if rows is not None and decimal + others + 128 <= rows >= binary + others else decimal
 
 
 @functools.lru_cache(maxsize=8)
 def model_of(size: VocabularySize) -> bytes:
-    """A SentencePiece unigram model, serialized; the same bytes for the same size.
+    """Returns a SentencePiece unigram model, serialized; the same bytes for the same size.
 
     Ids 0, 1 and 2 are padding, end of sequence and unknown, sentinels the last ids in falling order. From 384 pieces
     on it has a piece for each byte; smaller ones have letters only, and other characters become unknown.

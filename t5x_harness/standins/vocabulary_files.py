@@ -48,7 +48,7 @@ class VocabularyFiles:
         return self._files[path]
 
     def replaces(self, path: str) -> bool:
-        """Whether what was opened for ``path`` is generated."""
+        """Returns whether what was opened for ``path`` is generated."""
         return path in self._generated
 
     def _make(self, path: str, extra_ids: int) -> str:

@@ -12,7 +12,7 @@ _DISCARD = 9  # a port
 
 
 def is_here(address: str) -> bool:
-    """Whether an IP address is one of this machine: of loopback, unspecified, or of an interface of its own."""
+    """Returns whether an IP address is one of this machine: of loopback, unspecified, or of an interface of its own."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -36,14 +36,14 @@ def is_here(address: str) -> bool:
 
 
 def is_here_name(name: str) -> bool:
-    """Whether a host name or an IP address is of this machine."""
+    """Returns whether a host name or an IP address is of this machine."""
     plain = name.lower().rstrip(".")
     own = {"localhost", socket.gethostname().lower(), "ip6-localhost", "ip6-loopback"}
     return plain in own or plain.endswith(".localhost") or is_here(plain)
 
 
 def is_here_url(url: str) -> bool:
-    """Whether a URL, or a host with a port, is on this machine."""
+    """Returns whether a URL, or a host with a port, is on this machine."""
     from urllib.parse import urlsplit
 
     host = urlsplit(url if "//" in url else f"//{url}").hostname

@@ -53,7 +53,7 @@ class Store:
         return self.root.joinpath("buckets", bucket, *parts)
 
     def is_declared(self, address: str) -> bool:
-        """Whether the user gave the bucket that an address is in: then what is missing there is missing."""
+        """Returns whether the user gave the bucket that an address is in: then what is missing there is missing."""
         found = bucket_and_name(address)
         if found is None:
             return False
@@ -91,7 +91,7 @@ def _standins_of(root: Path) -> Path:
 
 
 def store(environment: Mapping[str, str] | None = None) -> Store | None:
-    """The store behind this process's ``gs://``; None where no emulated Google Cloud was started for it.
+    """Returns the store behind this process's ``gs://``; None where no emulated Google Cloud was started for it.
 
     Args:
       environment: the process's own by default.
@@ -105,7 +105,7 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path lies in a bucket: by its address, or where machines of Google's mount it."""
+    """Returns whether a path lies in a bucket: by its address, or where machines of Google's mount it."""
     return "://" in path or _MOUNTED.match(path) is not None
 
 
@@ -116,7 +116,7 @@ def is_not_asked(path: str) -> bool:
 
 
 def is_unreachable(path: str) -> bool:
-    """Whether a path lies in a bucket that cannot be seen from here.
+    """Returns whether a path lies in a bucket that cannot be seen from here.
 
     A bucket that answers that it has no such file is within reach: the path is wrong, and that error is the user's.
     So is a bucket that the user gave to the emulated Google Cloud; of any other, that has only what this run put into

@@ -44,7 +44,7 @@ def describe_status(status: int) -> str:
 
 
 def low_limit(log: str, *, status: int = 0) -> str:
-    """What to say of a limit of processes, or of address space, that a process may have died of; else nothing.
+    """Returns what to say of a limit of processes, or of address space, that a process may have died of; else nothing.
 
     Args:
       log: what it wrote last.
@@ -65,7 +65,7 @@ def low_limit(log: str, *, status: int = 0) -> str:
 
 
 def _process_limits() -> Iterator[tuple[str, int]]:
-    """How many processes and threads there may be, by what says so."""
+    """Yields how many processes and threads there may be, by what says so."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         yield "this user (ulimit -u)", soft
@@ -74,7 +74,7 @@ def _process_limits() -> Iterator[tuple[str, int]]:
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, such as ``SIGSTOP``; real-time signals have only a number."""
+    """Returns the name of a signal, such as ``SIGSTOP``; real-time signals have only a number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -122,7 +122,7 @@ def without_frames(dump: str, *, entry_file: str) -> str:
 
 
 def innermost_frame(dump: str, *, entry_file: str) -> str:
-    """The innermost frame of the main thread, such as ``File "model.py", line 3 in loss``.
+    """Returns the innermost frame of the main thread, such as ``File "model.py", line 3 in loss``.
 
     Args:
       dump: what :mod:`faulthandler` wrote.

@@ -9,7 +9,7 @@ _SHORTEST = 3  # words of fewer letters are names of their own: LR_A and LR_B
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The one of ``choices`` that ``word`` is most likely a misspelling of; None if none is near."""
+    """Returns the one of ``choices`` that ``word`` is most likely a misspelling of; None if none is near."""
     pool = [c for c in choices if c != word]
     if (same := {_folded(c): c for c in pool}.get(_folded(word))) is not None:
         return same
@@ -23,7 +23,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def meant(word: str, choices: Iterable[str]) -> str | None:
-    """The one choice that ``word`` can only be a slip of the pen for; None if there is none, or a second one.
+    """Returns the one choice that ``word`` can only be a slip of the pen for; None if there is none, or a second one.
 
     A slip is a difference in case and underscores alone, or one letter too many, too few, wrong or swapped with the
     next in one word of the name. Digits are never slips.
@@ -57,7 +57,7 @@ def _is_slip(word: str, choice: str) -> bool:
 
 
 def _one_letter_apart(one: str, other: str) -> bool:
-    """Whether one insertion, deletion, replacement or swap of neighbours leads from one word to the other."""
+    """Returns whether one insertion, deletion, replacement or swap of neighbours leads from one word to the other."""
     if len(one) > len(other):
         one, other = other, one
     start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))

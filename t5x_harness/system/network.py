@@ -52,7 +52,7 @@ def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = No
 
 
 def network_is_forbidden(environment: Mapping[str, str | None]) -> bool:
-    """Whether variables forbid the network."""
+    """Returns whether variables forbid the network."""
     return environment.get(NETWORK_VARIABLE) == "forbid"
 
 

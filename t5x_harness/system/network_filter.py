@@ -101,7 +101,7 @@ def _install(calls: _Calls) -> int | None:
 
 
 def _program(calls: _Calls) -> list[tuple[int, int, int, int]]:
-    """The filter, one piece after another: each ends in a decision, or is jumped over."""
+    """Returns the filter, one piece after another: each ends in a decision, or is jumped over."""
     allow, notify = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)
     pieces = [
         [(_LOAD, 0, 0, _MACHINE), (_JUMP_IF_EQUAL, 1, 0, calls.machine), allow],  # a program of another word size
@@ -132,7 +132,7 @@ def _program(calls: _Calls) -> list[tuple[int, int, int, int]]:
 
 
 def _of(call: int, *statements: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
-    """What is done for a system call, whose number is loaded; other calls go on behind it."""
+    """Returns what is done for a system call, whose number is loaded; other calls go on behind it."""
     return [(_JUMP_IF_EQUAL, 0, len(statements), call), *statements]
 
 
@@ -145,14 +145,14 @@ class _Attempt(NamedTuple):
     arguments: tuple[int, ...]
 
     def refused(self, calls: _Calls) -> str:
-        """What of it leads beyond this machine; empty if nothing does, and for what cannot be read."""
+        """Returns what of it leads beyond this machine; empty if nothing does, and for what cannot be read."""
         if self.number == calls.socket:
             return f"a socket of the family {_family_name(self.arguments[0])}"
         address = self._address(calls)
         return "" if address is None or addresses.is_here(address[0]) else f"{address[0]}, port {address[1]}"
 
     def _address(self, calls: _Calls) -> tuple[str, int] | None:
-        """The IP address and port that it names."""
+        """Returns the IP address and port that it names."""
         try:
             with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
                 if self.number in (calls.sendmsg, calls.sendmmsg):

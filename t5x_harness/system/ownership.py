@@ -12,7 +12,7 @@ _ALL_IDS = "4294967295"
 
 
 def foreign_folder(folder: Path) -> str:
-    """Why other users could put files into a folder, or another folder in its place; empty if none could.
+    """Returns why other users could put files into a folder, or another folder in its place; empty if none could.
 
     As OpenSSH does with its keys, every folder above is looked at too. One above may be open to all if its sticky bit
     keeps them from renaming what is not theirs, as ``/tmp`` does.
@@ -31,7 +31,7 @@ def foreign_folder(folder: Path) -> str:
 
 
 def foreign_file(state: os.stat_result) -> bool:
-    """Whether another user owns a file or may write to it."""
+    """Returns whether another user owns a file or may write to it."""
     return state.st_uid not in _trusted_users(above=False) or bool(_open_to(state, sticky_will_do=False))
 
 
@@ -59,7 +59,7 @@ def _trusted_users(*, above: bool) -> set[int]:
 
 
 def _is_private(group: int) -> bool:
-    """Whether a group is root's, or that of this user alone, as distributions make them with a umask of 002."""
+    """Returns whether a group is root's, or that of this user alone, as distributions make them with a umask of 002."""
     if group == _ROOT:
         return True
     import grp

@@ -74,7 +74,7 @@ def kill_quietly(pid: int, number: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """The pids of all processes below ``root``, nearest first, zombies included."""
+    """Returns the pids of all processes below ``root``, nearest first, zombies included."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():

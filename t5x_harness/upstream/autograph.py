@@ -118,7 +118,7 @@ class AutoGraph:
         return True
 
     def conversion(self, function: types.FunctionType) -> Conversion:
-        """What this one made of a function."""
+        """Returns what this one made of a function."""
         factory = self._kept(function)[self._transpiler.get_caching_key(self._context)]
         code = marshal.dumps(self._code[factory.module.__name__])
         return Conversion(factory._name, code, factory.source_map)
@@ -181,7 +181,7 @@ def functions_of(names: Iterable[str]) -> list[types.FunctionType]:
 
 
 def _functions(name: str) -> Iterator[types.FunctionType]:
-    """The functions of a name, with empty closures: their code is all that counts."""
+    """Yields the functions of a name, with empty closures: their code is all that counts."""
     module_name, _, path = name.partition(":")
     outer, _, inner = path.partition(".<locals>.")
     try:

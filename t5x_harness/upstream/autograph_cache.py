@@ -35,7 +35,7 @@ def adopt(seqio: types.ModuleType) -> None:
 
 
 def load(functions: Sequence[types.FunctionType]) -> list[Conversion | None] | None:
-    """The conversions of functions, None for one that cannot be converted; None if they are not kept.
+    """Returns the conversions of functions, None for one that cannot be converted; None if they are not kept.
 
     Args:
       functions: all that were stored together, in the same order.

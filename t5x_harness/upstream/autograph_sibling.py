@@ -73,7 +73,7 @@ class SiblingConversions:
         sink.close()
 
     def _convert_the_rest(self, autograph: AutoGraph) -> dict[int, Conversion | None]:
-        """The conversions of all functions, by number: they are kept by AutoGraph now."""
+        """Returns the conversions of all functions, by number: they are kept by AutoGraph now."""
         left = dict(enumerate(self._functions))
         converted: dict[int, Conversion | None] = {}
         while left:

@@ -51,7 +51,7 @@ def _outcome(job: SubmittedJob) -> JobOutcome:
 
 
 def _metrics(job: SubmittedJob) -> tuple[RunMetrics, str]:
-    """What the job wrote, and why that cannot be read."""
+    """Returns what the job wrote, and why that cannot be read."""
     try:
         return read_metrics(Folder(job.model_dir or job.output, job.target.project)), ""
     except (MetricsError, StorageError) as error:

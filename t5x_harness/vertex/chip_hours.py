@@ -35,7 +35,7 @@ class ChipHours:
 
     @classmethod
     def of(cls, machine: Machine, seconds: int) -> ChipHours:
-        """What a machine can use up in a time."""
+        """Returns what a machine can use up in a time."""
         chips = machine.chips or (None if machine.is_tpu else 0)
         return cls(str(machine.slice or machine), chips, seconds)
 

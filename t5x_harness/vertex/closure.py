@@ -45,7 +45,7 @@ class GinPath:
     staged: bool = False
 
     def under(self, root: str) -> str:
-        """What ``--gin_file`` and ``include`` have to say, with the stage in the folder ``root``."""
+        """Returns what ``--gin_file`` and ``include`` have to say, with the stage in the folder ``root``."""
         return f"{root}/{self.name}" if self.staged else self.name
 
 
@@ -97,7 +97,7 @@ class Closure:
         return everything.hexdigest()[:16]
 
     def files(self, root: str) -> tuple[StagedFile, ...]:
-        """The files to stage, sorted by name, and nothing else.
+        """Returns the files to stage, sorted by name, and nothing else.
 
         Args:
           root: the folder as the job sees it, ``/gcs/bucket/folder``.
@@ -105,7 +105,7 @@ class Closure:
         return tuple(sorted((*(file.under(root) for file in self._gin), *self.modules), key=lambda file: file.name))
 
     def bindings(self, root: str) -> tuple[str, ...]:
-        """The run's bindings, with what they include redirected to the stage."""
+        """Returns the run's bindings, with what they include redirected to the stage."""
         given = enumerate(self.program.spec.bindings, start=1)
         included = self._included_by_bindings
         return tuple(_including(text, included[n].under(root), text) if n in included else text for n, text in given)
@@ -156,7 +156,7 @@ class _Collector:
         )
 
     def _place(self, shown: str) -> GinPath:
-        """Where the job finds a file that was read here."""
+        """Returns where the job finds a file that was read here."""
         if self._program.is_of_t5x(shown):
             path = Path(os.path.abspath(self._spec.cwd)) / shown
             name = path.relative_to(self._program.t5x_parent or "").as_posix()
@@ -167,7 +167,7 @@ class _Collector:
         return GinPath(f"gin/{self._roots.name_of(Path(shown))}", staged=True)
 
     def _elsewhere(self, target: str) -> GinPath:
-        """Where the job finds a file that is not here: in its bucket, or where it looks that up itself."""
+        """Returns where the job finds a file that is not here: in its bucket, or where it looks that up itself."""
         name = mounted(target) or target
         self._of_buckets.setdefault(name)
         return GinPath(name)
@@ -188,7 +188,7 @@ class _Collector:
         return found
 
     def _named(self, given: str) -> GinPath:
-        """Where the job finds a file that the user named."""
+        """Returns where the job finds a file that the user named."""
         alone = dataclasses.replace(self._spec, gin_files=(given,))
         parent = Path(self._program.t5x_parent) if self._program.t5x_parent else None
         shown = next(iter(open_named(alone, t5x_parent=parent).files), "")

@@ -46,7 +46,7 @@ class ContainerJob:
     options: JobOptions = dataclasses.field(default_factory=JobOptions)
 
     def to_pb(self) -> types.CustomJob:
-        """The message that CreateCustomJob takes.
+        """Returns the message that CreateCustomJob takes.
 
         Raises:
           MachineError: there is no accelerator of this name.

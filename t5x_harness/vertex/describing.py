@@ -16,12 +16,12 @@ from t5x_harness.vertex.target import placeholders_in
 
 
 def verdict_of(job: T5XJob) -> Verdict:
-    """What Vertex AI is going to say of a job's spec."""
+    """Returns what Vertex AI is going to say of a job's spec."""
     return judge(job.to_pb(), job.target.location)
 
 
 def refusals(job: T5XJob, verdict: Verdict) -> str:
-    """Every reason why Vertex AI refuses a job, a line each; empty where it does not."""
+    """Returns every reason why Vertex AI refuses a job, a line each; empty where it does not."""
     if not verdict.violations:
         return ""
     found = "\n".join(f"  {violation}" for violation in verdict.violations)
@@ -29,7 +29,7 @@ def refusals(job: T5XJob, verdict: Verdict) -> str:
 
 
 def as_values(job: T5XJob, verdict: Verdict) -> dict[str, Any]:
-    """What is going to be sent, for other programs."""
+    """Returns what is going to be sent, for other programs."""
     message = job.to_pb()
     return {
         "name": job.name,
@@ -51,7 +51,7 @@ def as_values(job: T5XJob, verdict: Verdict) -> dict[str, Any]:
 
 
 def as_text(job: T5XJob, verdict: Verdict, *, spec: bool) -> Iterator[str]:
-    """The same for people, line by line.
+    """Yields the same for people, line by line.
 
     Args:
       job: the job.
@@ -85,7 +85,7 @@ def as_text(job: T5XJob, verdict: Verdict, *, spec: bool) -> Iterator[str]:
 
 
 def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
-    """The outcome of a job that was sent, for other programs; None for one that was not waited for."""
+    """Returns the outcome of a job that was sent, for other programs; None for one that was not waited for."""
     job = launched.submitted
     values: dict[str, Any] = {
         "job": job.name,
@@ -107,7 +107,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
 
 
 def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
-    """The same for people, line by line; of the metrics the last ones of evaluation and of the loss."""
+    """Yields the same for people, line by line; of the metrics the last ones of evaluation and of the loss."""
     yield f"{launched.submitted.display_name}: {end.outcome}"
     yield f"  {launched.submitted.name}"
     yield f"  wrote to: {launched.model_dir}"
@@ -136,7 +136,7 @@ def _finite(steps: Mapping[int, float]) -> dict[str, float | str]:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """A message as the REST API has it."""
+    """Returns a message as the REST API has it."""
     from google.protobuf.json_format import MessageToDict
 
     values: dict[str, Any] = MessageToDict(type(message).pb(message))

@@ -25,7 +25,7 @@ def uses_emulated_google(environment: Mapping[str, str]) -> bool:
 
 
 def emulation_has_ended(environment: Mapping[str, str]) -> bool:
-    """Whether a process's Google clients are redirected to this machine, and nothing answers there."""
+    """Returns whether a process's Google clients are redirected to this machine, and nothing answers there."""
     if not uses_emulated_google(environment):
         return False
     address = urllib.parse.urlsplit(environment["STORAGE_EMULATOR_HOST"])

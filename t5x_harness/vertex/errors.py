@@ -68,5 +68,5 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
 
 
 def _listed(message: str) -> str:
-    """The violations of a spec, which come on one line with tabs between, on a line each."""
+    """Returns the violations of a spec, which come on one line with tabs between, on a line each."""
     return _FOUND.sub("\n  ", message).replace("\t", " ")

@@ -45,7 +45,7 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 
 def _number(value: Any) -> float | None:
-    """A summary value as a number; None where it is text, an image or a histogram."""
+    """Returns a summary value as a number; None where it is text, an image or a histogram."""
     if value.HasField("simple_value"):
         return float(value.simple_value)
     if value.HasField("tensor"):

@@ -41,13 +41,13 @@ class LocalRoots:
 
     @classmethod
     def of(cls, spec: RunSpec) -> LocalRoots:
-        """Those of a run."""
+        """Returns those of a run."""
         cwd = Path(os.path.abspath(spec.cwd))
         given = (*spec.search_paths, *spec.python_path)
         return cls(cwd, tuple(dict.fromkeys(Path(os.path.abspath(cwd / path)) for path in given if "://" not in path)))
 
     def name_of(self, file: Path) -> str:
-        """A name for a file that no other file has, whatever folders the two are in.
+        """Returns a name for a file that no other file has, whatever folders the two are in.
 
         Args:
           file: absolute, or relative to the working directory.
@@ -83,7 +83,7 @@ class LocalRoots:
 
 
 def read_file(path: Path, name: str) -> StagedFile:
-    """A file's content, under a name.
+    """Returns a file's content, under a name.
 
     Raises:
       ClosureError: it cannot be read.
@@ -95,6 +95,6 @@ def read_file(path: Path, name: str) -> StagedFile:
 
 
 def _folder_name(folder: Path) -> str:
-    """A folder's name with a hash of its path: two folders called ``configs`` differ."""
+    """Returns a folder's name with a hash of its path: two folders called ``configs`` differ."""
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]
     return f"{folder.name or 'root'}-{digest}"

@@ -40,7 +40,7 @@ _CHECKPOINT = "CHECKPOINT_PATH"
 
 
 def unique_stamp() -> str:
-    """The time in UTC, and what tells apart the runs that begin in one second."""
+    """Returns the time in UTC, and what tells apart the runs that begin in one second."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
@@ -101,7 +101,7 @@ class T5XJob:
         name: str = "",
         cwd: str | os.PathLike[str] = ".",
     ) -> Self:
-        """A job out of gin files.
+        """Returns a job out of gin files.
 
         Args:
           *gin_files: paths, in the order in which T5X reads them.
@@ -227,7 +227,7 @@ class T5XJob:
         )
 
     def to_pb(self) -> types.CustomJob:
-        """The message that CreateCustomJob takes.
+        """Returns the message that CreateCustomJob takes.
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
@@ -291,7 +291,7 @@ class T5XJob:
 
 
 def _plain(name: str) -> str:
-    """A name that a folder, a job, an experiment's run and a label can have."""
+    """Returns a name that a folder, a job, an experiment's run and a label can have."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63] or "run"
 
 

@@ -62,7 +62,7 @@ def entry_point(image: str) -> Sequence[str]:
 
 
 def with_modules(words: Sequence[str]) -> list[str]:
-    """The words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
+    """Returns the words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
     made: list[str] = []
     for word in words:
         found = _SCRIPT_WORD.fullmatch(word)
@@ -74,7 +74,7 @@ def with_modules(words: Sequence[str]) -> list[str]:
 
 
 def runs(words: Sequence[str]) -> bool:
-    """Whether the words of a container run a program of T5X."""
+    """Returns whether the words of a container run a program of T5X."""
     return any(word == "-m" and module.startswith("t5x.") for word, module in itertools.pairwise(words)) or any(
         _MODULE_LINE.search(word) for word in words
     )
@@ -88,7 +88,7 @@ def folders() -> Mapping[str, Path]:
 def environment(
     base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
 ) -> dict[str, str]:
-    """The harness's environment, as for programs of ``t5x-harness exec``."""
+    """Returns the harness's environment, as for programs of ``t5x-harness exec``."""
     seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
     if words_are_theirs:
         compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled

@@ -67,7 +67,7 @@ class LogReader:
         self._session: Any = None
 
     def new_lines(self) -> list[LogLine]:
-        """The entries that were not read before, in the order of their times.
+        """Returns the entries that were not read before, in the order of their times.
 
         Raises:
           LogError: they cannot be read.
@@ -122,7 +122,7 @@ class LogReader:
 
 
 def _time(entry: Mapping[str, Any]) -> datetime:
-    """When an entry was written, to the microsecond; never later than that."""
+    """Returns when an entry was written, to the microsecond; never later than that."""
     return datetime.fromisoformat(entry["timestamp"])
 
 

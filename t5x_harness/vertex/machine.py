@@ -50,7 +50,7 @@ class Machine:
 
     @classmethod
     def of_slice(cls, name: str) -> Machine:
-        """The machine that makes up a TPU slice.
+        """Returns the machine that makes up a TPU slice.
 
         Args:
           name: as :func:`t5x_harness.slices.slice.get_slice` takes it: ``v3-32``, ``v5e:4x4``.
@@ -99,7 +99,7 @@ class Machine:
 
     @classmethod
     def of_pb(cls, message: types.MachineSpec) -> Machine:
-        """The inverse of :meth:`to_pb`."""
+        """Returns the inverse of :meth:`to_pb`."""
         accelerator = message.accelerator_type.name if message.accelerator_type else None
         return cls(message.machine_type, accelerator, message.accelerator_count, message.tpu_topology or None)
 
@@ -139,7 +139,7 @@ class Machine:
         return get_slice(name) if name else None
 
     def to_pb(self) -> types.MachineSpec:
-        """The message.
+        """Returns the message.
 
         Raises:
           MachineError: there is no accelerator of this name.

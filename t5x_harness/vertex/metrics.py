@@ -37,7 +37,7 @@ class RunMetrics:
     values: Mapping[str, Mapping[int, float]]
 
     def last(self, name: str) -> float:
-        """The value at the last step.
+        """Returns the value at the last step.
 
         Raises:
           KeyError: there is no such metric.
@@ -48,7 +48,7 @@ class RunMetrics:
         return steps[max(steps)]
 
     def summary(self) -> dict[str, float]:
-        """What stands for the run in a table of runs: the last values.
+        """Returns what stands for the run in a table of runs: the last values.
 
         Of each metric of the task's own, which may go up and down, also the largest (``…/max``) and its step
         (``…/max_step``); for a metric where less is better, read the curve.
@@ -62,7 +62,7 @@ class RunMetrics:
         return found
 
     def frame(self, *prefixes: str) -> pd.DataFrame:
-        """A table with a row for each step and a column for each metric; NaN where a step has no value.
+        """Returns a table with a row for each step and a column for each metric; NaN where a step has no value.
 
         Args:
           *prefixes: what the metrics' names begin with, such as ``inference_eval/``; all by default.

@@ -137,7 +137,7 @@ class _Collector:
 
 
 def _named_modules(program: GinProgram) -> Iterator[str]:
-    """The modules that gin files import, and those that they have T5X import: ``MIXTURE_OR_TASK_MODULE``."""
+    """Yields the modules that gin files import, and those that they have T5X import: ``MIXTURE_OR_TASK_MODULE``."""
     for statement in program.imports:
         yield statement.module
     for binding in program.final_bindings:
@@ -158,7 +158,7 @@ def _below(folder: Path) -> Iterable[Path]:
 
 
 def _why_not(path: Path, root: Path) -> str:
-    """Why a file of a package is not staged; empty where it is."""
+    """Returns why a file of a package is not staged; empty where it is."""
     if path.is_dir():
         return "a link to a folder"
     if not path.exists():
@@ -167,7 +167,7 @@ def _why_not(path: Path, root: Path) -> str:
 
 
 def _imported(file: StagedFile) -> Iterator[str]:
-    """The full names that a source imports, wherever in it; relative imports stay in its own package."""
+    """Yields the full names that a source imports, wherever in it; relative imports stay in its own package."""
     try:
         tree = parse_module(file.content)
     except (SyntaxError, ValueError, RecursionError):

@@ -44,7 +44,7 @@ class OutputFolder:
 
 
 def output_macro_of(mode: RunMode) -> str:
-    """The macro by which T5X's own configs name the folder that a run in a mode writes into."""
+    """Returns the macro by which T5X's own configs name the folder that a run in a mode writes into."""
     return _PARAMETERS[mode][2]
 
 

@@ -28,7 +28,7 @@ def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
 
 
 def argument_of(binding: str) -> str:
-    """The argument of T5X's main for a normalized binding: ``--gin.NAME=VALUE``.
+    """Returns the argument of T5X's main for a normalized binding: ``--gin.NAME=VALUE``.
 
     One that is not a plain ``NAME = VALUE``, such as an import, goes through ``--gin_bindings``.
     """
@@ -53,7 +53,7 @@ def _normalized(text: str) -> str:
 
 
 def _hint(name: str, value: str) -> str:
-    """What is probably missing where Gin stumbled."""
+    """Returns what is probably missing where Gin stumbled."""
     value = value.strip()
     if '\\"' in value or "\\'" in value:
         return "; the backslashes are for a shell, and stay out of a binding"

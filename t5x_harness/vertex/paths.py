@@ -18,12 +18,12 @@ def mounted(address: str) -> str | None:
 
 
 def object_address(address: str) -> str | None:
-    """An address in a bucket as ``gs://bucket/name``; None for anything that is in no bucket."""
+    """Returns an address in a bucket as ``gs://bucket/name``; None for anything that is in no bucket."""
     if address.startswith(GCS):
         return f"{GS}{address.removeprefix(GCS)}"
     return address if address.startswith(GS) else None
 
 
 def bucket_of(address: str) -> str:
-    """The bucket that an address names; empty where it names none, as ``gs://`` and ``/gcs//folder`` do."""
+    """Returns the bucket that an address names; empty where it names none, as ``gs://`` and ``/gcs//folder`` do."""
     return (object_address(address) or "").removeprefix(GS).partition("/")[0]

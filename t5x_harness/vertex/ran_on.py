@@ -69,7 +69,7 @@ class RanOn:
         return f"{devices}: nothing ran on the TPU{why}"
 
     def no_tpu(self, job: str, machine: str) -> tuple[str, str]:
-        """What is wrong with a job that :attr:`fell_back` on a TPU's machine, and the fix.
+        """Returns what is wrong with a job that :attr:`fell_back` on a TPU's machine, and the fix.
 
         Args:
           job: its display name.

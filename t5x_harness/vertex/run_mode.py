@@ -28,7 +28,7 @@ class RunMode(enum.StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> RunMode:
-        """The mode of a name.
+        """Returns the mode of a name.
 
         Raises:
           RunModeError: there is none.

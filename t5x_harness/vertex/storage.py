@@ -54,7 +54,7 @@ class Folder:
             return sum(pool.map(self._put, files))
 
     def read(self, name: str) -> bytes | None:
-        """A whole object; None where there is none.
+        """Returns a whole object; None where there is none.
 
         Raises:
           StorageError: the bucket is not there, or refuses.
@@ -70,7 +70,7 @@ class Folder:
             return content
 
     def names(self, below: str = "") -> Iterator[tuple[str, int]]:
-        """The names of the objects whose names begin with ``below``, and their sizes in bytes, sorted by name.
+        """Yields the names of the objects whose names begin with ``below``, and their sizes in bytes, sorted by name.
 
         Raises:
           StorageError: the bucket is not there, or refuses.

@@ -188,7 +188,7 @@ def send(job: types.CustomJob, target: VertexTarget) -> SubmittedJob:
 
 
 def running_with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]:
-    """The jobs with a label that have not ended.
+    """Returns the jobs with a label that have not ended.
 
     Raises:
       VertexError: they cannot be listed.
@@ -200,7 +200,7 @@ def running_with_label(key: str, value: str, target: VertexTarget) -> list[Submi
 
 
 def _job_service(location: str) -> JobServiceClient:
-    """A client of the service in a region.
+    """Returns a client of the service in a region.
 
     It is the SDK's, without the SDK around it, which takes twice as long to import. Where somebody has imported that,
     its settings count, such as the credentials that ``aiplatform.init`` was given.

@@ -117,7 +117,7 @@ PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
 
 
 def placeholders_in(target: VertexTarget, option_of: Callable[[str], str]) -> str:
-    """Which values of a dry run's target stand for some that nobody gave, as a line for people; empty for none.
+    """Returns which values of a dry run's target stand for some that nobody gave, as a line for people; empty for none.
 
     Args:
       target: its own.
@@ -136,7 +136,7 @@ def find_target(
     project: Mapping[str, str],
     otherwise: Mapping[str, str] = MappingProxyType({}),
 ) -> VertexTarget:
-    """The target out of everything that may name a part of it.
+    """Returns the target out of everything that may name a part of it.
 
     Args:
       given: values of the one who starts the job, by field; None and absent ones are looked for elsewhere.
@@ -156,7 +156,7 @@ def find_target(
 
 
 def variable_of(field: str) -> str:
-    """The variable that may hold a field: ``T5X_HARNESS_VERTEX_PROJECT``."""
+    """Returns the variable that may hold a field: ``T5X_HARNESS_VERTEX_PROJECT``."""
     return f"{VERTEX_PREFIX}{field.upper()}"
 
 

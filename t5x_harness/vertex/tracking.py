@@ -71,7 +71,7 @@ class TrackedRun:
 
     @classmethod
     def resume(cls, submitted: SubmittedJob, experiment: str) -> TrackedRun | None:
-        """The run of a job that was sent before; None if it has none.
+        """Returns the run of a job that was sent before; None if it has none.
 
         Raises:
           VertexError: the service refuses.
@@ -169,12 +169,12 @@ class TrackedRun:
         )
 
     def _executions(self) -> list[Any]:
-        """The one that stands for the job; none where making the run was interrupted before it."""
+        """Returns the one that stands for the job; none where making the run was interrupted before it."""
         return [e for e in self._run.get_executions() if e.schema_title == _JOB]
 
 
 def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
-    """The values of a config's macros, as an experiment takes them: numbers, and all else as Gin's text.
+    """Returns the values of a config's macros, as an experiment takes them: numbers, and all else as Gin's text.
 
     Macros without a value, which the launcher gives, are left out.
     """
@@ -189,7 +189,7 @@ def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
 
 
 def _run_name(job: SubmittedJob, experiment: str) -> str:
-    """The job's name, or as much of its end, which tells it from others, as fits beside the experiment's."""
+    """Returns the job's name, or as much of its end, which tells it from others, as fits beside the experiment's."""
     return job.display_name[-(LONGEST_RUN - len(experiment) - 1) :].lstrip("-")
 
 

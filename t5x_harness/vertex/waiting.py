@@ -41,7 +41,7 @@ class Patience:
 
     @classmethod
     def usual(cls, check: Callable[[], None] | None = None) -> Patience:
-        """What suits the Vertex AI that this process uses: Google's counts who asks how often."""
+        """Returns what suits the Vertex AI that this process uses: Google's counts who asks how often."""
         is_private = uses_emulated_google(os.environ)
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 

@@ -51,7 +51,7 @@ class Host(Protocol):
         """In words; waits for the end."""
 
     def log_tail(self) -> str:
-        """The end of what it has printed."""
+        """Returns the end of what it has printed."""
 
     def stop(self, *, patient: bool) -> None:
         """Gives it up.
@@ -117,7 +117,7 @@ class OwnHost:
         return describe_status(-code if code < 0 else code << 8)
 
     def log_tail(self) -> str:
-        """The end of what it has printed."""
+        """Returns the end of what it has printed."""
         return read_tail(Path(f"/proc/self/fd/{self._output.fileno()}"))
 
     def stop(self, *, patient: bool) -> None:

@@ -42,7 +42,7 @@ _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
 def facts(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What a process's imports depend on, as JSON.
+    """Returns what a process's imports depend on, as JSON.
 
     Args:
       environment: that it imports under.
@@ -59,7 +59,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iterable[str]) -> str:
-    """Why a process's imports are of no use to another one; empty if they are.
+    """Returns why a process's imports are of no use to another one; empty if they are.
 
     Args:
       kept: :func:`facts` of the process that has imported.
@@ -89,7 +89,7 @@ def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iter
 
 
 def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
-    """When the files of modules were last written.
+    """Returns when the files of modules were last written.
 
     Args:
       modules: by name, as ``sys.modules`` has them.
@@ -106,7 +106,7 @@ def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
 
 
 def changed_file(times: Mapping[str, int]) -> str:
-    """One of the files that is not as it was at :func:`file_times`; empty if all are."""
+    """Returns one of the files that is not as it was at :func:`file_times`; empty if all are."""
     return next((file for file, written in times.items() if _time(file) != written), "")
 
 
@@ -132,7 +132,7 @@ def _shown(text: str | None) -> str:
 
 
 def _shadowing(folders: Sequence[str], imported: set[str]) -> str:
-    """Why imports would have found something else, had these folders come first."""
+    """Returns why imports would have found something else, had these folders come first."""
     for folder in folders:
         try:
             names = sorted(os.listdir(folder))

@@ -165,6 +165,6 @@ class Listener:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
-    """The pid and the user id of the process at the other end of a Unix socket."""
+    """Returns the pid and the user id of the process at the other end of a Unix socket."""
     pid, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, user

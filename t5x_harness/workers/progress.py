@@ -134,5 +134,5 @@ def _duration(seconds: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The text without what would move the cursor."""
+    """Returns the text without what would move the cursor."""
     return "".join(character if character.isprintable() else " " for character in text).strip()

@@ -66,7 +66,7 @@ class WarmZygotes:
         self._newest = zygote
 
     def take_changed_file(self) -> str:
-        """An imported file that a session found changed since the last call; empty if none did."""
+        """Returns an imported file that a session found changed since the last call; empty if none did."""
         for zygote in [zygote for zygote in self._retired if zygote.has_ended]:
             self._retired.remove(zygote)
             zygote.close()

@@ -38,7 +38,7 @@ class Needed(Protocol):
     """A process that a run cannot go on without."""
 
     def fileno(self) -> int:
-        """A descriptor that can be read once the process has ended."""
+        """Returns a descriptor that can be read once the process has ended."""
 
     def how_it_ended(self) -> str:
         """In words, with the process as the subject; empty as long as it lives."""
@@ -298,7 +298,7 @@ def check_arguments(method: str, kwargs: Mapping[str, Any]) -> None:
 
 
 def raised(reply: Mapping[str, Any], *, log_tail: str) -> RunRaised:
-    """The error that a reply describes."""
+    """Returns the error that a reply describes."""
     where, kind, message = reply["raised"], reply["type"], reply["message"]
     name = where if ":" in where else f"{where}()"
     at = (str(reply["at"][0]), int(reply["at"][1])) if "at" in reply else None

@@ -170,7 +170,7 @@ def load_factory(name: str) -> Callable[[Mapping[str, Any], Callable[[Mapping[st
 
 
 def describe(error: BaseException, where: str) -> dict[str, Any]:
-    """An exception as a reply."""
+    """Returns an exception as a reply."""
     return {
         "raised": where,
         "type": type_name(error),
@@ -180,7 +180,7 @@ def describe(error: BaseException, where: str) -> dict[str, Any]:
 
 
 def _end_and_place(error: BaseException) -> dict[str, Any]:
-    """What ends a program, and where: such an exception itself says nothing, or a number."""
+    """Returns what ends a program, and where: such an exception itself says nothing, or a number."""
     done = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {type_name(error)}"
     frames = [
         (frame.f_globals.get("__name__"), frame.f_code.co_filename, line)
@@ -192,7 +192,7 @@ def _end_and_place(error: BaseException) -> dict[str, Any]:
 
 
 def user_traceback(error: BaseException, own_file: str) -> str:
-    """The traceback as text, without the first frames: those of ``own_file`` and of the import machinery."""
+    """Returns the traceback as text, without the first frames: those of ``own_file`` and of the import machinery."""
     frames = error.__traceback__
     while frames:
         file = frames.tb_frame.f_code.co_filename
@@ -203,7 +203,7 @@ def user_traceback(error: BaseException, own_file: str) -> str:
 
 
 def type_name(error: BaseException) -> str:
-    """The exception's type as a traceback names it."""
+    """Returns the exception's type as a traceback names it."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 

@@ -14,7 +14,7 @@ Environment = Mapping[str, str | None]
 
 
 def environment(env: Environment) -> dict[str, str]:
-    """The environment of this process with ``env`` put over it."""
+    """Returns the environment of this process with ``env`` put over it."""
     # One by one: pytest takes a variable of its own out after each test, and another thread may start a run just then.
     merged = {**{name: os.environ.get(name) for name in list(os.environ)}, **env}
     return {name: value for name, value in merged.items() if value is not None}

@@ -121,7 +121,7 @@ class Zygote(Closing):
         return self._host is None or self._host.has_ended
 
     def take_changed_file(self) -> str:
-        """An imported file that a session found changed since the last call; empty if none did."""
+        """Returns an imported file that a session found changed since the last call; empty if none did."""
         with self._lock:
             if self._host is None or not self._ready:
                 return ""

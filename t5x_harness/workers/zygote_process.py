@@ -128,7 +128,7 @@ class _Zygote:
             self._owner.control.send(framing.encode({"changed": file}), socket.MSG_DONTWAIT)
 
     def _wait(self, lifeline: int) -> set[int]:
-        """The descriptors on which something has come."""
+        """Returns the descriptors on which something has come."""
         poll = select.poll()
         listening = () if self._listener is None else self._listener.descriptors
         patience = None if self._listener is None else self._listener.patience

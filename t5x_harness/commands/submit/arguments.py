@@ -104,7 +104,7 @@ def _add_job_options(group: argparse._ArgumentGroup) -> None:
 
 
 def targets_emulated_google(args: argparse.Namespace) -> bool:
-    """Whether jobs go to an emulated Google Cloud on this machine, and not to Google's.
+    """Returns whether jobs go to an emulated Google Cloud on this machine, and not to Google's.
 
     Raises:
       UsageError: the arguments contradict each other, or the place that the command runs in.
@@ -138,7 +138,7 @@ def targets_emulated_google(args: argparse.Namespace) -> bool:
 
 
 def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
-    """Where jobs go.
+    """Returns where jobs go.
 
     Args:
       args: parsed.
@@ -160,7 +160,7 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
 
 
 def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
-    """A job for each run, with everything read that it needs of this machine.
+    """Returns a job for each run, with everything read that it needs of this machine.
 
     Raises:
       UsageError: there is no run, or one cannot be a job.

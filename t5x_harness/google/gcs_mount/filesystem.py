@@ -69,7 +69,7 @@ class FileSystem:
         self.nodes: dict[int, Node] = {1: self._by_path[b""]}
 
     def look_up(self, parent: Node, name: bytes) -> Node:
-        """The node of that name; see :meth:`tell`."""
+        """Returns the node of that name; see :meth:`tell`."""
         path = self._below(parent, name)
         known = self._by_path.get(path)
         if not (known and known.staged):
@@ -77,7 +77,7 @@ class FileSystem:
         return self._known(path)
 
     def tell(self, node: Node) -> Attributes:
-        """The kernel's answer on a node that it asked for by name, which counts as one more look-up."""
+        """Returns the kernel's answer on a node that it asked for by name, which counts as one more look-up."""
         try:
             found = self.attributes(node)
         except OSError:
@@ -126,7 +126,7 @@ class FileSystem:
         return sorted(found.items())
 
     def create(self, parent: Node, name: bytes) -> tuple[Node, Handle]:
-        """A new file, which others see when it is closed."""
+        """Returns a new file, which others see when it is closed."""
         if not parent.path:
             # Not ENOSYS, as for folders: the kernel would take it that nothing can be created anywhere.
             raise OSError(errno.ENOTSUP, "files lie in buckets")
@@ -276,7 +276,7 @@ class FileSystem:
             del self._by_path[node.path]
 
     def _unstored(self, folder: bytes) -> Iterator[Node]:
-        """The files in a folder, not below it, that are open for writing."""
+        """Returns the files in a folder, not below it, that are open for writing."""
         return (n for n in self._by_path.values() if n.staged and os.path.dirname(n.path) == folder)
 
     def _inside_bucket(self, parent: Node, name: bytes) -> bytes:

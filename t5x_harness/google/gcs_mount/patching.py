@@ -53,7 +53,7 @@ def patch(root: str | os.PathLike[str]) -> None:
 
 
 def _to_real(folder: str, path: Any) -> Any:
-    """A path in the store for one below ``/gcs``; every other value as it is."""
+    """Returns a path in the store for one below ``/gcs``; every other value as it is."""
     plain = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(plain, str) and (plain == GCS or plain.startswith(f"{GCS}/")):
         return folder + plain[len(GCS) :]

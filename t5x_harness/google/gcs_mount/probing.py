@@ -60,7 +60,7 @@ def probe(root: str | os.PathLike[str] | None = None) -> Mount:
 
 @functools.cache
 def refusal(mode: Mode) -> str | None:
-    """Why a mode cannot be mounted here, found out by doing it once a process; None where it can."""
+    """Returns why a mode cannot be mounted here, found out by doing it once a process; None where it can."""
     with tempfile.TemporaryDirectory(prefix="t5x-gcs-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
         Path(root, "buckets", "probe-bucket", "object").write_text("found")
@@ -68,7 +68,7 @@ def refusal(mode: Mode) -> str | None:
 
 
 def _try(root: str, mode: Mode) -> str | None:
-    """What refuses a mode; None if an object was read through it."""
+    """Returns what refuses a mode; None if an object was read through it."""
     words = [*command_prefix(root, mode), "cat", f"{GCS}/probe-bucket/object"]
     try:
         done = subprocess.run(
@@ -103,7 +103,7 @@ def launched(
     root: str | os.PathLike[str],
     mode: Mode | str = Mode.FOLDER,
 ) -> tuple[list[str], dict[str, str]]:
-    """A command and its environment such that it sees the store at ``/gcs``, as far as this machine allows.
+    """Returns a command and its environment such that it sees the store at ``/gcs``, as far as this machine allows.
 
     Where it does not, paths in the command's words and in the variables are rewritten, and Python processes are patched
     as they start: see :mod:`t5x_harness.google.gcs_mount.patching`.
@@ -124,7 +124,7 @@ def launched(
 
 
 def _patching(environment: Mapping[str, str], root: str | os.PathLike[str]) -> dict[str, str]:
-    """An environment whose Python processes have the harness's ``sitecustomize``, and are patched by it."""
+    """Returns an environment whose Python processes have the harness's ``sitecustomize``, and are patched by it."""
     bootstrap = str(Path(__file__).parents[2] / "bootstrap")
     kept = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and path != bootstrap]
     python_path = os.pathsep.join([bootstrap, *kept])

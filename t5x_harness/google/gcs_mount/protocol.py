@@ -66,11 +66,11 @@ class Request(NamedTuple):
     body: memoryview
 
     def unpack(self, layout: str) -> tuple[int, ...]:
-        """The fields at the start of the body."""
+        """Returns the fields at the start of the body."""
         return struct.unpack_from(f"={layout}", self.body)
 
     def names(self, offset: int = 0) -> list[bytes]:
-        """The names, each ended by a zero, that follow the fields."""
+        """Returns the names, each ended by a zero, that follow the fields."""
         return bytes(self.body[offset:]).split(b"\0")[:-1]
 
 
@@ -138,7 +138,7 @@ def _send(device: int, error: int, unique: int, parts: Iterable[bytes]) -> None:
 
 
 def init_answer(body: memoryview) -> bytes:
-    """The answer to the first request, which settles version and sizes."""
+    """Returns the answer to the first request, which settles version and sizes."""
     _, _, readahead, offered = _INIT_IN.unpack_from(body)
     flags = offered & (_ATOMIC_TRUNCATE | _BIG_WRITES | _MAX_PAGES)
     pages = MAX_WRITE // 4096

@@ -11,7 +11,7 @@ _GCS = re.compile(r"""(?:(?<=file://)|(?<![^\s"'`=:,;|@<>(\[{]))/gcs(?=[/\s"'`:,
 
 
 def buckets_folder(root: str | os.PathLike[str]) -> str:
-    """The folder of a store that holds a folder for each bucket: what ``/gcs`` shows."""
+    """Returns the folder of a store that holds a folder for each bucket: what ``/gcs`` shows."""
     return os.path.join(os.path.abspath(root), "buckets")
 
 

@@ -43,12 +43,12 @@ class StagedFile:
 
     @classmethod
     def empty(cls, folder: str, base: Identity | None) -> StagedFile:
-        """A new file, or one that is truncated as it is opened: both are stored even if nothing is written."""
+        """Returns a new file, or one that is truncated as it is opened: both are stored even if nothing is written."""
         return cls(folder, _nameless(folder), base, dirty=True)
 
     @classmethod
     def copy_of(cls, path: bytes, folder: str) -> StagedFile:
-        """The stored file's content, to be changed."""
+        """Returns the stored file's content, to be changed."""
         source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             # Of what is copied: the name may be another file's by now.

@@ -83,7 +83,7 @@ async def answer_metadata(scope: Scope, send: Send) -> None:
 
 
 def _shown(value: object, *, recursive: bool) -> tuple[str, str]:
-    """A value as the metadata server shows it: folders as lists of what is in them, or as JSON."""
+    """Returns a value as the metadata server shows it: folders as lists of what is in them, or as JSON."""
     if recursive:
         return json.dumps(value), "application/json"
     if isinstance(value, dict):

@@ -22,7 +22,7 @@ SERVED_NAMES = (
 
 
 def is_served(host: str) -> bool:
-    """Whether a host is one of Google's API hosts.
+    """Returns whether a host is one of Google's API hosts.
 
     Args:
       host: without a port, in any case.
@@ -33,7 +33,7 @@ def is_served(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's by a name or an address that no other one can have.
+    """Returns whether a host is this machine's by a name or an address that no other one can have.
 
     Args:
       host: without a port, in lower case.
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 
 def would_bypass(entry: str) -> bool:
-    """Whether an entry of ``no_proxy`` may send a client to one of Google's hosts directly.
+    """Returns whether an entry of ``no_proxy`` may send a client to one of Google's hosts directly.
 
     Clients read such entries in many ways: as a host, as a suffix with or without a dot in front, as a network. One
     counts here as whatever any of them may make of it.

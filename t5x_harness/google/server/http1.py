@@ -45,7 +45,7 @@ class HttpServer:
         self._date = (0, b"")
 
     def protocol(self) -> HttpProtocol:
-        """A protocol for one more connection, plain or of TLS."""
+        """Returns a protocol for one more connection, plain or of TLS."""
         return HttpProtocol(self)
 
     def begin(self, exchange: Exchange) -> None:

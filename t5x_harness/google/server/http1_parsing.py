@@ -53,7 +53,7 @@ class HeadBuffer:
 
 
 def drop_identity(head: bytes) -> bytes:
-    """The head of a request, without its lines ``Transfer-Encoding: identity``."""
+    """Returns the head of a request, without its lines ``Transfer-Encoding: identity``."""
     return _IDENTITY.sub(b"", head)
 
 
@@ -180,7 +180,7 @@ _NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # a browser is to take no obj
 
 
 def plain_answer(status: int, text: str, reason: str = "") -> bytes:
-    """A whole answer of one line, with which a connection ends.
+    """Returns a whole answer of one line, with which a connection ends.
 
     Args:
       reason: takes the place of the status's own phrase.
@@ -209,7 +209,7 @@ class AnswerFraming:
         self._left: int | None = None  # bytes; None if Content-Length says nothing
 
     def head(self, start: Message, size: int | None, date: bytes, keep_alive: bool) -> bytes:
-        """The head of the answer.
+        """Returns the head of the answer.
 
         Args:
           start: ASGI's ``http.response.start``; with ``reason``, the phrase behind the status, if it is not the usual.

@@ -48,7 +48,7 @@ class Launched:
         self._life = life
 
     def fileno(self) -> int:
-        """A descriptor that can be read once it has ended."""
+        """Returns a descriptor that can be read once it has ended."""
         return self._life
 
     def how_it_ended(self) -> str:
@@ -108,7 +108,7 @@ def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
 
 
 def missing_packages() -> list[str]:
-    """The packages of the extra ``google`` that are not installed here."""
+    """Returns the packages of the extra ``google`` that are not installed here."""
     return [package for module, package in _NEEDED.items() if not _is_here(module)]
 
 
@@ -142,7 +142,7 @@ def _ready_line(descriptor: int, output: IO[bytes] | None) -> bytes:
 
 
 def _readable(descriptor: int, seconds: float) -> bool:
-    """Whether there is something to read, or the end, within a time."""
+    """Returns whether there is something to read, or the end, within a time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0.0, seconds) * 1000))

@@ -101,7 +101,7 @@ def _search_tables(peer: Address, local: Address) -> tuple[int, int] | None:
 
 
 def _works(reader: Reader) -> bool:
-    """Whether a connection that this process makes is found to be its own."""
+    """Returns whether a connection that this process makes is found to be its own."""
     with (
         contextlib.suppress(OSError, struct.error, ValueError, IndexError),
         socket.create_server(("127.0.0.1", 0)) as server,

@@ -32,7 +32,7 @@ _VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENT
 
 
 def front(storage: App, vertex: VertexService, authority: Authority, refusals: Refusals) -> App:
-    """The application that has all of Google's hosts, and this machine's names for them.
+    """Returns the application that has all of Google's hosts, and this machine's names for them.
 
     Args:
       storage: answers for Cloud Storage.
@@ -109,7 +109,7 @@ def _place(host: bytes) -> tuple[str, bool]:
 
 
 def _refusal(name: str, host: bytes, origin: bytes, site: bytes, scheme: bytes) -> str:
-    """Why a request is not taken; empty if it is.
+    """Returns why a request is not taken; empty if it is.
 
     A page of the web that the user visits may send requests here, or have a name of its own lead here, and then read
     the answers. Browsers say so; clients of Google's APIs send none of these headers.

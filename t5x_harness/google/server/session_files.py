@@ -57,7 +57,7 @@ def make_service_key() -> bytes:
 
 
 def service_account(project: str, key: bytes, token_uri: str) -> str:
-    """The JSON of a service account, as ``GOOGLE_APPLICATION_CREDENTIALS`` names it.
+    """Returns the JSON of a service account, as ``GOOGLE_APPLICATION_CREDENTIALS`` names it.
 
     Args:
       key: as PEM.

@@ -161,7 +161,7 @@ def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
 
 
 def _project_v1(api: Api, scope: Scope, token: str) -> Any:
-    """A project as version 1 of Resource Manager has it, which ``gcloud`` asks; libraries ask version 3."""
+    """Returns a project as version 1 of Resource Manager has it, which ``gcloud`` asks; libraries ask version 3."""
     from t5x_harness.google.vertex.wire.rest import RestAnswer
 
     answered = _transcode(api, {**scope, "path": scope["path"].replace("/v1/", "/v3/", 1)}, token, b"")

@@ -32,11 +32,11 @@ class Bodies:
         self._opening, self._names = secrets.token_hex(8), itertools.count()
 
     def new_name(self) -> str:
-        """A name for the file of a body, which no other one has or had; any thread may ask for one."""
+        """Returns a name for the file of a body, which no other one has or had; any thread may ask for one."""
         return f"{self._opening}{next(self._names):x}"
 
     def choose(self, bucket: str, name: str, size: int) -> Place:
-        """Where a body can go, with the folders above it made."""
+        """Returns where a body can go, with the folders above it made."""
         folder = self._layout.folder_path(bucket, name)
         if folder is not None:
             return Place.FOLDER if size == 0 and _make_folders(folder) else Place.ASIDE
@@ -48,7 +48,7 @@ class Bodies:
         return Place.TREE if _make_folders(os.path.dirname(path)) else Place.ASIDE
 
     def path(self, record: Record) -> str:
-        """The file to read a body from."""
+        """Returns the file to read a body from."""
         if record.place is Place.ASIDE:
             return self._layout.aside_path(record.body)
         if record.place is Place.FOLDER:

@@ -42,7 +42,7 @@ class Buckets:
         return self._keep(Bucket(name, time.time_ns() // 1000, fields=dict(fields)))
 
     def get(self, name: str) -> Bucket:
-        """A bucket; raises NoSuchBucket if it does not exist."""
+        """Returns a bucket; raises NoSuchBucket if it does not exist."""
         found = self._find(name)
         if found is None and self._create and is_bucket_name(name):
             note_undeclared(self._layout.root, name)
@@ -52,7 +52,7 @@ class Buckets:
         return found
 
     def all(self) -> list[Bucket]:
-        """All of them, by name."""
+        """Returns all of them, by name."""
         for entry in os.scandir(self._layout.buckets):
             self._find(entry.name)
         return [self._known[name] for name in sorted(self._known)]

@@ -233,7 +233,7 @@ class TreeView:
         raise ChangedOutside([(bucket, name)])
 
     def object(self, bucket: str, name: str) -> StoredObject | None:
-        """The live object of a name; None if there is none."""
+        """Returns the live object of a name; None if there is none."""
         record = self.live(bucket, name)
         return None if record is None else record.object
 
@@ -244,7 +244,7 @@ class TreeView:
             preconditions.check(self.object(bucket, name))
 
     def need(self, bucket: str, name: str, generation: int | None, preconditions: Preconditions) -> Record:
-        """The record of an object that must exist.
+        """Returns the record of an object that must exist.
 
         Raises:
           NotFound: there is no such bucket, object or generation.

@@ -163,7 +163,7 @@ class Database:
             raise
 
     def next_generation(self) -> int:
-        """A generation, which is now in microseconds, later than every one that was ever recorded."""
+        """Returns a generation, which is now in microseconds, later than every one that was ever recorded."""
         self._last = max(time.time_ns() // 1000, self._last + 1)
         return self._last
 
@@ -204,14 +204,14 @@ class Database:
         return None if row is None else _record(row)
 
     def records_from(self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1) -> list[Record]:
-        """The records from a name on, in the order of their bytes, and before another name."""
+        """Returns the records from a name on, in the order of their bytes, and before another name."""
         end = "" if before is None else "AND name < ?"
         query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name >= ? {end} ORDER BY name LIMIT ?"
         bounds = (start,) if before is None else (start, before)
         return [_record(row) for row in self._execute(query, (bucket, *bounds, limit))]
 
     def records_of_bodies(self, bodies: set[str]) -> dict[str, Record]:
-        """The records that name one of the bodies; reads everything there is."""
+        """Returns the records that name one of the bodies; reads everything there is."""
         rows = self._execute(f"SELECT {_COLUMNS} FROM objects WHERE body != ''") if bodies else ()
         return {row[12]: _record(row) for row in rows if row[12] in bodies}
 
@@ -242,12 +242,12 @@ class Database:
         )
 
     def upload(self, upload_id: str) -> Upload | None:
-        """What is recorded of an upload, with nothing received."""
+        """Returns what is recorded of an upload, with nothing received."""
         row = self._execute("SELECT * FROM uploads WHERE id = ?", (upload_id,)).fetchone()
         return None if row is None else _upload(row)
 
     def uploads(self) -> list[tuple[int, Upload]]:
-        """All uploads, each after when it started."""
+        """Returns all uploads, each after when it started."""
         return [(row[1], _upload(row)) for row in self._execute("SELECT * FROM uploads")]
 
     def finish_upload(self, upload_id: str, written: StoredObject) -> None:
@@ -262,7 +262,7 @@ class Database:
         self._execute("INSERT INTO multiparts VALUES (?, ?, ?, ?, ?)", row)
 
     def multiparts(self, bucket: str) -> list[MultipartUpload]:
-        """The multipart uploads to a bucket, without their parts, by name and then by start."""
+        """Returns the multipart uploads to a bucket, without their parts, by name and then by start."""
         query = "SELECT id, bucket, name, fields, started FROM multiparts WHERE bucket = ? ORDER BY name, started"
         return [
             MultipartUpload(upload, bucket, name.decode(), _fields_of(fields), started)
@@ -270,7 +270,7 @@ class Database:
         ]
 
     def multipart(self, upload_id: str) -> tuple[MultipartUpload, list[str]] | None:
-        """What is recorded of a multipart upload, and the bodies of its parts."""
+        """Returns what is recorded of a multipart upload, and the bodies of its parts."""
         query = "SELECT bucket, name, fields, started FROM multiparts WHERE id = ?"
         row = self._execute(query, (upload_id,)).fetchone()
         if row is None:

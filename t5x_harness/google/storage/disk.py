@@ -16,7 +16,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: Exception) -> bool:
-    """Whether an error says that a disk has no room."""
+    """Returns whether an error says that a disk has no room."""
     if isinstance(error, sqlite3.Error):
         # SQLite calls it an input/output error where it cannot make its log longer.
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
@@ -24,7 +24,7 @@ def is_full(error: Exception) -> bool:
 
 
 def refusal(error: OSError | sqlite3.Error, root: Path) -> StorageError:
-    """What to answer when the disk under a store does not do what it should."""
+    """Returns what to answer when the disk under a store does not do what it should."""
     if isinstance(error, PermissionError):
         return Forbidden(f"{error.filename or root}: {error.strerror}")
     if is_full(error):

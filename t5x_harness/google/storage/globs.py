@@ -22,7 +22,7 @@ _STEPS_KEPT = 4096
 
 
 def literal_prefix(glob: str) -> str:
-    """What every name that matches begins with."""
+    """Returns what every name that matches begins with."""
     for index, character in enumerate(glob):
         if character in _SPECIAL:
             return glob[:index]
@@ -49,7 +49,7 @@ class Glob:
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether a whole name matches."""
+        """Returns whether a whole name matches."""
         states = self._start
         for character in name:
             following = self._steps.get((states, character))
@@ -99,7 +99,7 @@ class Glob:
         return len(self._free) - 1
 
     def _after(self, state: int, test: Callable[[str], object] | None = None) -> int:
-        """A new state, behind another and a character that passes a test, or none."""
+        """Returns a new state, behind another and a character that passes a test, or none."""
         new = self._new()
         if test is None:
             self._free[state].append(new)
@@ -128,7 +128,7 @@ class Glob:
 
 @functools.lru_cache(64)
 def compile_glob(glob: str) -> Glob:
-    """A glob that is used again and again; raises as :class:`Glob`."""
+    """Returns a glob that is used again and again; raises as :class:`Glob`."""
     return Glob(glob)
 
 
@@ -149,7 +149,7 @@ def _one_of(glob: str, text: str) -> Callable[[str], bool]:
 
 
 def _characters(glob: str, start: int) -> tuple[str, int]:
-    """The set of characters after a bracket, and where the text goes on."""
+    """Returns the set of characters after a bracket, and where the text goes on."""
     negated = glob[start : start + 1] in ("!", "^")
     first = start + negated
     end = glob.find("]", first + 1)  # a bracket right at the beginning is one of the characters

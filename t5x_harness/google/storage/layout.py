@@ -37,30 +37,30 @@ class Layout:
         self._longest_part = os.pathconf(self.buckets, "PC_NAME_MAX")
 
     def bucket_folder(self, bucket: str) -> str:
-        """The folder that shows a bucket's objects."""
+        """Returns the folder that shows a bucket's objects."""
         return f"{self.buckets}/{bucket}"
 
     def incoming_path(self, body: str) -> str:
-        """Where a body is while it is written, and until it is put in its place."""
+        """Returns where a body is while it is written, and until it is put in its place."""
         return f"{self.incoming}/{body}"
 
     def aside_path(self, body: str) -> str:
-        """Where a body is that the tree cannot hold."""
+        """Returns where a body is that the tree cannot hold."""
         return f"{self.aside}/{body}"
 
     def tree_path(self, bucket: str, name: str) -> str | None:
-        """Where the tree would show an object as a file; None if no file can have its name."""
+        """Returns where the tree would show an object as a file; None if no file can have its name."""
         if not self._fits(name):
             return None
         path = f"{self.buckets}/{bucket}/{name}"
         return path if len(path) * 4 <= LONGEST_PATH or len(os.fsencode(path)) <= LONGEST_PATH else None
 
     def folder_path(self, bucket: str, name: str) -> str | None:
-        """Where the tree would show an object such as ``a/b/`` as a folder; None if it is not of that kind."""
+        """Returns where the tree would show an object such as ``a/b/`` as a folder; None if it is not of that kind."""
         return self.tree_path(bucket, name[:-1]) if name.endswith("/") else None
 
     def _fits(self, name: str) -> bool:
-        """Whether every part between slashes can be the name of a file."""
+        """Returns whether every part between slashes can be the name of a file."""
         if "\0" in name:
             return False
         return all(

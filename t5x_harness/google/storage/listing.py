@@ -19,7 +19,7 @@ _RECORDS_AT_A_TIME = 200
 
 
 def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
-    """A page of the objects of a bucket, as they are at one moment.
+    """Returns a page of the objects of a bucket, as they are at one moment.
 
     The store's lock is kept meanwhile, for about 40 ms with 1000 objects: a page that lets others in could show an
     object that moves from one name to another twice, or not at all. Small requests then wait in a thread.
@@ -38,7 +38,7 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
 
 
 def is_empty(core: Core, view: TreeView, bucket: str) -> bool:
-    """Whether a bucket has no object."""
+    """Returns whether a bucket has no object."""
     return _Names(core, view, bucket).next_from(b"") is None
 
 
@@ -128,7 +128,7 @@ class _Page:
         return not name.startswith(self._plan.prefix) or (self._plan.end is not None and name >= self._plan.end)
 
     def _cut(self, name: bytes) -> bytes | None:
-        """The name up to its first delimiter after the prefix; None if it has none."""
+        """Returns the name up to its first delimiter after the prefix; None if it has none."""
         if not self._plan.delimiter:
             return None
         found = name.find(self._plan.delimiter, len(self._plan.prefix))
@@ -166,7 +166,7 @@ class _Names:
         self._gone: list[Record] = []
 
     def next_from(self, start: bytes) -> _Entry | None:
-        """The first name that is not before ``start``, which must not go back; None after the last."""
+        """Returns the first name that is not before ``start``, which must not go back; None after the last."""
         while True:
             name, record = self._next_name(start)
             if name is None:

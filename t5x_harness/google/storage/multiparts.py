@@ -68,7 +68,7 @@ class Multiparts:
         return upload
 
     def get(self, upload_id: str) -> MultipartUpload:
-        """An upload with its parts; raises NotFound if there is none, or it was completed or aborted."""
+        """Returns an upload with its parts; raises NotFound if there is none, or it was completed or aborted."""
         with self._core.lock:
             return _recorded(self._core, upload_id)[0]
 

@@ -19,7 +19,7 @@ def check_bucket_name(name: str) -> None:
 
 
 def is_bucket_name(name: str) -> bool:
-    """Whether Google would take the name for a bucket."""
+    """Returns whether Google would take the name for a bucket."""
     return bucket_fault(name) is None
 
 
@@ -30,12 +30,12 @@ def check_object_name(name: str) -> None:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether Google would take the name for an object."""
+    """Returns whether Google would take the name for an object."""
     return _object_fault(name) is None
 
 
 def bucket_fault(name: str) -> str | None:
-    """The rule that a bucket's name breaks; None if Google would take it."""
+    """Returns the rule that a bucket's name breaks; None if Google would take it."""
     longest = 222 if "." in name else 63
     if not 3 <= len(name) <= longest:
         return f"it must have 3 to {longest} characters, and has {len(name)}"

@@ -39,7 +39,7 @@ class ObjectReader:
             start += len(data)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes of a range in one piece, as in ``chunks``."""
+        """Returns the bytes of a range in one piece, as in ``chunks``."""
         return b"".join(self.chunks(start, end))
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class ObjectStore:
             raise
 
     def refusal(self, error: OSError | sqlite3.Error) -> StorageError:
-        """What to answer when the disk under the store does not do what it should."""
+        """Returns what to answer when the disk under the store does not do what it should."""
         return refusal(error, self._core.layout.root)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class ObjectStore:
             return found
 
     def buckets(self, prefix: str = "") -> list[Bucket]:
-        """All buckets whose names begin with ``prefix``, by name."""
+        """Returns all buckets whose names begin with ``prefix``, by name."""
         with self._core.lock:
             return [bucket for bucket in self._core.buckets.all() if bucket.name.startswith(prefix)]
 
@@ -199,7 +199,7 @@ class ObjectStore:
         preconditions: Preconditions = ANY,
         wait: bool = True,
     ) -> StoredObject:
-        """What is known of an object."""
+        """Returns what is known of an object."""
         return self._core.run(lambda view: view.need(bucket, name, generation, preconditions).object, wait=wait)
 
     def patch(

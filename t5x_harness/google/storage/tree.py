@@ -16,13 +16,13 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """What tells one state of a file from another."""
+    """Returns what tells one state of a file from another."""
     # SQLite's integers are signed, inodes are not.
     return Identity(status.st_ino & 0x7FFF_FFFF_FFFF_FFFF, status.st_size, status.st_mtime_ns)
 
 
 def identify(path: str) -> Identity | None:
-    """The identity of a file, None for no regular file; raises PermissionError below a closed folder."""
+    """Returns the identity of a file, None for no regular file; raises PermissionError below a closed folder."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -55,7 +55,7 @@ class TreeWalk:
         self._enter(b"")
 
     def next_from(self, start: bytes) -> str | None:
-        """The next file that was not given yet and whose name is not before ``start``; None after the last."""
+        """Returns the next file that was not given yet and whose name is not before ``start``; None after the last."""
         while self._stack:
             level = self._stack[-1]
             if start.startswith(level.prefix):
@@ -93,7 +93,7 @@ class TreeWalk:
 
 
 def _name_in_order(entry: os.DirEntry[bytes]) -> bytes | None:
-    """The name of a file, or of a folder with a slash; None for anything else."""
+    """Returns the name of a file, or of a folder with a slash; None for anything else."""
     try:
         if entry.is_dir():
             return entry.name + b"/"

@@ -78,7 +78,7 @@ class Uploads:
         return upload
 
     def get(self, upload_id: str) -> Upload:
-        """An upload as it stands; raises NotFound if it was cancelled or refused, or is older than a week."""
+        """Returns an upload as it stands; raises NotFound if it was cancelled or refused, or is older than a week."""
         with self._core.lock:  # for both: an upload that ends gives its file away
             upload = self._core.database.upload(upload_id)
             if upload is None:

@@ -99,7 +99,7 @@ class StoredObject:
         fields: ObjectFields,
         component_count: int | None = None,
     ) -> StoredObject:
-        """A generation as it is written."""
+        """Returns a generation as it is written."""
         sums = checksums.md5, checksums.crc32c or ""
         return cls(bucket, name, generation, 1, size, generation, generation, *sums, fields, component_count)
 

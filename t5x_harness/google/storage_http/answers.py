@@ -22,7 +22,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def must_unpack(found: StoredObject, asked: Mapping[str, str]) -> bool:
-    """Whether an object is to be sent unpacked to who sent these headers."""
+    """Returns whether an object is to be sent unpacked to who sent these headers."""
     fields = found.fields
     return (
         (fields.content_encoding or "").lower() == "gzip"
@@ -97,7 +97,7 @@ def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | N
 
 
 def error_json(error: StorageError) -> Answer:
-    """What the JSON API answers; 304 has no body."""
+    """Returns what the JSON API answers; 304 has no body."""
     if error.status == 304:
         return Answer(304)
     details = [{"message": error.message, "domain": "global", "reason": error.reason}]
@@ -116,12 +116,12 @@ def error_xml(error: StorageError, *, details: str = "") -> Answer:
 
 
 def xml_text(text: str) -> str:
-    """A text in XML, which has no room for control characters."""
+    """Returns a text in XML, which has no room for control characters."""
     return escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
 def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
-    """The headers that go with an object's bytes, as the JSON or the XML API gives them."""
+    """Returns the headers that go with an object's bytes, as the JSON or the XML API gives them."""
     fields = found.fields
     optional = {
         "content-encoding": fields.content_encoding,
@@ -208,7 +208,7 @@ async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) ->
 
 
 def _understood(wanted: str) -> str:
-    """What ``Range`` asks for as ``FIRST-LAST``; empty for all, and for what makes no sense."""
+    """Returns what ``Range`` asks for as ``FIRST-LAST``; empty for all, and for what makes no sense."""
     match = _RANGE.fullmatch(wanted.strip())
     if match is None or not any(match.groups()):
         return ""

@@ -144,14 +144,14 @@ async def _json(store: ObjectStore, request: Request) -> Answer | ObjectReader:
 
 
 async def _layout(store: ObjectStore, request: Request, bucket: str) -> Answer:
-    """What clients ask to see whether a bucket has folders of its own: it has none."""
+    """Returns what clients ask to see whether a bucket has folders of its own: it has none."""
     found = await asyncio.to_thread(store.bucket, bucket)
     layout = {"kind": "storage#storageLayout", "bucket": found.name, "location": "US", "locationType": "multi-region"}
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})
 
 
 async def _whole(store: ObjectStore, request: Request) -> Answer:
-    """One call of a batch, its errors answered; media cannot be asked for in one."""
+    """Returns one call of a batch, its errors answered; media cannot be asked for in one."""
     try:
         answered = await _json(store, request)
     except StorageError as error:

@@ -140,7 +140,7 @@ async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answ
 
 
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
-    """A bucket's resource, if what clients read of it has the right types; raises Invalid if it does not."""
+    """Returns a bucket's resource, if what clients read of it has the right types; raises Invalid if it does not."""
     for name in ("location", "storageClass"):
         text_of(resource, name)
     labels = resource.get("labels")
@@ -168,7 +168,7 @@ async def _list(store: ObjectStore, request: Request) -> Answer:
 
 
 def _name_in(token: str) -> str:
-    """The last name on the page before."""
+    """Returns the last name on the page before."""
     try:
         return base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -188,12 +188,12 @@ class NotEmulated(StorageError):
 
 
 def not_allowed(request: Request) -> StorageError:
-    """What to raise for a method that means nothing here."""
+    """Returns what to raise for a method that means nothing here."""
     return NotAllowed(f"{request.method} is not allowed for /{'/'.join(request.segments)}")
 
 
 def not_emulated(what: str) -> StorageError:
-    """What to raise for a part of Google's API that is not emulated."""
+    """Returns what to raise for a part of Google's API that is not emulated."""
     return NotEmulated(
         f"t5x-harness does not emulate {what}; buckets, objects, listings, uploads, compose, copy and rewrite are"
     )

@@ -48,7 +48,7 @@ def open_checked(
 async def with_entity_tags(
     store: ObjectStore, bucket: str, name: str, given: Preconditions, headers: Mapping[str, str]
 ) -> Preconditions:
-    """The conditions of a write by the XML API, with those on entity tags, as generations.
+    """Returns the conditions of a write by the XML API, with those on entity tags, as generations.
 
     Raises:
       PreconditionFailed: the object has none of the tags, or one that it must not have.
@@ -79,7 +79,7 @@ def _tags(value: str) -> set[str]:
 
 
 def _moment(headers: Mapping[str, str], name: str) -> float | None:
-    """A time in a header in seconds since 1970; None if it is not there, or makes no sense, as HTTP has it."""
+    """Returns a time in a header in seconds since 1970; None if it is not there, or makes no sense, as HTTP has it."""
     if name in headers:
         with contextlib.suppress(ValueError, OverflowError):
             return parsedate_to_datetime(headers[name]).timestamp()

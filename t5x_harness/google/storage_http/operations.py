@@ -32,17 +32,17 @@ class Meaning(NamedTuple):
 
 
 def parameters_of(scope: Scope) -> dict[str, str]:
-    """The parameters of the query; the last one of a name counts."""
+    """Returns the parameters of the query; the last one of a name counts."""
     return parse_query(scope["query_string"])
 
 
 def is_json_api(scope: Scope) -> bool:
-    """Whether a request is one of the JSON API; else it is one of the XML API."""
+    """Returns whether a request is one of the JSON API; else it is one of the XML API."""
     return bool(scope["raw_path"].decode("latin-1").startswith(_JSON_APIS))
 
 
 def meaning_of(scope: Scope, parameters: Mapping[str, str]) -> Meaning:
-    """What a request is for; of a copy, the object that is to be made."""
+    """Returns what a request is for; of a copy, the object that is to be made."""
     path, method = scope["raw_path"].decode("latin-1").partition("?")[0], scope["method"]
     if not is_json_api(scope):
         return _by_xml(scope, path, method, parameters)
@@ -86,7 +86,7 @@ def _by_xml(scope: Scope, path: str, method: str, parameters: Mapping[str, str])
 
 
 async def name_in_body(receive: Receive, early: list[Message]) -> str:
-    """The name in an upload's metadata, at the beginning of its body; empty if there is none.
+    """Returns the name in an upload's metadata, at the beginning of its body; empty if there is none.
 
     Args:
       early: takes the messages that were read for it, which nobody else will get from ``receive``.

@@ -25,7 +25,7 @@ _SOURCE_CONDITIONS = tuple(name.replace("if", "ifSource") for name in _CONDITION
 
 
 def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Preconditions:
-    """The conditions of a request.
+    """Returns the conditions of a request.
 
     Args:
       source: take those on the source of a copy, ``ifSource…``.
@@ -40,7 +40,7 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
 
 
 def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
-    """What to list; raises Invalid if a number is none."""
+    """Returns what to list; raises Invalid if a number is none."""
     wanted = number_of(parameters, "maxResults")
     return ListingQuery(
         prefix=parameters.get("prefix", ""),
@@ -55,7 +55,7 @@ def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
 
 
 def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> ObjectFields:
-    """The fields of an object's JSON resource.
+    """Returns the fields of an object's JSON resource.
 
     Args:
       content_type: of the media, where the resource names none.
@@ -80,12 +80,12 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
 
 
 def cleared_by(resource: Mapping[str, Any]) -> list[str]:
-    """The fields that a patch sets to null."""
+    """Returns the fields that a patch sets to null."""
     return [ours for theirs, ours in _FIELDS.items() if theirs in resource and resource[theirs] is None]
 
 
 def every_field() -> list[str]:
-    """All fields, which an update in place of a patch sets anew."""
+    """Returns all fields, which an update in place of a patch sets anew."""
     return list(_FIELDS.values())
 
 
@@ -105,7 +105,7 @@ def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | No
 
 
 def count_of(digits: str) -> int:
-    """A number of bytes in a header, however many digits it has."""
+    """Returns a number of bytes in a header, however many digits it has."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < _MOST_DIGITS else 10**_MOST_DIGITS
 
@@ -115,7 +115,7 @@ def _shown(value: object) -> str:
 
 
 def hash_header(found: Checksums) -> str:
-    """The value of ``x-goog-hash``."""
+    """Returns the value of ``x-goog-hash``."""
     parts = (("crc32c", found.crc32c), ("md5", found.md5))
     return ",".join(f"{name}={value}" for name, value in parts if value)
 

@@ -14,7 +14,7 @@ _LONGEST_HEAD = 1 << 20
 
 
 def boundary_of(content_type: str) -> bytes:
-    """The boundary that a content type names; raises Invalid if it names none."""
+    """Returns the boundary that a content type names; raises Invalid if it names none."""
     message = Message()
     message["content-type"] = content_type
     boundary = message.get_boundary()
@@ -72,7 +72,7 @@ def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, 
 
 
 async def _media(held: bytes, chunks: AsyncIterator[bytes], delimiter: bytes) -> AsyncIterator[bytes]:
-    """The bytes up to the last delimiter, which may be cut anywhere between two chunks."""
+    """Yields the bytes up to the last delimiter, which may be cut anywhere between two chunks."""
     tail = len(delimiter) + len(b"--\r\n")
     async for chunk in chunks:
         held += chunk

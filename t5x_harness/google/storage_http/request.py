@@ -74,7 +74,7 @@ class Request:
         return f"{self.scheme}://{self.host}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in pieces of about a megabyte; raises ConnectionResetError if the client went away."""
+        """Yields the body in pieces of about a megabyte; raises ConnectionResetError if the client went away."""
         held = bytearray()
         while True:
             message = await self.receive()
@@ -91,7 +91,7 @@ class Request:
                 return
 
     async def body(self) -> bytes:
-        """The whole body, where it is short by its nature; raises Invalid if it is too long for that."""
+        """Returns the whole body, where it is short by its nature; raises Invalid if it is too long for that."""
         whole = bytearray()
         async for chunk in self.chunks():
             whole += chunk
@@ -110,7 +110,7 @@ class Request:
 
 
 def parse_query(query: bytes, *, errors: str = "replace") -> dict[str, str]:
-    """The parameters of a query; the last one of a name counts.
+    """Returns the parameters of a query; the last one of a name counts.
 
     Args:
       query: as it came; several times as fast as ``urllib.parse.parse_qsl`` where little of it is quoted.

@@ -20,7 +20,7 @@ _IN_NAMES = "!#$&'*+^`|"
 
 
 def rfc3339(microseconds: int) -> str:
-    """A time as Google writes it, to the millisecond."""
+    """Returns a time as Google writes it, to the millisecond."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{_date_and_time(seconds)}.{rest // 1000:03}Z"
 
@@ -40,7 +40,7 @@ def header_text(text: str) -> str:
 
 
 def header_name(text: str) -> str:
-    """A text as (part of) the name of a header: whatever cannot be in one is quoted as in addresses."""
+    """Returns a text as (part of) the name of a header: whatever cannot be in one is quoted as in addresses."""
     return quote(text, safe=_IN_NAMES)
 
 
@@ -59,12 +59,12 @@ def etag_of(found: StoredObject | Bucket) -> str:
 
 
 def xml_etag_of(found: StoredObject) -> str:
-    """The XML API's: the MD5 in hexadecimal; for what was put together, and has none, the JSON API's."""
+    """Returns the XML API's: the MD5 in hexadecimal; for what was put together, and has none, the JSON API's."""
     return etag_of(found) if found.md5 is None else base64.b64decode(found.md5).hex()
 
 
 def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
-    """A bucket's resource; what the client set wins over the defaults."""
+    """Returns a bucket's resource; what the client set wins over the defaults."""
     time = rfc3339(bucket.created)
     location = bucket.fields.get("location")
     regional = isinstance(location, str) and "-" in location  # the others are US, EU, ASIA, and codes such as NAM4

@@ -64,7 +64,7 @@ def _source(store: ObjectStore, source: SourceObject) -> StoredObject:
 
 
 def _moves(store: ObjectStore, found: StoredObject, rewrite: Rewrite) -> bool:
-    """Whether bytes have to be moved: to another location, or to another storage class."""
+    """Returns whether bytes have to be moved: to another location, or to another storage class."""
     before, after = (bucket_resource(store.bucket(name), "") for name in (found.bucket, rewrite.bucket))
     fields = rewrite.fields or found.fields
     classes = found.fields.storage_class or before["storageClass"], fields.storage_class or after["storageClass"]
@@ -81,7 +81,7 @@ def _token(same: Mapping[str, Any], done: int) -> str:
 
 
 def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
-    """How many bytes the calls before have rewritten; raises Invalid if the token is of another rewrite."""
+    """Returns how many bytes the calls before have rewritten; raises Invalid if the token is of another rewrite."""
     if token is None:
         return 0
     try:

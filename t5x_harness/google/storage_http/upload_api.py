@@ -93,7 +93,7 @@ async def _resume(store: ObjectStore, request: Request, upload_id: str) -> Answe
 
 
 def _content_range(request: Request) -> tuple[int | None, int | None]:
-    """Where a request's bytes belong, and how many there will be; None for no bytes, and for not known."""
+    """Returns where a request's bytes belong, and how many there will be; None for no bytes, and for not known."""
     text = request.headers.get("content-range")
     if text is None:
         return 0, None

@@ -115,7 +115,7 @@ def _fields(request: Request) -> ObjectFields:
 
 
 def _utf8(value: str) -> str:
-    """A header's value, which came as Latin-1, as the UTF-8 that it is."""
+    """Returns a header's value, which came as Latin-1, as the UTF-8 that it is."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:

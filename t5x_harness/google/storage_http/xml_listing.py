@@ -20,7 +20,7 @@ _NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 
 
 def list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> Answer:
-    """A page of the objects of a bucket.
+    """Returns a page of the objects of a bucket.
 
     Args:
       given: the parameters: ``list-type=2`` chooses the second version, whose pages go on from a
@@ -54,7 +54,7 @@ def list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> An
 
 
 def _query(given: Mapping[str, str], second: bool) -> ListingQuery:
-    """What to list; how many is read here, as none at all may be asked for."""
+    """Returns what to list; how many is read here, as none at all may be asked for."""
     names = {"prefix": given.get("prefix", ""), "delimiter": given.get("delimiter", "")}
     try:
         most = int(given.get("max-keys") or "1000")
@@ -69,7 +69,7 @@ def _query(given: Mapping[str, str], second: bool) -> ListingQuery:
 
 
 def _behind(name: str, query: ListingQuery) -> str:
-    """The first name behind one, or behind all that a prefix stands for."""
+    """Returns the first name behind one, or behind all that a prefix stands for."""
     if not name:
         return ""
     cut = name.find(query.delimiter, len(query.prefix)) if query.delimiter and name.startswith(query.prefix) else -1

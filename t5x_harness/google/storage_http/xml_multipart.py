@@ -26,7 +26,7 @@ def document(root: str, namespace: str, *parts: str) -> Answer:
 async def answer_upload_of_parts(
     store: ObjectStore, request: Request, bucket: str, name: str, fields: ObjectFields
 ) -> Answer:
-    """A request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
+    """Returns a request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
     named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(name)}</Key>"
     upload_id = request.parameters.get("uploadId")
     if upload_id is None:
@@ -57,7 +57,7 @@ async def answer_upload_of_parts(
 
 
 def list_uploads(store: ObjectStore, bucket: str) -> Answer:
-    """The unfinished uploads to a bucket, all on one page; raises NotFound if there is no such bucket."""
+    """Returns the unfinished uploads to a bucket, all on one page; raises NotFound if there is no such bucket."""
     uploads = [
         f"<Upload><Key>{escape(it.name)}</Key><UploadId>{it.id}</UploadId><Initiated>{rfc3339(it.started)}</Initiated>"
         "</Upload>"

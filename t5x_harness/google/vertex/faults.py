@@ -141,7 +141,7 @@ class VertexFaults(ArmedFaults[VertexFault]):
             function()
 
     def take_for(self, name: str, *kinds: VertexFaultKind) -> VertexFault | None:
-        """The fault that a request or a job meets now, which is counted; None for none.
+        """Returns the fault that a request or a job meets now, which is counted; None for none.
 
         Args:
           name: of the method, or the job's display name.

@@ -16,7 +16,7 @@ from t5x_harness.google.vertex.tensorboard.points import Points
 
 
 def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
-    """The methods by name without a version."""
+    """Returns the methods by name without a version."""
     return {
         "JobService.CreateCustomJob": jobs.custom.create,
         "JobService.GetCustomJob": jobs.get,

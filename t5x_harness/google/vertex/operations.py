@@ -32,7 +32,7 @@ class Operations:
         self._closing = closing
 
     def done(self, response: Message, about: str, metadata: Message | None = None) -> Operation:
-        """One that has its result from the start.
+        """Returns one that has its result from the start.
 
         Args:
           about: the full name of the resource that it makes or changes, or of the parent of one that it deletes.
@@ -43,7 +43,7 @@ class Operations:
         return self._keep(operation, about, metadata)
 
     def start(self, about: str, metadata: Message | None = None) -> Operation:
-        """One whose result will be given by :meth:`finish`; for the arguments see :meth:`done`."""
+        """Returns one whose result will be given by :meth:`finish`; for the arguments see :meth:`done`."""
         return self._keep(Operation(), about, metadata)
 
     def finish(self, name: str, result: Message | ApiError) -> Operation:
@@ -61,7 +61,7 @@ class Operations:
         return self._resources.update(name, Operation, finish)
 
     def wait(self, name: str, seconds: float) -> Operation:
-        """One when it is done, or as it is after so many seconds, or when the API ends; raises ApiError."""
+        """Returns one when it is done, or as it is after so many seconds, or when the API ends; raises ApiError."""
         deadline = time.monotonic() + seconds
         while not (operation := self._resources.get(name, Operation)).done and time.monotonic() < deadline:
             if self._closing.wait(_POLL_SECONDS):
@@ -81,7 +81,7 @@ class Operations:
 
 
 def _raw(message: Any) -> Message:
-    """A plain protobuf message of one that may be wrapped by proto-plus."""
+    """Returns a plain protobuf message of one that may be wrapped by proto-plus."""
     return type(message).pb(message) if hasattr(type(message), "pb") else message
 
 

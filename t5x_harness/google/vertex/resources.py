@@ -86,7 +86,7 @@ class Resources:
         return _read(kind, data)
 
     def find(self, name: str, kind: type[Kept]) -> Kept | None:
-        """A resource; None if it is not there."""
+        """Returns a resource; None if it is not there."""
         data = self._state.get(name)
         return None if data is None else _read(kind, data)
 
@@ -131,7 +131,7 @@ class Resources:
             self._state.delete(key)
 
     def names(self, parent: str, collection: str) -> list[str]:
-        """The full names of the resources of a collection, by code point.
+        """Returns the full names of the resources of a collection, by code point.
 
         Args:
           parent: its name, in which ``-`` stands for any, as in ``projects/1/locations/l/tensorboards/-``.
@@ -142,7 +142,7 @@ class Resources:
         return [key for key in self._state.keys(f"{known}/") if pattern.fullmatch(key)]
 
     def list(self, parent: str, collection: str, kind: type[Kept]) -> list[Kept]:
-        """The resources of a collection, by name; for the arguments see :meth:`names`."""
+        """Returns the resources of a collection, by name; for the arguments see :meth:`names`."""
         found = self._state.get_all(self.names(parent, collection))
         return [_read(kind, data) for data in found if data is not None]
 

@@ -55,7 +55,7 @@ class Services:
         self.filters: Mapping[str, FilterFunction] = {}
 
     def message(self, name: str) -> type[Message]:
-        """The class of a message of v1 by its short name, such as ``CustomJob``."""
+        """Returns the class of a message of v1 by its short name, such as ``CustomJob``."""
         rpc_table()  # has the library define them
         found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
         return message_factory.GetMessageClass(found)

@@ -20,7 +20,7 @@ _HEAD = examples.head("eval", "from t5x import utils")
 
 
 def binds_several_modes(context: Context) -> bool:
-    """Whether the config binds what was asked for and another of T5X's functions as well."""
+    """Returns whether the config binds what was asked for and another of T5X's functions as well."""
     modes = {ENTRIES[b.target] for b in context.program.entries if b.target in ENTRIES}
     return len(modes) > 1 and (context.program.spec.mode or context.program.mode) in modes
 

@@ -53,7 +53,7 @@ class BeatenByScope(Rule):
 
 
 def _within(scope: str, outer: str) -> bool:
-    """Whether a call in ``scope`` takes bindings of ``outer``, and of something more specific."""
+    """Returns whether a call in ``scope`` takes bindings of ``outer``, and of something more specific."""
     return scope != outer and (outer == "" or scope.startswith(f"{outer}/"))
 
 

@@ -67,7 +67,7 @@ class PathAgainstMode(Rule):
 
 
 def _checkpoint_meant(name: str) -> str | None:
-    """The checkpoint that the last part of a path surely means: ``checkpoint_10`` for ``checkpont_10``."""
+    """Returns the checkpoint that the last part of a path surely means: ``checkpoint_10`` for ``checkpont_10``."""
     match = re.fullmatch(r"([A-Za-z]+)[_-]?(\d+)", name)
     near = closest(match[1].lower(), ("checkpoint",)) if match is not None else None
     if match is None or (near is None and match[1].lower() != "checkpoint"):
@@ -76,7 +76,7 @@ def _checkpoint_meant(name: str) -> str | None:
 
 
 def _may_be_tensorflow(name: str) -> bool:
-    """Whether a path may end in the prefix of a TensorFlow checkpoint: ``model.ckpt-1000000``."""
+    """Returns whether a path may end in the prefix of a TensorFlow checkpoint: ``model.ckpt-1000000``."""
     return "ckpt" in name
 
 
@@ -127,7 +127,7 @@ class RestoreMode(Rule):
 
 
 def _manager(part: Part) -> str | None:
-    """The full name of the manager's class; None where that cannot be known."""
+    """Returns the full name of the manager's class; None where that cannot be known."""
     given = part.given("checkpoint_manager_cls")
     if given is None:
         return _DEFAULT_MANAGER

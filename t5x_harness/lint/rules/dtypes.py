@@ -49,7 +49,7 @@ class UnknownType(Rule):
 
 
 def _may_exist(name: str) -> bool:
-    """Whether a name is a type's, or one that only NumPy can judge, such as ``<f4``."""
+    """Returns whether a name is a type's, or one that only NumPy can judge, such as ``<f4``."""
     if name in _TYPES or name in _OTHER_NAMES or name.startswith("float8") or name.startswith("float4"):
         return True
     return _WITH_BITS.fullmatch(name) is None and closest(name, _TYPES) is None

@@ -46,7 +46,7 @@ class FileInBucket(Rule):
 
 
 def _asked_for(program: GinProgram) -> Iterator[tuple[str, Location | None]]:
-    """Every gin file that is asked for, and the include that does; None for a file that the user named."""
+    """Yields every gin file that is asked for, and the include that does; None for a file that the user named."""
     for name in program.spec.gin_files:
         yield name, None
     for statement in program.statements:

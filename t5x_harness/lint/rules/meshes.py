@@ -92,7 +92,7 @@ class BatchOnMesh(Rule):
 
 
 def _batches(run: Part) -> Iterator[tuple[Given, list[str]]]:
-    """The batch sizes that are whole numbers, and the datasets that read each."""
+    """Yields the batch sizes that are whole numbers, and the datasets that read each."""
     found: dict[tuple[str, str, str], tuple[Given, list[str]]] = {}
     for parameter in _DATASETS:
         dataset = run.part(parameter, "t5x.utils.DatasetConfig")

@@ -51,7 +51,7 @@ class MissingFile(Rule):
 
 
 def _package_lacks(context: Context, problem: Problem) -> bool:
-    """Whether a file inside a Python package includes another file of the same package, which is not there."""
+    """Returns whether a file inside a Python package includes another file of the same package, which is not there."""
     if problem.kind is not ProblemKind.MISSING_FILE or problem.named_by_user:
         return False
     package = problem.subject.partition("/")[0]
@@ -123,7 +123,7 @@ def _nearest(target: str, files: Sequence[str]) -> str | None:
 
 
 def _gin_files(folder: Path, below: str) -> list[str]:
-    """The gin files of a folder: its own, or all below a subfolder as paths."""
+    """Returns the gin files of a folder: its own, or all below a subfolder as paths."""
     try:
         if below:
             return [str(p.relative_to(folder)) for p in sorted((folder / below).rglob("*.gin"))]

@@ -77,7 +77,7 @@ def _finder(context: Context) -> ModuleFinder:
 
 
 def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
-    """How to make a module importable whose component ``part`` is the first that is not there."""
+    """Returns how to make a module importable whose component ``part`` is the first that is not there."""
     top, _, rest = name.partition(".")
     if top == "t5x":
         if rest == "train_unfragmented":
@@ -105,7 +105,7 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
 
 
 def _folder_with(cwd: Path, module: str) -> str | None:
-    """The folder below the working directory, at most two deep, that holds a module; None if there is none."""
+    """Returns the folder below the working directory, at most two deep, that holds a module; None if there is none."""
     for pattern in ("*", "*/*"):
         for folder in itertools.islice(cwd.glob(pattern), _MOST_FOLDERS):
             inside = folder.relative_to(cwd)

@@ -57,7 +57,7 @@ class NestedScope(Rule):
 
 
 def _inner_scopes(reference: Reference) -> frozenset[str]:
-    """The scopes that a nested one names and does not open: for ``big/train`` it is ``train``."""
+    """Returns the scopes that a nested one names and does not open: for ``big/train`` it is ``train``."""
     parts = reference.scope.split("/")
     named = {"/".join(parts[i:j]) for i in range(1, len(parts)) for j in range(i + 1, len(parts) + 1)}
     return frozenset(named - set(scope_chain(reference.scope)))

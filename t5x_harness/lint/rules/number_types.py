@@ -151,7 +151,7 @@ class FloatForCount(Rule):
 
 
 def _is_fatal(context: Context, binding: Binding) -> bool:
-    """Whether a float comes to where T5X counts; of several periods only the smallest does."""
+    """Returns whether a float comes to where T5X counts; of several periods only the smallest does."""
     train, save = run_part(context, Mode.TRAIN), save_part(context)
     if train is None or binding.param not in _PERIODS.get(binding.target, ()):
         return True

@@ -55,7 +55,7 @@ class OverriddenByInclude(Rule):
 def _undoing(
     program: GinProgram, early: Binding | MacroBinding, late: Binding | MacroBinding
 ) -> tuple[str, str, Location | None, Severity] | None:
-    """What undoes a value, the fix, the include to move it below, and how bad that is; None where it is meant.
+    """Returns what undoes a value, the fix, the include to move it below, and how bad that is; None where it is meant.
 
     A file that sets a value of another one's again is there for that, if it includes the other or is given after it.
     Not so a default of T5X's or a whole run that comes after the value. Two includes of one file that disagree about a
@@ -85,12 +85,12 @@ def _undoing(
 
 
 def _chain(place: Location) -> tuple[Location, ...]:
-    """The include statements that lead to a place, and the place itself."""
+    """Returns the include statements that lead to a place, and the place itself."""
     return (*place.included_from, Location(place.file, place.line))
 
 
 def _starts(program: GinProgram, named: str) -> bool:
-    """Whether a file that the user named is the run: it brings the function that T5X calls."""
+    """Returns whether a file that the user named is the run: it brings the function that T5X calls."""
     return any(b.target in ENTRIES and program.named_file(b.location) == named for b in program.bindings)
 
 

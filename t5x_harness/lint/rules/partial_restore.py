@@ -20,7 +20,7 @@ _MAPPED = "utils.RestoreCheckpointConfig.assignment_map = ((r'state.*', None),)\
 
 
 def _transformation(restore: Part) -> Given | None:
-    """What changes the state on its way from the checkpoint; None if nothing does."""
+    """Returns what changes the state on its way from the checkpoint; None if nothing does."""
     mapped = restore.given("assignment_map")
     if mapped is not None and mapped.value is not None:
         return mapped

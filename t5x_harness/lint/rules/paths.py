@@ -21,7 +21,7 @@ def _path(given: Given | None) -> Given | None:
 
 
 def _output(context: Context) -> Given | None:
-    """The folder that the run writes into."""
+    """Returns the folder that the run writes into."""
     run = run_part(context)
     if run is None:
         return None
@@ -29,7 +29,7 @@ def _output(context: Context) -> Given | None:
 
 
 def _checkpoint(context: Context) -> Given | None:
-    """The checkpoint, or the folder of checkpoints, that the run begins with."""
+    """Returns the checkpoint, or the folder of checkpoints, that the run begins with."""
     restore = restore_part(context)
     return _path(restore.given("path")) if restore is not None else None
 

@@ -46,7 +46,7 @@ class RequiredLeft(Rule):
 
 
 def _is_of_training_only(context: Context, macro: MacroBinding) -> bool:
-    """Whether the run evaluates or infers, and the macro is only read where training needs it."""
+    """Returns whether the run evaluates or infers, and the macro is only read where training needs it."""
     if context.program.mode not in (Mode.EVAL, Mode.INFER):
         return False
     readers = [b for b in context.program.final_bindings if macro.name in {m.name for m in macros_in(b.value)}]

@@ -37,7 +37,7 @@ def _names(factors: str) -> list[str]:
 
 
 def _first_step(context: Context) -> int | None:
-    """The schedule's step that the run begins at; None where text does not show it."""
+    """Returns the schedule's step that the run begins at; None where text does not show it."""
     schedule, start = _schedule(context), start_step(context)
     offset = schedule.value("step_offset", 0) if schedule is not None else None
     return max(0, start - offset) if start is not None and isinstance(offset, int) else None
@@ -88,7 +88,7 @@ class ScheduleNotShifted(Rule):
         )
 
     def _over(self, schedule: Part, initial: tuple[int, Given] | None, factors: Given) -> Iterator[Finding]:
-        """A warmup or a decay that ends before the first step to train."""
+        """Yields a warmup or a decay that ends before the first step to train."""
         if initial is None:
             return
         warmup, decay = schedule.value("warmup_steps", 1000), schedule.value("decay_factor", 0.5)

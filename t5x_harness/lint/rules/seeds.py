@@ -13,7 +13,7 @@ _HEAD = examples.head("pretrain", "from t5x import utils") + "train/utils.Datase
 
 
 def _dataset_seed(context: Context) -> Given | None:
-    """The seed of the data to train on, where it is the user's."""
+    """Returns the seed of the data to train on, where it is the user's."""
     train = run_part(context, Mode.TRAIN)
     dataset = train.part("train_dataset_cfg", "t5x.utils.DatasetConfig") if train is not None else None
     seed = dataset.given("seed") if dataset is not None else None
@@ -49,7 +49,7 @@ class SeedWithoutPosition(Rule):
 
 
 def _saves_before_the_end(context: Context, period: Given) -> bool:
-    """Whether there is a checkpoint to go on from; yes where that cannot be known."""
+    """Returns whether there is a checkpoint to go on from; yes where that cannot be known."""
     train, start = run_part(context, Mode.TRAIN), start_step(context)
     total = train.value("total_steps") if train is not None else None
     steps = train.value("relative_steps") if train is not None else None

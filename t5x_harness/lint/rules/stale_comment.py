@@ -66,14 +66,14 @@ class StaleComment(Rule):
 
 
 def _comment(context: Context, statement: Binding | MacroBinding) -> str:
-    """The comment behind a statement of the user's; empty if there is none."""
+    """Returns the comment behind a statement of the user's; empty if there is none."""
     text = statement_at(context.program, statement.location)
     comments = [token.string for token in text.tokens if token.type == tokenize.COMMENT] if text is not None else []
     return comments[0].lstrip("# ").rstrip(" .") if len(comments) == 1 else ""
 
 
 def _result(comment: str, *, of_steps: bool) -> int | None:
-    """What the arithmetic of a comment comes to; None if there is more or less in it than that."""
+    """Returns what the arithmetic of a comment comes to; None if there is more or less in it than that."""
     if _PRODUCTS.fullmatch(comment):
         return sum(math.prod(map(int, product.split("*"))) for product in comment.split("+"))
     if of_steps and _SUM.fullmatch(comment):

@@ -114,6 +114,6 @@ class NoStepsLeft(Rule):
 
 
 def _only_evaluates(context: Context) -> bool:
-    """Whether the run evaluates before it trains, so that no step to train may be meant."""
+    """Returns whether the run evaluates before it trains, so that no step to train may be meant."""
     train = run_part(context, Mode.TRAIN)
     return train is not None and bool(train.value("run_eval_before_training", False))

@@ -24,7 +24,7 @@ _WORDS = {"true": "True", "false": "False", "none": "None", "null": "None", "nil
 
 
 def _forgotten_percent(context: Context, problem: Problem) -> tuple[str, str] | None:
-    """The binding's key and the macro that its value must mean, if a ``%`` is all that is missing."""
+    """Returns the binding's key and the macro that its value must mean, if a ``%`` is all that is missing."""
     match = _ASSIGNMENT.fullmatch(problem.subject.partition("#")[0].strip())
     if match is None or not _NAME.fullmatch(match["value"]):
         return None
@@ -146,7 +146,7 @@ def _is_explained(context: Context, problem: Problem) -> bool:
 
 
 def _fix(problem: Problem) -> tuple[str | None, str]:
-    """The binding's key if there is one, and the smallest fix."""
+    """Returns the binding's key if there is one, and the smallest fix."""
     text = problem.subject.partition("#")[0].strip()
     match = _ASSIGNMENT.fullmatch(text)
     if match is None:
@@ -170,7 +170,7 @@ def _fix(problem: Problem) -> tuple[str | None, str]:
 
 
 def _literal(function: str, inside: str) -> str | None:
-    """The literal that a call of ``dict`` with keywords stands for, as text; None for what is less plain."""
+    """Returns the literal that a call of ``dict`` with keywords stands for, as text; None for what is less plain."""
     pair = r"(\w+)\s*=\s*([\w.'\"]+)"
     pairs = re.findall(pair, inside)
     if function != "dict" or not pairs or re.sub(pair, "", inside).strip(", "):
@@ -198,7 +198,7 @@ def _value_meant(context: Context, problem: Problem) -> str | None:
 
 
 def _assigned(problem: Problem, key: str, value: str) -> str:
-    """An assignment as the user has to type it; on the command line the shell takes the outer quotes away."""
+    """Returns an assignment as the user has to type it; on the command line the shell takes the outer quotes away."""
     if problem.location.file == BINDINGS:
         return f'--gin.{key}="{value}"'
     return f"{key} = {value}"

@@ -78,7 +78,7 @@ class UncalledReference(Rule):
 
     @staticmethod
     def _wants_class(context: Context, binding: Binding, reference: Reference) -> bool:
-        """Whether a parameter named as a class is given an object of a class of T5X's."""
+        """Returns whether a parameter named as a class is given an object of a class of T5X's."""
         known = context.snapshot.find(binding.target)
         return (
             binding.param.endswith("_cls")
@@ -89,7 +89,7 @@ class UncalledReference(Rule):
 
 
 def _makes_schedule(reference: Reference) -> bool:
-    """Whether a function surely returns a learning rate schedule, and is none itself."""
+    """Returns whether a function surely returns a learning rate schedule, and is none itself."""
     target = reference.target or ""
     return target == "t5x.utils.create_learning_rate_scheduler" or (
         target.startswith("optax.") and target.endswith("_schedule")

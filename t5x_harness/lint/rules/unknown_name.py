@@ -116,7 +116,7 @@ def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, na
 
 
 def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
-    """Every name that a statement uses, overridden ones too: Gin looks them all up."""
+    """Yields every name that a statement uses, overridden ones too: Gin looks them all up."""
     for statement in program.statements:
         if isinstance(statement, (Binding, Block)) and statement.resolved:
             yield statement.selector, statement.target, statement.location

@@ -98,7 +98,7 @@ class UnreadMacro(Rule):
 
 
 def _is_of_run_configs(program: GinProgram, name: str) -> bool:
-    """Whether one of T5X's run configs, which need not be this run's, has a macro of this name."""
+    """Returns whether one of T5X's run configs, which need not be this run's, has a macro of this name."""
     folder = Path(program.t5x_parent or "") / "t5x/configs/runs"
     bound = re.compile(rf"^{re.escape(name)} *=", re.MULTILINE)
     return any(bound.search(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.gin")))

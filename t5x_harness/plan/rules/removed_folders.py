@@ -56,14 +56,14 @@ class RemovedFolder(PlanRule):
 
 
 def _managed(plan: Planned) -> tuple[BindingKey | None, str | None]:
-    """The folder that T5X has a checkpoint manager for, and the binding that holds it."""
+    """Returns the folder that T5X has a checkpoint manager for, and the binding that holds it."""
     from t5x_harness.plan.checkpoint_source import model_dir_of
 
     return model_dir_of(plan.config) if plan.config.mode is Mode.TRAIN else (plan.start.key, plan.start.path)
 
 
 def _local(folder: str) -> Path | None:
-    """Where a folder at gs:// is read; None for another one, and for one that is not seen here."""
+    """Returns where a folder at gs:// is read; None for another one, and for one that is not seen here."""
     from t5x_harness.system.buckets import store
 
     here = store()
@@ -73,7 +73,7 @@ def _local(folder: str) -> Path | None:
 
 
 def _removed(folder: Path) -> list[str]:
-    """The folders that would go, but for what really is a checkpoint of orbax's that was not finished."""
+    """Returns the folders that would go, but for what really is a checkpoint of orbax's that was not finished."""
     return [
         path.name
         for path in sorted(folder.iterdir())

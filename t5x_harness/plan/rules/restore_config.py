@@ -27,7 +27,7 @@ _FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
 
 
 def _key(plan: Planned, parameter: str) -> BindingKey | None:
-    """The binding of one of the restore settings; that of the path where it has none."""
+    """Returns the binding of one of the restore settings; that of the path where it has none."""
     key = plan.config.find(parameter, "RestoreCheckpointConfig")
     return plan.config.owner(key) if key else plan.start.key
 

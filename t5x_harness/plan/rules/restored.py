@@ -19,7 +19,7 @@ _WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
 
 def _restore(path: str) -> tuple[str, ...]:
-    """The lines that restore a checkpoint in the example's folder."""
+    """Returns the lines that restore a checkpoint in the example's folder."""
     return (
         f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/{path}'",
         "utils.RestoreCheckpointConfig.mode = 'specific'",

@@ -79,7 +79,7 @@ class ScheduleIsOver(PlanRule):
 
 
 def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
-    """What of a schedule is over when the run begins, in words, and how bad that is; None if nothing is."""
+    """Returns what of a schedule is over when the run begins, in words, and how bad that is; None if nothing is."""
     before, course = rate.before, rate.course
     if before is None or course is None:
         return None
@@ -112,7 +112,7 @@ def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
 
 
 def _zero_key(plan: Planned) -> BindingKey | None:
-    """The binding of T5X's ``warmup_steps``, if it is 0, which a warm-up divides by."""
+    """Returns the binding of T5X's ``warmup_steps``, if it is 0, which a warm-up divides by."""
     key = _key_in_t5x(plan, "warmup_steps")
     owner = plan.config.owner(key) if key else None
     return owner if owner is not None and plan.config.value(owner) == 0 else None

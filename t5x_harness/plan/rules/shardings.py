@@ -78,7 +78,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
-    """The bindings that give a logical axis its size."""
+    """Returns the bindings that give a logical axis its size."""
     found = []
     for name in _BINDINGS_OF_AXES.get(axis, ()):
         key = config.find(name)
@@ -153,7 +153,7 @@ class StateMemory(PlanRule):
 
 
 def _enough(plan: Planned, usable: int) -> str:
-    """What would make room, and how many partitions that takes."""
+    """Returns what would make room, and how many partitions that takes."""
     assert plan.shapes is not None
     if plan.mesh.keys() != {"data", "model"}:
         return f"use more partitions, {_TWO_DIMENSIONS}, or a larger slice"

@@ -25,7 +25,7 @@ _REQUIRED = (_PLACEHOLDER[0], _PLACEHOLDER[1].replace("Placeholder()", "Placehol
 
 
 def _once(run: Resolved, cached: bool) -> Iterator[tuple[DataRole, seqio.Task]]:
-    """Each task once for all datasets that take their use_cached from one binding."""
+    """Yields each task once for all datasets that take their use_cached from one binding."""
     said = set()
     for role in run.roles:
         key = role.key(run.config, "use_cached")

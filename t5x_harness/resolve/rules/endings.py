@@ -54,7 +54,7 @@ class Endless(ResolveRule):
 
 
 def _problem(run: Resolved, sample: Sample) -> tuple[str, Severity]:
-    """What is wrong with a split's end, and how sure that is; an empty text if nothing is."""
+    """Returns what is wrong with a split's end, and how sure that is; an empty text if nothing is."""
     from t5x_harness.standins.task_data import declared_size
 
     if sample.endless:

@@ -50,7 +50,7 @@ FEATURE"""
 
 
 def _tasks(run: Resolved) -> Iterator[tuple[seqio.Task, str]]:
-    """Every task with a split that the run asks of it, each once."""
+    """Returns every task with a split that the run asks of it, each once."""
     asked = ((task, role.dataset.split) for role in run.roles for task in run.tasks.get(role.parameter, ()))
     return iter({(task.name, split): (task, split) for task, split in asked}.values())
 
@@ -70,7 +70,7 @@ class _SourceRule(ResolveRule):
     """A rule on what a task's module says."""
 
     def of_task(self, run: Resolved, task: seqio.Task, message: str, fix: str) -> Finding:
-        """A finding at the line that registered the task."""
+        """Returns a finding at the line that registered the task."""
         place: Location | None = run.registrations.place(task.name)
         return self.finding(message, None, fix, location=place)
 

@@ -75,7 +75,7 @@ class OldInterface(ResolveRule):
 
 
 def _refused(get_dataset: object) -> str:
-    """The arguments that a method does not take, in words."""
+    """Returns the arguments that a method does not take, in words."""
     parameters = inspect.signature(get_dataset).parameters.values()  # type: ignore[arg-type]
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return ""

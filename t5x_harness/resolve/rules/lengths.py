@@ -67,7 +67,7 @@ class FeatureLengths(ResolveRule):
 
 
 def _is_length(length: Any) -> bool:
-    """Whether it is a whole number, or one for each dimension of a feature that has several."""
+    """Returns whether it is a whole number, or one for each dimension of a feature that has several."""
     if isinstance(length, list | tuple):
         return all(map(_is_length, length))
     return length is None or (isinstance(length, int) and not isinstance(length, bool))

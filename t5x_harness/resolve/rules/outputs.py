@@ -171,7 +171,7 @@ class ResumedInference(ResolveRule):
 
 
 def _left(run: Resolved, what: str) -> Iterator[tuple[OutputFolder, dict[str, str]]]:
-    """What earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
+    """Yields what earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
     from t5x_harness.resolve.output_folder import inference_output
 
     folder = _folder(run)
@@ -186,7 +186,7 @@ def _left(run: Resolved, what: str) -> Iterator[tuple[OutputFolder, dict[str, st
 
 
 def _different(program: GinProgram, folder: OutputFolder) -> dict[str, tuple[Any, Any]]:
-    """The parameters that had other values in the folder's own config, by name: the value then and now."""
+    """Returns the parameters that had other values in the folder's own config, by name: the value then and now."""
     from t5x_harness.lint.reader import read
     from t5x_harness.resolve.output_folder import earlier_config
 
@@ -200,7 +200,7 @@ def _different(program: GinProgram, folder: OutputFolder) -> dict[str, tuple[Any
 
 
 def _data(program: GinProgram) -> dict[str, Any]:
-    """The values that decide what is inferred from what, those that the text shows."""
+    """Returns the values that decide what is inferred from what, those that the text shows."""
     from t5x_harness.lint.values import Macro, Reference
 
     found = {}

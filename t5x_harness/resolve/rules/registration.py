@@ -20,7 +20,7 @@ _MIXED = "MIXTURE_OR_TASK_NAME = 'mixed'"
 
 
 def _mixture(vocabulary: str, features: str) -> dict[str, str]:
-    """The example's module, with a second task and a mixture of both at its end."""
+    """Returns the example's module, with a second task and a mixture of both at its end."""
     text = f"""
 OTHER = seqio.Feature({vocabulary})
 

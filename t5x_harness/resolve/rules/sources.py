@@ -85,7 +85,7 @@ class NoExamples(ResolveRule):
 
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:
-    """What is wrong with the number of examples, the fix, and how bad it is; an empty text if nothing is."""
+    """Returns what is wrong with the number of examples, the fix, and how bad it is; an empty text if nothing is."""
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
     from t5x_harness.standins.task_data import declared_size
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _without_split(run: Resolved) -> Iterator[tuple[DataRole, Any]]:
-    """Every task that lacks the split that is asked of it."""
+    """Yields every task that lacks the split that is asked of it."""
     for role in run.roles:
         for task in run.tasks[role.parameter]:
             if not _has_split(run, role, task):
@@ -25,7 +25,7 @@ def _without_split(run: Resolved) -> Iterator[tuple[DataRole, Any]]:
 
 
 def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:
-    """Whether a task has the split: by its name, or as TFDS takes it: a part, or several."""
+    """Returns whether a task has the split: by its name, or as TFDS takes it: a part, or several."""
     import seqio
 
     from t5x_harness.resolve.datasets import provider_of
@@ -92,7 +92,7 @@ class SkippedSplit(ResolveRule):
 
 
 def _entry(run: Resolved, role: DataRole) -> str:
-    """The entry point's parameter that a dataset is bound to, as a binding names it."""
+    """Returns the entry point's parameter that a dataset is bound to, as a binding names it."""
     return f"{run.config.entry.removeprefix('__main__.')}.{role.parameter}"
 
 

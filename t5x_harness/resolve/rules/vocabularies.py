@@ -59,7 +59,7 @@ class DifferentVocabularies(ResolveRule):
 
 
 def _but(run: Resolved, one: Any, other: Any) -> str:
-    """What is to be said of the pieces of two vocabularies, if anything is."""
+    """Returns what is to be said of the pieces of two vocabularies, if anything is."""
     if type(one) is not type(other):
         return ""
     if any(map(run.is_vocabulary_generated, (one, other))):
@@ -70,7 +70,7 @@ def _but(run: Resolved, one: Any, other: Any) -> str:
 
 
 def _have_same_pieces(one: Any, other: Any) -> bool:
-    """Whether two vocabularies are SentencePiece models of the same content."""
+    """Returns whether two vocabularies are SentencePiece models of the same content."""
     import seqio
 
     if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (one, other)):
@@ -83,7 +83,7 @@ def _have_same_pieces(one: Any, other: Any) -> bool:
 
 
 def _as_bindings(wanted: Any, model_s: Any) -> str:
-    """What makes T5X's model configs give the model a SentencePiece vocabulary, as further words of a fix."""
+    """Returns what makes T5X's model configs give the model a SentencePiece vocabulary, as further words of a fix."""
     import seqio
 
     if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (wanted, model_s)):
@@ -162,7 +162,7 @@ class IdsBeyondEmbedding(ResolveRule):
 
 
 def _vocabulary(run: Resolved, where: str) -> Any:
-    """The vocabulary of a feature, by the words that :func:`_ids_and_sizes` has for it."""
+    """Returns the vocabulary of a feature, by the words that :func:`_ids_and_sizes` has for it."""
     return next(
         feature.vocabulary
         for _, sample in run.sampled()
@@ -172,7 +172,7 @@ def _vocabulary(run: Resolved, where: str) -> Any:
 
 
 def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
-    """The largest sampled id of each feature and split, and the size of each feature's vocabulary."""
+    """Returns the largest sampled id of each feature and split, and the size of each feature's vocabulary."""
     from t5x_harness.resolve.datasets import vocabulary_size
 
     ids: dict[str, int] = {}

@@ -63,7 +63,7 @@ _BEGUN: dict[str, Any] = {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
 
 
 def with_run(services: Services, job: Any) -> Any:
-    """A custom job with the run that its experiment has for it.
+    """Returns a custom job with the run that its experiment has for it.
 
     How the service calls such a run is documented nowhere; here its name is the job's number. No run is made in an
     experiment that is not there.

@@ -46,7 +46,7 @@ class Deadlines(Generic[T]):
             self._at.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
-        """Whether something of that name is still to come."""
+        """Returns whether something of that name is still to come."""
         return name in self._at
 
     def seconds(self) -> float | None:
@@ -210,7 +210,7 @@ class Driver:
             self._ended(self._job.name)
 
     def _happened(self) -> Iterator[tuple[_Message, threading.Event]]:
-        """What there is to take now, with what tells others that it was; waits until there is something."""
+        """Yields what there is to take now, with what tells others that it was; waits until there is something."""
         nobody = threading.Event()
         for each in self._watched.wait(self._deadlines.seconds()):
             if isinstance(each, Said):

@@ -57,7 +57,7 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
 def _lines(
     services: Services, projects: list[str], wanted: Expression, last: tuple[int, str] | None, descending: bool
 ) -> list[Line]:
-    """The lines behind the last one of the page before, in order; most that cannot match are left out.
+    """Returns the lines behind the last one of the page before, in order; most that cannot match are left out.
 
     Those of a trial are in the log of its tuning job as well.
     """
@@ -75,7 +75,7 @@ def _lines(
 
 
 def _since(wanted: Expression) -> int | None:
-    """The earliest time that an entry which matches can have; None if a filter does not say."""
+    """Returns the earliest time that an entry which matches can have; None if a filter does not say."""
     match wanted:
         case Restriction(("timestamp",), "=" | ">" | ">=", value):
             return _nanoseconds(value)
@@ -88,7 +88,7 @@ def _since(wanted: Expression) -> int | None:
 
 
 def _job_ids(wanted: Expression) -> Iterator[str]:
-    """The only job that can hold, where a filter names one."""
+    """Yields the only job that can hold, where a filter names one."""
     match wanted:
         case Restriction(path, "=", value) if path == _JOB_ID:
             yield value
@@ -112,7 +112,7 @@ def _holds(wanted: Expression, entry: Mapping[str, Any]) -> bool:
 
 
 def _field(entry: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """A field; labels have dots in their names, which a filter quotes."""
+    """Returns a field; labels have dots in their names, which a filter quotes."""
     value: Any = entry
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -139,7 +139,7 @@ def _comparable(path: tuple[str, ...], text: str) -> Any:
 
 
 def _nanoseconds(text: str) -> int:
-    """A time of RFC 3339, which Python's own reader cuts to microseconds."""
+    """Returns a time of RFC 3339, which Python's own reader cuts to microseconds."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     digits = fraction[: len(fraction) - len(fraction.lstrip("0123456789"))]
     zone = fraction[len(digits) :] or "+00:00"
@@ -155,7 +155,7 @@ def _token_of(line: Line) -> str:
 
 
 def _last_of(token: str) -> tuple[int, str] | None:
-    """The time and id of the last entry of the page that a token came with."""
+    """Returns the time and id of the last entry of the page that a token came with."""
     if not token:
         return None
     try:

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _read_task(server: socket.socket) -> tuple[dict[str, Any], bytes]:
-    """The task, and what of the orders behind it came along."""
+    """Returns the task, and what of the orders behind it came along."""
     text = b""
     while b"\n" not in text:
         data = server.recv(1 << 16)

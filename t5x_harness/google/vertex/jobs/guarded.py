@@ -142,7 +142,7 @@ class Guarded:
             self.link.sendall(STOP + f"{grace}\n".encode())
 
     def status(self) -> int:
-        """The status with which it has ended, as a shell has it; waits until it has."""
+        """Returns the status with which it has ended, as a shell has it; waits until it has."""
         text = b""
         with contextlib.suppress(ConnectionError):
             while data := self.link.recv(4096):

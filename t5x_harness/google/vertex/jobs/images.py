@@ -56,7 +56,7 @@ class Image:
 def find_image(
     uri: str, images: Mapping[str, str], entry_point: Callable[[str], Sequence[str]] = lambda _: ()
 ) -> Image:
-    """What stands for an image; one that nothing is known of has no entry point.
+    """Returns what stands for an image; one that nothing is known of has no entry point.
 
     Args:
       images: the user's map: globs for URIs, each with a command line; an empty one for an image without entry point.
@@ -83,7 +83,7 @@ def _how_to_name(uri: str) -> str:
 
 
 def _glob(uri: str) -> str:
-    """A glob for all versions of an image."""
+    """Returns a glob for all versions of an image."""
     name = uri.partition("@")[0]
     head, separator, last = name.rpartition("/")
     return f"{head}{separator}{last.partition(':')[0]}*"

@@ -59,7 +59,7 @@ class CannotLaunch(ValueError):
 
 
 def job_folder(settings: VertexSettings, name: str) -> Path:
-    """The folder of a job; everything that the server writes for it is there.
+    """Returns the folder of a job; everything that the server writes for it is there.
 
     Raises:
       CannotLaunch: its id is not one that the service gives, and could lead elsewhere.
@@ -71,12 +71,12 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
 
 
 def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
-    """Where the primary replica of a job that runs a trial writes the trial's metrics."""
+    """Returns where the primary replica of a job that runs a trial writes the trial's metrics."""
     return job_folder(settings, name) / next(pools(spec, settings)[0].units()).name / _METRIC_FILE
 
 
 def pools(spec: Any, settings: VertexSettings) -> tuple[Pool, ...]:
-    """The pools of a ``CustomJobSpec`` with the slices that they ask for."""
+    """Returns the pools of a ``CustomJobSpec`` with the slices that they ask for."""
     return pools_of(spec, _slice, settings.options.pod_hosts)
 
 
@@ -86,7 +86,7 @@ def _slice(machine: Any) -> Slice | None:
 
 
 def policy_of(spec: Any, settings: VertexSettings) -> Policy:
-    """What a ``CustomJobSpec`` asks for."""
+    """Returns what a ``CustomJobSpec`` asks for."""
     found = pools(spec, settings)
     scheduling = spec.scheduling
     return Policy(
@@ -156,7 +156,7 @@ class Attempt:
         }
 
     def task(self, name: str) -> Task:
-        """What to start for a unit; raises CannotLaunch if it cannot be run here."""
+        """Returns what to start for a unit; raises CannotLaunch if it cannot be run here."""
         pool, unit = self.units[name]
         folder = self.folder / name
         try:
@@ -180,7 +180,7 @@ class Attempt:
         return Task(tuple(words), environment, work, home, own, copies, links)
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
-        """What stands for the image, the words of the command, and the part of the spec that says so."""
+        """Returns what stands for the image, the words of the command, and the part of the spec that says so."""
         kind = pool.spec.WhichOneof("task")
         spec = getattr(pool.spec, kind)
         if kind == "container_spec":
@@ -245,7 +245,7 @@ class Attempt:
 
 
 def announced(settings: VertexSettings) -> Standbys:
-    """What stands by for the jobs that were announced to a server; nothing for none."""
+    """Returns what stands by for the jobs that were announced to a server; nothing for none."""
     expected = settings.options.expected
 
     def task(number: int) -> Task:

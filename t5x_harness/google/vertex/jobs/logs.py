@@ -116,7 +116,7 @@ class Line(NamedTuple):
     said: _Said
 
     def entry(self) -> dict[str, Any]:
-        """The line as a LogEntry object in JSON's form."""
+        """Returns the line as a LogEntry object in JSON's form."""
         said = self.said
         task = replica_of(said.unit)
         stamp = _stamp(self.at)
@@ -140,7 +140,7 @@ class Line(NamedTuple):
 
 
 def project_of(services: Services, name: str) -> str:
-    """The id of a job's project, which its log has in the place of the number."""
+    """Returns the id of a job's project, which its log has in the place of the number."""
     return services.projects.identifier(JobPlace.of(name).project)
 
 
@@ -165,7 +165,7 @@ def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[Line]:
 
 
 def jobs_with_logs(state: StateStore, project: str) -> list[str]:
-    """The names of jobs that have said something."""
+    """Returns the names of jobs that have said something."""
     end = aspect_key("", _ASPECT)
     return [key.removesuffix(end) for key in state.keys(f"projects/{project}/") if key.endswith(end)]
 
@@ -185,7 +185,7 @@ class Lines:
 
 
 def _payload(line: str, severity: str) -> dict[str, Any]:
-    """A line that is a JSON object is a structured entry, with the severity that it gives itself."""
+    """Returns a structured entry for a line that is a JSON object, with the severity that it gives itself."""
     if line.startswith("{"):
         try:
             value = json.loads(line)

@@ -174,7 +174,7 @@ Command = Start | Stop
 
 
 def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
-    """What an event makes of a job.
+    """Returns what an event makes of a job.
 
     Events that come too late (an exit of what had been stopped, a second cancellation) are taken note of, and change
     nothing that was decided.
@@ -258,7 +258,7 @@ def _decide(progress: Progress, decided: _Ending | _Again) -> tuple[Progress, tu
 
 
 def _settled(progress: Progress) -> Progress:
-    """What was decided takes effect when the last process is gone."""
+    """Returns what was decided takes effect when the last process is gone."""
     if progress.live:
         return progress
     if isinstance(progress.decided, _Ending):

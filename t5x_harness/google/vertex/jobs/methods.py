@@ -84,7 +84,7 @@ class Jobs:
 
 
 def _kind(call: Call) -> Kind:
-    """The kind of jobs that a method such as ``CancelCustomJob`` is for."""
+    """Returns the kind of jobs that a method such as ``CancelCustomJob`` is for."""
     return next(kind for kind in KINDS.values() if kind.name in call.rpc.method)
 
 

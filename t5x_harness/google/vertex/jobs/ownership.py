@@ -127,14 +127,14 @@ class Ownership:
         return self._state.url != "memory:"
 
     def _owner(self, name: str) -> Owner | None:
-        """Which other server runs a job; None if it is this one, or if none has taken it yet."""
+        """Returns which other server runs a job; None if it is this one, or if none has taken it yet."""
         data = self._state.get(aspect_key(name, _ASPECT))
         if data is None or (found := Owner.from_bytes(data)).id == self._me.id:
             return None
         return found
 
     def _is_gone(self, owner: Owner) -> bool:
-        """Whether a server has ended: its process, where it can be seen, or all signs of it."""
+        """Returns whether a server has ended: its process, where it can be seen, or all signs of it."""
         if owner.host == self._me.host:
             return _started(owner.pid) != owner.started
         beat = self._state.get(owner.beat_key)
@@ -163,7 +163,7 @@ class Ownership:
 
 
 def _started(pid: int) -> str:
-    """When a process began; empty if there is none, or a dead one that nobody has taken note of."""
+    """Returns when a process began; empty if there is none, or a dead one that nobody has taken note of."""
     try:
         fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -76,7 +76,7 @@ def unpack(archive: Path, target: Path) -> None:
 
 
 def import_path(folder: Path) -> list[Path]:
-    """The folders in an unpacked package that its modules are imported from.
+    """Returns the folders in an unpacked package that its modules are imported from.
 
     A wheel is one by itself. In a source distribution it is the folder with the project's file, or ``src`` in it.
     """
@@ -118,7 +118,7 @@ def _unpack_zip(archive: Path, target: Path) -> None:
 
 
 def _checked(archive: Path, name: str) -> PurePosixPath:
-    """A name in an archive, if it stays below the folder for it."""
+    """Returns a name in an archive, if it stays below the folder for it."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
         raise PackageError(f"the package {archive.name} holds {name!r}, which leads out of its folder")

@@ -26,21 +26,21 @@ class Programs(Protocol):
         """Called in an interpreter that stands by, once it has imported the libraries."""
 
     def entry_point(self, image: str) -> Sequence[str]:
-        """The words that an image of this name runs by itself; empty for one that is not known."""
+        """Returns the words that an image of this name runs by itself; empty for one that is not known."""
 
     def with_modules(self, words: Sequence[str]) -> list[str]:
-        """The words of a container, with what only its image has replaced by what this machine has."""
+        """Returns the words of a container, with what only its image has replaced by what this machine has."""
 
     def runs(self, words: Sequence[str]) -> bool:
-        """Whether these words run one of the programs."""
+        """Returns whether these words run one of the programs."""
 
     def folders(self) -> Mapping[str, Path]:
-        """The folders that images with such an entry point have in the one that they start in."""
+        """Returns the folders that images with such an entry point have in the one that they start in."""
 
     def environment(
         self, base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
     ) -> dict[str, str]:
-        """The variables of a process that runs one of the programs, is on a TPU, or is given variables.
+        """Returns the variables of a process that runs one of the programs, is on a TPU, or is given variables.
 
         Args:
           words_are_theirs: whether it runs one of the programs.

@@ -60,7 +60,7 @@ _HINTS = {
 
 
 def variables(home: Path, path: str) -> dict[str, str]:
-    """The variables of a process whose environment is its own.
+    """Returns the variables of a process whose environment is its own.
 
     Args:
       home: the folder of its HOME, which is nobody else's.
@@ -113,7 +113,7 @@ def make(home: Path) -> None:
 
 
 def hints(lines: Iterable[str]) -> list[str]:
-    """What there is to do about what a job has said of packages that it could not install."""
+    """Returns what there is to do about what a job has said of packages that it could not install."""
     found = []
     for line in lines:
         for pattern, hint in _HINTS.items():
@@ -147,7 +147,7 @@ class _Builder(venv.EnvBuilder):
 
 
 def _site_folders() -> Iterator[str]:
-    """Where the packages of the user's environment are."""
+    """Yields where the packages of the user's environment are."""
     if site.ENABLE_USER_SITE:
         yield site.getusersitepackages()
     yield from site.getsitepackages()
@@ -166,13 +166,13 @@ def _users_programs() -> Path:
 
 
 def _scripts(folder: Path) -> Sequence[str]:
-    """The names of the programs in a folder that the Python in it runs."""
+    """Returns the names of the programs in a folder that the Python in it runs."""
     return _scripts_at(folder, folder.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=1)
 def _scripts_at(folder: Path, changed: int) -> Sequence[str]:
-    """The same, looked for again when the folder has changed."""
+    """Returns the same, looked for again when the folder has changed."""
     return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
 
 

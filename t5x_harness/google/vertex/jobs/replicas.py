@@ -12,7 +12,7 @@ from t5x_harness.slices.slice import Slice
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports of this machine that nobody listens on.
+    """Returns so many different ports of this machine that nobody listens on.
 
     They are not kept: the program that they are for binds them a moment later, as with every port that is chosen
     for a program which does not say which one it got.
@@ -49,7 +49,7 @@ class Unit:
 
 
 def replica_of(unit: str) -> str:
-    """The name of the replica that a unit belongs to, by the unit's name."""
+    """Returns the name of the replica that a unit belongs to, by the unit's name."""
     return unit.partition(".")[0]
 
 
@@ -85,7 +85,7 @@ class Pool:
 
 
 def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None], most_hosts: int) -> tuple[Pool, ...]:
-    """The pools of a ``CustomJobSpec``, those left empty included.
+    """Returns the pools of a ``CustomJobSpec``, those left empty included.
 
     Args:
       slice_of: the slice that a ``MachineSpec`` asks for.

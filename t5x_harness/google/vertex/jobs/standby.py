@@ -51,7 +51,7 @@ class Standby:
             theirs.close()
 
     def fits(self, task: Task) -> bool:
-        """Whether it has imported what the task's own process would."""
+        """Returns whether it has imported what the task's own process would."""
         begin = len(self._task.words)
         return (
             task.words[:begin] == self._task.words

@@ -55,7 +55,7 @@ class Trial:
 
 
 def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
-    """What all containers of a job have."""
+    """Returns what all containers of a job have."""
     variables = {
         "CLOUD_ML_PROJECT_ID": place.project,
         "CLOUD_ML_REGION": place.region,
@@ -79,7 +79,7 @@ def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
 
 
 def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
-    """What containers of a trial have besides."""
+    """Returns what containers of a trial have besides."""
     return {"CLOUD_ML_TRIAL_ID": trial.id, "CLOUD_ML_HP_METRIC_FILE": str(metric_file)}
 
 

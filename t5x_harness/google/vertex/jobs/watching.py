@@ -78,7 +78,7 @@ class Watched:
                 os.write(self._waker, b"\0")
 
     def wait(self, seconds: float | None) -> Iterator[Said | Ended]:
-        """What has happened, once something has: or nothing, after so many seconds, a day, or a call to wake."""
+        """Yields what has happened, once something has: or nothing, after so many seconds, a day, or a call to wake."""
         for key, _ in self._selector.select(None if seconds is None else min(seconds, _LONGEST_WAIT)):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
@@ -104,7 +104,7 @@ class Watched:
             os.close(self._waker)
 
     def _said(self, unit: str, stream: str) -> Iterator[Said]:
-        """What is in a stream now; at its end, it is not waited for any more."""
+        """Yields what is in a stream now; at its end, it is not waited for any more."""
         descriptor: int = getattr(self._units[unit], stream)
         try:
             data = os.read(descriptor, _CHUNK)

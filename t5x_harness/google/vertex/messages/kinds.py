@@ -71,7 +71,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
 
 
 def verb_of(rpc: Rpc) -> tuple[Verb, Kind] | None:
-    """What a method does to which kind; None if it is none of the five that every kind has."""
+    """Returns what a method does to which kind; None if it is none of the five that every kind has."""
     for verb in _VERBS:
         if rpc.method.startswith(verb):
             rest = rpc.method.removeprefix(verb)

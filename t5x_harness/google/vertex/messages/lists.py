@@ -41,7 +41,7 @@ class PageToken:
     offset: int
 
     def encode(self, request: Message) -> str:
-        """The text that clients send back."""
+        """Returns the text that clients send back."""
         content = json.dumps([self.last, self.offset]).encode()
         return base64.urlsafe_b64encode(_seal(request, content) + content).decode()
 
@@ -67,7 +67,7 @@ _SEAL = 12
 
 
 def _seal(request: Any, content: bytes) -> bytes:
-    """What ties a token to everything in a request but the page that is asked for."""
+    """Returns what ties a token to everything in a request but the page that is asked for."""
     bound = type(request)()
     bound.CopyFrom(request)
     for field in ("page_token", "page_size"):
@@ -77,7 +77,7 @@ def _seal(request: Any, content: bytes) -> bytes:
 
 
 def page_bounds(names: list[str], request: Any, size: int) -> tuple[int, int]:
-    """The first of a page and the one behind its last, as indices.
+    """Returns the first of a page and the one behind its last, as indices.
 
     Args:
       names: of all that are listed, in their order.
@@ -94,7 +94,7 @@ def page_bounds(names: list[str], request: Any, size: int) -> tuple[int, int]:
 
 
 def page_size(request: Any, default: int, largest: int) -> int:
-    """How many a page has.
+    """Returns how many a page has.
 
     Args:
       request: with ``page_size``; 0 for no wish.
@@ -177,7 +177,7 @@ def _invalid(order_by: str, what: str) -> ApiError:
 
 
 def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Message:
-    """The response to a List method.
+    """Returns the response to a List method.
 
     Args:
       call: its request may have ``filter``, ``order_by``, ``page_size``, ``page_token`` and ``read_mask``.
@@ -206,7 +206,7 @@ def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Messa
 
 
 def _masked(page: list[Any], blank: Any, paths: list[str]) -> list[Any]:
-    """The resources with the fields of a mask only, and with all if it is empty or ``*``."""
+    """Returns the resources with the fields of a mask only, and with all if it is empty or ``*``."""
     if not paths or paths == ["*"]:
         return page
     check_paths(blank.DESCRIPTOR, paths, "read_mask")

@@ -25,7 +25,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matcher(text: str, services: Services) -> Callable[[Any], bool]:
-    """What a filter asks of a resource's message; an empty one asks for nothing."""
+    """Returns what a filter asks of a resource's message; an empty one asks for nothing."""
     return Matcher(parse_filter(text), services) if text else lambda _: True
 
 
@@ -101,7 +101,7 @@ def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
 
 
 def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
-    """A field's value, and a filter's text as the same type; raises ApiError if it is none of that type."""
+    """Returns a field's value, and a filter's text as the same type; raises ApiError if it is none of that type."""
     if field.enum_type is not None:
         return _enum(value, field.enum_type, wanted)
     try:

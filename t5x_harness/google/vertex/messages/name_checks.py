@@ -20,7 +20,7 @@ _WITHOUT_REGION = ("us-central1", "global")
 
 
 def named_resource(request: Message) -> tuple[str, str]:
-    """The field of a request that names a resource first, and that name; both empty if there is none.
+    """Returns the field of a request that names a resource first, and that name; both empty if there is none.
 
     A resource that a request holds is looked into last: ``custom_job.name``.
     """
@@ -77,7 +77,7 @@ def _noun(rpc: Rpc, field: str) -> str:
 
 @functools.cache
 def _bound(rpc: Rpc) -> tuple[Mapping[str, str], ...]:
-    """The fields that each of a method's URLs holds, with their templates."""
+    """Returns the fields that each of a method's URLs holds, with their templates."""
     return tuple(dict(_VARIABLE.findall(binding.template)) for binding in rpc.bindings)
 
 

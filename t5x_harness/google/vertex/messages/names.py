@@ -31,7 +31,7 @@ class ProjectNames:
         self._project = project
 
     def number(self, project: str) -> str:
-        """A project's number; of a number, itself. The same id has the same number everywhere."""
+        """Returns a project's number; of a number, itself. The same id has the same number everywhere."""
         if project.isdigit() or project == "-":
             return project
         number = project_number(project)
@@ -41,14 +41,14 @@ class ProjectNames:
         return number
 
     def identifier(self, number: str) -> str:
-        """A project's id; of a number that no project was met with, the number."""
+        """Returns a project's id; of a number that no project was met with, the number."""
         if number == PROJECT_NUMBER:
             return self._project
         found = self._state.get(f"project-number/{number}")
         return found.decode() if found else number
 
     def with_number(self, text: str) -> str:
-        """A text with the projects in all resources' names replaced by their numbers."""
+        """Returns a text with the projects in all resources' names replaced by their numbers."""
         return _PROJECT.sub(lambda found: f"projects/{self.number(found[1])}", text)
 
     def normalize(self, request: Any) -> None:

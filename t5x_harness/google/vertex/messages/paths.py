@@ -67,13 +67,13 @@ class FieldPath:
         return last.message_type.fields_by_name["value"] if self.keys and is_map(last) else last
 
     def owner(self, message: Any) -> Any:
-        """The message that has the last of the fields."""
+        """Returns the message that has the last of the fields."""
         for field in self.fields[:-1]:
             message = getattr(message, field.name)
         return message
 
     def value(self, message: Any) -> Any:
-        """What the path leads to in a message; :data:`ABSENT` for nothing."""
+        """Returns what the path leads to in a message; :data:`ABSENT` for nothing."""
         owner, last = self.owner(message), self.fields[-1]
         if last.has_presence and not owner.HasField(last.name) and not self.keys:
             return ABSENT
@@ -98,12 +98,12 @@ def is_map(field: Any) -> bool:
 
 
 def is_struct(field: Any) -> bool:
-    """Whether a field is a Struct: keys with values of any kind."""
+    """Returns whether a field is a Struct: keys with values of any kind."""
     return field.message_type is not None and field.message_type.full_name == _OPEN[0]
 
 
 def is_repeated(field: Any) -> bool:
-    """Whether a field has many values, as lists and maps have.
+    """Returns whether a field has many values, as lists and maps have.
 
     Args:
       field: its ``FieldDescriptor``. From protobuf 7 on it has no ``label`` any more; before 6.31, and so where the

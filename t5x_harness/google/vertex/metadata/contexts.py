@@ -58,7 +58,7 @@ def _check_child(child: Any, parent: Any, above: set[str]) -> None:
 
 
 def _with_ancestors(services: Services, context: Any) -> set[str]:
-    """The names of a context and of all that it is below of."""
+    """Returns the names of a context and of all that it is below of."""
     found: set[str] = set()
     left = [context]
     while left:

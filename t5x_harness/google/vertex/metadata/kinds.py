@@ -43,12 +43,12 @@ KINDS = (ARTIFACT, EXECUTION, CONTEXT)
 
 
 def kind_of(call: Call) -> NodeKind:
-    """The kind that a method such as ``ListArtifacts`` is for."""
+    """Returns the kind that a method such as ``ListArtifacts`` is for."""
     return next(kind for kind in KINDS if kind.noun in call.rpc.method)
 
 
 def get_node(services: Services, name: str, kind: NodeKind) -> Any:
-    """A node; raises ApiError if it is not there, or if the name is of something else."""
+    """Returns a node; raises ApiError if it is not there, or if the name is of something else."""
     if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
         shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
         raise ApiError(Code.INVALID_ARGUMENT, f"{name!r} is not the name of a {kind.noun}: {shape}")
@@ -60,5 +60,5 @@ def get_node(services: Services, name: str, kind: NodeKind) -> Any:
 
 
 def store_of(name: str) -> str:
-    """The name of the metadata store that a node or a schema is in."""
+    """Returns the name of the metadata store that a node or a schema is in."""
     return "/".join(name.split("/")[:6])

@@ -35,14 +35,14 @@ def add_events(call: Call) -> Message:
 
 
 def query_execution(call: Call) -> Message:
-    """An execution with its artifacts and the events between them."""
+    """Returns an execution with its artifacts and the events between them."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
     events = links.events_of(call.services, execution.name)
     return _subgraph(call.services, {event.artifact for event in events}, {execution.name}, events)
 
 
 def query_context(call: Call) -> Message:
-    """The artifacts and executions of a context, and the events between them."""
+    """Returns the artifacts and executions of a context, and the events between them."""
     context = get_node(call.services, call.request.context, CONTEXT)
     members = links.members(call.services, context.name)
     artifacts = {name for name in members if f"/{ARTIFACT.collection}/" in name}
@@ -52,7 +52,7 @@ def query_context(call: Call) -> Message:
 
 
 def query_artifact(call: Call) -> Message:
-    """What an artifact was made from and what was made from it, as far as a number of hops leads.
+    """Returns what an artifact was made from and what was made from it, as far as a number of hops leads.
 
     A hop is a step along an event, from an artifact to an execution or back. The wire cannot tell 0 hops from no
     number, so both stand for all.
@@ -86,7 +86,7 @@ def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable
 
 
 def _nodes(services: Services, names: Iterable[str], kind: NodeKind) -> list[Any]:
-    """The nodes of some names, but for those that were deleted meanwhile."""
+    """Returns the nodes of some names, but for those that were deleted meanwhile."""
     found = services.state.get_all(sorted(names))
     return [kind.message.FromString(data) for data in found if data is not None]
 

@@ -28,12 +28,12 @@ def add_member(services: Services, context: str, node: str) -> None:
 
 
 def members(services: Services, context: str) -> set[str]:
-    """The names of the artifacts and executions of a context."""
+    """Returns the names of the artifacts and executions of a context."""
     return services.state.members(aspect_key(context, _MEMBERS))
 
 
 def contexts_of(services: Services, node: str) -> set[str]:
-    """The names of the contexts that an artifact or an execution is in."""
+    """Returns the names of the contexts that an artifact or an execution is in."""
     return services.state.members(aspect_key(node, _CONTEXTS))
 
 
@@ -54,7 +54,7 @@ def remove_child(services: Services, parent: str, child: str) -> None:
 
 
 def children(services: Services, context: str) -> set[str]:
-    """The names of the contexts that have a context as parent."""
+    """Returns the names of the contexts that have a context as parent."""
     return services.state.members(aspect_key(context, _CHILDREN))
 
 
@@ -65,14 +65,14 @@ def add_event(services: Services, event: Any) -> None:
 
 
 def events_of(services: Services, execution: str) -> list[Any]:
-    """The events of an execution, in the order of their times."""
+    """Returns the events of an execution, in the order of their times."""
     found = services.state.get_all(services.state.keys(_event_key(execution, "")))
     events = [Event.FromString(data) for data in found if data is not None]
     return sorted(events, key=lambda event: event.event_time.ToNanoseconds())
 
 
 def executions_of(services: Services, artifact: str) -> set[str]:
-    """The names of the executions that have an event with an artifact."""
+    """Returns the names of the executions that have an event with an artifact."""
     return services.state.members(aspect_key(artifact, _EXECUTIONS))
 
 

@@ -61,7 +61,7 @@ def system_schemas() -> Iterator[metadata_schema.MetadataSchema]:
 
 
 def schema_id(title: str, version: str) -> str:
-    """The id under which a store has a schema: ``google-vertex-model-v0-0-1``."""
+    """Returns the id under which a store has a schema: ``google-vertex-model-v0-0-1``."""
     namespace, _, name = title.partition(".")
     words = _BEFORE_A_WORD.split(name)
     return "-".join([namespace, *words, "v" + version.replace(".", "-")]).lower().replace("_", "-")
@@ -149,7 +149,7 @@ def schemas_of(services: Services, store: str) -> list[Any]:
 
 
 def _versions(services: Services, store: str, node: Any) -> dict[str, Any]:
-    """The schemas with the title that a node names, by their versions.
+    """Returns the schemas with the title that a node names, by their versions.
 
     Those of the service are known without the store, which somebody may just be making.
     """
@@ -167,7 +167,7 @@ def _of_the_service() -> Mapping[str, Mapping[str, Any]]:
 
 
 def title_of(schema: Any) -> str:
-    """The title in a schema's text; empty for a schema without a text, which filters are tried on."""
+    """Returns the title in a schema's text; empty for a schema without a text, which filters are tried on."""
     return str(parse_schema(schema.schema).get("title", "")) if schema.schema else ""
 
 

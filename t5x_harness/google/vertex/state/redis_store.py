@@ -220,7 +220,7 @@ class RedisStore:
             raise StateError(f"the state at {self.url} is lost: {error}") from None
 
     def _read(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
-        """One command on a key that is of a kind, or not there."""
+        """Returns one command on a key that is of a kind, or not there."""
         with self._telling(), self._client.pipeline() as pipe:
             pipe.hget(_KINDS, key)
             ask(pipe)
@@ -229,7 +229,7 @@ class RedisStore:
         return answer
 
     def _write(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
-        """One command that makes a key be there."""
+        """Returns one command that makes a key be there."""
 
         def write(pipe: Any) -> None:
             _check(key, pipe.hget(_KINDS, key), kind)

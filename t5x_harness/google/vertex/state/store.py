@@ -23,7 +23,7 @@ class StateStore(Protocol):
         """Where others find the same state; ``memory:`` if nobody else can."""
 
     def get(self, key: str) -> bytes | None:
-        """A value; None if the key is not there."""
+        """Returns a value; None if the key is not there."""
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
         """Several values at once, in the order of their keys."""
@@ -53,7 +53,7 @@ class StateStore(Protocol):
         """
 
     def keys(self, prefix: str) -> list[str]:
-        """All keys that begin with a prefix, sorted by code point."""
+        """Returns all keys that begin with a prefix, sorted by code point."""
 
     def append(self, key: str, *values: bytes) -> int:
         """Adds to the end of a list; returns its length."""
@@ -72,7 +72,7 @@ class StateStore(Protocol):
         """Removes from a set; whether it was there."""
 
     def members(self, key: str) -> set[str]:
-        """All members of a set; empty if the key is not there."""
+        """Returns all members of a set; empty if the key is not there."""
 
     def lock(self, name: str, seconds: float) -> AbstractContextManager[bool]:
         """Tries once to take a lock. It is given back at the end of the block, or after ``seconds``.

@@ -15,7 +15,7 @@ _NAMESPACE = uuid.UUID("6b1f0c1e-52c9-4d0e-9b0a-0d3b6b5c3f5a")
 
 
 def blob_bucket(location: str) -> str:
-    """The bucket for blobs of all Tensorboards of a project in a location.
+    """Returns the bucket for blobs of all Tensorboards of a project in a location.
 
     Args:
       location: its full name: ``projects/1/locations/us-central1``.
@@ -29,7 +29,7 @@ def make_bucket(services: Services, bucket: str) -> None:
 
 
 def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> bytes:
-    """The bytes of a blob.
+    """Returns the bytes of a blob.
 
     Args:
       prefix: the Tensorboard's ``blob_storage_path_prefix``.
@@ -54,7 +54,7 @@ def write_blob(services: Services, prefix: str, series: str, blob_id: str, data:
 
 
 def is_blob_id(blob_id: str) -> bool:
-    """Whether an id can be the name of an object beside the others of its time series."""
+    """Returns whether an id can be the name of an object beside the others of its time series."""
     return bool(blob_id) and blob_id not in (".", "..") and not set(blob_id) & set("/\0")
 
 
@@ -66,5 +66,5 @@ def _path(services: Services, prefix: str, series: str, blob_id: str) -> Path:
 
 
 def _folder(services: Services, prefix: str) -> Path:
-    """Where the object store has a bucket, or a folder in one, as files."""
+    """Returns where the object store has a bucket, or a folder in one, as files."""
     return services.settings.root / "buckets" / prefix

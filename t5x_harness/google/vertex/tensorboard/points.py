@@ -39,7 +39,7 @@ class PointsOfSeries:
         self._by_step = by_step
 
     def all(self) -> list[Any]:
-        """The points in the order of their steps."""
+        """Returns the points in the order of their steps."""
         return list(self.after(None))
 
     def after(self, step: int | None) -> Iterator[Any]:
@@ -49,7 +49,7 @@ class PointsOfSeries:
             yield _Point.FromString(self._by_step[self._steps[index]])
 
     def some(self, most: int) -> list[Any]:
-        """Some of the points, as :func:`choose` does it."""
+        """Returns some of the points, as :func:`choose` does it."""
         indices = choose(range(self._count), most)
         return [_Point.FromString(self._by_step[self._steps[index]]) for index in indices]
 
@@ -71,7 +71,7 @@ class Points:
         self._state.delete(_key(series))
 
     def read(self, series: Any) -> PointsOfSeries:
-        """All points of a time series, given as its message."""
+        """Returns all points of a time series, given as its message."""
         identity = (series.name, series.create_time.ToNanoseconds())  # the same name may be given again
         with self._lock:
             known = self._known.setdefault(identity, _Known())
@@ -82,7 +82,7 @@ class Points:
         return found
 
     def size(self, tensorboard: str) -> int:
-        """The bytes of all points in a Tensorboard."""
+        """Returns the bytes of all points in a Tensorboard."""
         keys = [key for key in self._state.keys(f"{tensorboard}/") if key.endswith(_key(""))]
         return sum(len(data) for key in keys for data in self._state.read(key))
 
@@ -124,7 +124,7 @@ class _Known:
 
 
 def choose(elements: Sequence[Element], most: int) -> Sequence[Element]:
-    """Some of the elements, in their order, where there are more than an answer may have.
+    """Returns some of the elements, in their order, where there are more than an answer may have.
 
     The service chooses at random. Here the last is always among them, as it is where TensorBoard itself chooses, and
     the same ones are chosen each time.

@@ -56,7 +56,7 @@ _PAGE, _LARGEST_PAGE = 1000, 10_000
 
 
 def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
-    """One page of points.
+    """Returns one page of points.
 
     Without an order they are in that of their steps, and a page goes on behind the last step of the one before.
 
@@ -144,7 +144,7 @@ def _check_in_tensorboard(request: Any) -> None:
 
 
 def _viewed(services: Services, name: str) -> Any:
-    """A time series, which counts as read by it."""
+    """Returns a time series, which counts as read by it."""
     series = services.resources.get(name, TensorboardTimeSeries)
     count_view(services, name)
     return series
@@ -156,7 +156,7 @@ def _data(series: Any, points: Sequence[Any]) -> Any:
 
 
 def _selected(call: Call, points: PointsOfSeries, most: int) -> Sequence[Any]:
-    """The points that the request's filter matches, or some of them."""
+    """Returns the points that the request's filter matches, or some of them."""
     if call.request.filter:
         matches = matcher(call.request.filter, call.services)
         found = [point for point in points.all() if matches(point)]

@@ -51,7 +51,7 @@ def create(call: Call) -> Message:
 
 
 def get(call: Call) -> Message:
-    """A Tensorboard with the number of its runs."""
+    """Returns a Tensorboard with the number of its runs."""
     found: Any = run_standard(call)
     found.run_count = _run_count(call.services, found.name)
     return found
@@ -95,7 +95,7 @@ def delete_experiment(call: Call) -> Message:
 
 
 def blob_prefix(services: Services, name: str) -> str:
-    """Where the blobs of a Tensorboard are.
+    """Returns where the blobs of a Tensorboard are.
 
     Args:
       name: of the Tensorboard, or of anything in it.
@@ -105,12 +105,12 @@ def blob_prefix(services: Services, name: str) -> str:
 
 
 def tensorboard_of(name: str) -> str:
-    """The full name of the Tensorboard that an experiment, a run or a time series is in."""
+    """Returns the full name of the Tensorboard that an experiment, a run or a time series is in."""
     return "/".join(name.split("/")[:6])
 
 
 def _others(services: Services, name: str) -> list[Any]:
-    """The other Tensorboards of the same project in the same location."""
+    """Returns the other Tensorboards of the same project in the same location."""
     known: list[Any] = services.resources.list(parent_of(name), "tensorboards", _Tensorboard)
     return [each for each in known if each.name != name]
 

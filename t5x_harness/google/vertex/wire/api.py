@@ -61,7 +61,7 @@ class Api:
 
     @classmethod
     def local(cls, folder: Path) -> Self:
-        """One in this process without a server, for tests and tools: its state is in memory.
+        """Returns one in this process without a server, for tests and tools: its state is in memory.
 
         Args:
           folder: takes the object store (``root``) and what jobs need on disk (``jobs``).
@@ -136,7 +136,7 @@ class Api:
             raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
 
     def rpc(self, path: str) -> Rpc | None:
-        """The method of v1 that a path of any version stands for; None if there is none."""
+        """Returns the method of v1 that a path of any version stands for; None if there is none."""
         return rpc_table().get(path.replace(".v1beta1.", ".v1."))
 
     def administer(self, name: str, value: Any) -> Any:
@@ -202,7 +202,7 @@ def _parsed(rpc: Rpc, request: bytes) -> Message:
 
 
 def _bytes_for(version: str, answer: Any) -> bytes:
-    """The response for a client of a version: what operations carry has to be of the client's version, too."""
+    """Returns the response for a client of a version: what operations carry has to be of the client's version, too."""
     if version == "v1beta1" and isinstance(answer, operations_pb2.Operation):
         theirs = operations_pb2.Operation()
         theirs.CopyFrom(answer)

@@ -103,5 +103,5 @@ class NotEmulated(ApiError):
 
 
 def not_found(name: str) -> ApiError:
-    """The error of a resource that is not there."""
+    """Returns the error of a resource that is not there."""
     return ApiError(Code.NOT_FOUND, f"The requested resource {name} was not found.")

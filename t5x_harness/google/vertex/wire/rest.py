@@ -131,7 +131,7 @@ def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
 
 
 def error_answer(error: ApiError) -> RestAnswer:
-    """An error in the form that Google's APIs give it over HTTP."""
+    """Returns an error in the form that Google's APIs give it over HTTP."""
     if isinstance(error, NotEmulated):
         return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
     body: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
@@ -166,7 +166,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
 
 
 def _message(found: Match, request: RestRequest) -> Message:
-    """The request that a path, a query and a body stand for; raises ApiError in the service's words."""
+    """Returns the request that a path, a query and a body stand for; raises ApiError in the service's words."""
     message = found.rpc.request()
     if found.binding.body:
         part = message if found.binding.body == "*" else getattr(message, found.binding.body)

@@ -49,7 +49,7 @@ class Routes:
             routes.sort(key=lambda route: -len(_VARIABLE.sub("", route.binding.template)))
 
     def find(self, verb: str, path: str) -> Match | None:
-        """The method that a request is for; None if there is none.
+        """Returns the method that a request is for; None if there is none.
 
         Args:
           verb: ``GET``, ``POST``, …
@@ -64,7 +64,7 @@ class Routes:
 
 @functools.cache
 def routes_of(version: str) -> Routes:
-    """The routes of one version of the API; for the argument see :func:`rpc_table`."""
+    """Returns the routes of one version of the API; for the argument see :func:`rpc_table`."""
     return Routes(rpc_table(version).values())
 
 

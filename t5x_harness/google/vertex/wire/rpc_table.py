@@ -106,12 +106,12 @@ class RpcTable(dict[str, Rpc]):
         self._named = {rpc.name: rpc for rpc in rpcs.values()}
 
     def named(self, name: str) -> Rpc | None:
-        """A method by its name without a version, such as ``JobService.CreateCustomJob``."""
+        """Returns a method by its name without a version, such as ``JobService.CreateCustomJob``."""
         return self._named.get(name)
 
 
 def rpc_table(version: str = "v1") -> RpcTable:
-    """The table of one version. The first call imports the library, which takes a second or two.
+    """Returns the table of one version. The first call imports the library, which takes a second or two.
 
     Args:
       version: ``v1`` or ``v1beta1``.
@@ -149,7 +149,7 @@ def _read(version: str) -> RpcTable:
 
 
 def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
-    """The methods that a transport makes stubs for."""
+    """Yields the methods that a transport makes stubs for."""
     (made,) = (kind for name, kind in _classes(transport) if name.endswith("GrpcTransport"))
     bases = [kind for name, kind in _classes(rest) if name.endswith("RestTransport")] if rest else []
     channel = _StubRecorder()
@@ -206,7 +206,7 @@ class _StubRecorder:
 
 
 def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] | None:
-    """The class that a stub's function makes bytes of, or makes of bytes.
+    """Returns the class that a stub's function makes bytes of, or makes of bytes.
 
     The library's own messages are wrapped; those of Operations and Locations are not, and their serializers do not
     tell the class, but these services are known to protobuf. None if it is unknown.

@@ -163,7 +163,7 @@ class Study:
                 self._end(State.FAILED, endings.trials_failed(self._failed, reason))
 
     def _result(self, name: str, job: Any) -> tuple[Metrics | None, str]:
-        """What a trial has reached, or why it has not."""
+        """Returns what a trial has reached, or why it has not."""
         if job is None:
             return None, "its custom job was deleted"
         if job.state != State.SUCCEEDED:

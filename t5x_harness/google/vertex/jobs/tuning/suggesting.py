@@ -58,7 +58,7 @@ class Parameter:
         )
 
     def at(self, place: float) -> Value:
-        """The value at a place between 0 and 1, where values that are as far apart on its scale are as likely.
+        """Returns the value at a place between 0 and 1, where values that are as far apart on its scale are as likely.
 
         Args:
           place: at least 0 and less than 1.
@@ -72,7 +72,7 @@ class Parameter:
         return int(min(max(math.floor(self._scaled(place, low, high) + 0.5), self.low), self.high))
 
     def place(self, value: Value) -> float:
-        """Where between 0 and 1 a value is; of choices, the middle of its part."""
+        """Returns where between 0 and 1 a value is; of choices, the middle of its part."""
         if self.choices:
             return (self.choices.index(value) + 0.5) / len(self.choices)
         if self.high == self.low:
@@ -85,11 +85,11 @@ class Parameter:
         return (number - self.low) / (self.high - self.low)
 
     def values(self) -> tuple[Value, ...]:
-        """All values; the API takes no grid over a range of doubles."""
+        """Returns all values; the API takes no grid over a range of doubles."""
         return self.choices or tuple(range(int(self.low), int(self.high) + 1))
 
     def asks_for(self, value: Value) -> Iterator[Parameter]:
-        """The parameters that are asked for where this one has a value."""
+        """Yields the parameters that are asked for where this one has a value."""
         for values, parameter in self.conditional:
             if any(_same(value, each) for each in values):
                 yield parameter
@@ -103,12 +103,12 @@ class Parameter:
 
 
 def parameters_of(study_spec: Any) -> tuple[Parameter, ...]:
-    """The parameters of a ``StudySpec``; those that depend on others are in these."""
+    """Returns the parameters of a ``StudySpec``; those that depend on others are in these."""
     return tuple(Parameter.of(each) for each in study_spec.parameters)
 
 
 def assign(parameters: Sequence[Parameter], choose: Callable[[Parameter], Value]) -> dict[str, Value]:
-    """A value for each parameter that is asked for, by name."""
+    """Returns a value for each parameter that is asked for, by name."""
     found: dict[str, Value] = {}
     for parameter in parameters:
         value = found[parameter.name] = choose(parameter)
@@ -117,7 +117,7 @@ def assign(parameters: Sequence[Parameter], choose: Callable[[Parameter], Value]
 
 
 def grid(parameters: Sequence[Parameter]) -> Iterator[Mapping[str, Value]]:
-    """All assignments, the last parameter's values changing fastest."""
+    """Yields all assignments, the last parameter's values changing fastest."""
     if not parameters:
         yield {}
         return
@@ -171,7 +171,7 @@ class Suggestions:
     seed: str
 
     def next(self, past: Sequence[Past]) -> Mapping[str, Value] | None:
-        """The parameters of the trial after those that were suggested; None if there is nothing left to try.
+        """Returns the parameters of the trial after those that were suggested; None if there is nothing left to try.
 
         Args:
           past: all that were suggested, in order.
@@ -194,7 +194,7 @@ class Suggestions:
         return assign(self.parameters, lambda parameter: parameter.at(source.random()))
 
     def _hope(self, candidate: Mapping[str, Value], past: Sequence[Past]) -> float:
-        """How good a candidate may be: what its neighbours were, and a bonus where there are few."""
+        """Returns how good a candidate may be: what its neighbours were, and a bonus where there are few."""
         scores = [each.score for each in past if each.score is not None]
         low, high = min(scores), max(scores)
         near = total = 0.0

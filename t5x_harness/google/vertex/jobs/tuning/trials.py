@@ -30,13 +30,13 @@ class Metrics:
     values: Mapping[str, float]
 
     def score(self, metric: Any) -> float:
-        """How good it is by a ``MetricSpec``: larger for better."""
+        """Returns how good it is by a ``MetricSpec``: larger for better."""
         value = self.values[metric.metric_id]
         return -value if metric.goal == _MINIMIZE else value
 
 
 def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
-    """What a file holds, by steps; a later line of a step counts for an earlier one.
+    """Returns what a file holds, by steps; a later line of a step counts for an earlier one.
 
     Lines that are not what the library writes, metrics that the study does not have, and values that are not numbers
     are passed over.
@@ -61,7 +61,7 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
 
 
 def select(found: Sequence[Metrics], study_spec: Any) -> Metrics | None:
-    """The one that counts for a trial: the last that has the study's metrics, or the best if the study says so.
+    """Returns the one that counts for a trial: the last that has the study's metrics, or the best if the study says so.
 
     Returns:
       None where a metric was never reported.
@@ -94,7 +94,7 @@ ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 
 
 def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mapping[str, Value]) -> Any:
-    """The ``CustomJob`` that runs a trial.
+    """Returns the ``CustomJob`` that runs a trial.
 
     Args:
       trial_id: from 1.
