@@ -146,7 +146,8 @@ class VertexService:
                 f"{error.name}): python -m pip install 't5x-harness[vertex]'"
             ) from None
         assert self._settings is not None
-        return service.Api(self._settings, state=self._state, authority=self._authority)
+        found: Api = service.Api(self._settings, state=self._state, authority=self._authority)
+        return found
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))

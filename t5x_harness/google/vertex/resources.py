@@ -108,7 +108,8 @@ class Resources:
             message = _read(kind, data)
             change(message)
             self._stamp(message, "update_time")
-            return message.SerializeToString()
+            found: bytes = message.SerializeToString()
+            return found
 
         data = self._state.update(name, changed)
         if data is None:
@@ -155,7 +156,8 @@ class Resources:
 
 
 def _read(kind: type[Kept], data: bytes) -> Kept:
-    return kind.FromString(data)
+    found: Kept = kind.FromString(data)
+    return found
 
 
 def _set(message: Message, field: str, value: Any) -> None:

@@ -58,7 +58,8 @@ class Services:
         """Returns the class of a message of v1 by its short name, such as ``CustomJob``."""
         rpc_table()  # has the library define them
         found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
-        return message_factory.GetMessageClass(found)
+        kind: type[Message] = message_factory.GetMessageClass(found)
+        return kind
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Answers a request that one method makes to another, such as ``JobService.GetCustomJob``."""

@@ -56,7 +56,10 @@ class VertexOptions:
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return json.loads(json.dumps(vars(self), default=lambda it: dict(it) if isinstance(it, Mapping) else vars(it)))
+        found: dict[str, Any] = json.loads(
+            json.dumps(vars(self), default=lambda it: dict(it) if isinstance(it, Mapping) else vars(it))
+        )
+        return found
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -89,7 +89,8 @@ def _value(request: Any, field: str) -> str:
     value = request
     for step in field.split("."):
         value = getattr(value, step)
-    return value
+    found: str = value
+    return found
 
 
 @functools.cache

@@ -105,7 +105,8 @@ def _change_parents(services: Services, child: str, change: Callable[[Sequence[s
     def changed(data: bytes) -> bytes:
         context: Any = CONTEXT.message.FromString(data)
         context.parent_contexts[:] = change(list(context.parent_contexts))
-        return context.SerializeToString()
+        found: bytes = context.SerializeToString()
+        return found
 
     services.state.update(child, changed)
 

@@ -166,7 +166,8 @@ class RedisStore:
         if stop == 0:
             return []
         last = -1 if stop is None else stop - 1
-        return self._read(key, _LIST, lambda pipe: pipe.lrange(_LIST + key, start, last))
+        found: list[bytes] = self._read(key, _LIST, lambda pipe: pipe.lrange(_LIST + key, start, last))
+        return found
 
     def add(self, key: str, member: str) -> bool:
         return bool(self._write(key, _SET, lambda pipe: pipe.sadd(_SET + key, member)))

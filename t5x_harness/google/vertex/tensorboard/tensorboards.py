@@ -101,7 +101,8 @@ def blob_prefix(services: Services, name: str) -> str:
       name: of the Tensorboard, or of anything in it.
     """
     found: Any = services.resources.get(tensorboard_of(name), _Tensorboard)
-    return found.blob_storage_path_prefix
+    prefix: str = found.blob_storage_path_prefix
+    return prefix
 
 
 def tensorboard_of(name: str) -> str:
@@ -123,4 +124,5 @@ def _demote(services: Services, boards: list[Any]) -> None:
 
 
 def _created(board: Any) -> int:
-    return board.create_time.ToNanoseconds()
+    found: int = board.create_time.ToNanoseconds()
+    return found

@@ -109,6 +109,7 @@ def _tell_extremes(services: Services, series: str, points: Sequence[Any]) -> bo
                 known.max_wall_time.CopyFrom(point.wall_time)
             if point.HasField("blobs"):
                 known.max_blob_sequence_length = max(known.max_blob_sequence_length, len(point.blobs.values))
-        return kept.SerializeToString()
+        found: bytes = kept.SerializeToString()
+        return found
 
     return services.state.update(series, changed) is not None

@@ -211,7 +211,8 @@ def _bytes_for(version: str, answer: Any) -> bytes:
                 carried = getattr(theirs, field)
                 carried.type_url = carried.type_url.replace(".aiplatform.v1.", ".aiplatform.v1beta1.")
         answer = theirs
-    return answer.SerializeToString()
+    found: bytes = answer.SerializeToString()
+    return found
 
 
 def _lost(error: StateError) -> ApiError:

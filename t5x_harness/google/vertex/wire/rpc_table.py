@@ -213,7 +213,8 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
     """
     owner = getattr(convert, "__self__", None)
     if hasattr(owner, "pb"):
-        return owner.pb()  # type: ignore[union-attr]
+        found: type[Message] | None = owner.pb()  # type: ignore[union-attr]
+        return found
     if inspect.isclass(owner) and issubclass(owner, Message):
         return owner
     _, service, method = path.split("/")
@@ -221,4 +222,5 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
         found = descriptor_pool.Default().FindMethodByName(f"{service}.{method}")
     except KeyError:  # those of IAM's policies, in services of other names
         return None
-    return message_factory.GetMessageClass(getattr(found, end))
+    made: type[Message] | None = message_factory.GetMessageClass(getattr(found, end))
+    return made
