@@ -26,9 +26,12 @@ def run(name, container):
     pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1, "container_spec": container}
     job = ai.CustomJob(display_name=name, worker_pool_specs=[pool])
     job.submit()
-    client = job.api_client
+    client, seen = job.api_client, []
     while not (found := client.get_custom_job(name=job.resource_name)).end_time:
+        seen += [found.state.name] if found.state.name not in seen else []
         time.sleep(0.02)
+    order = ["JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"]  # a slow poll may miss one
+    assert seen and seen == [state for state in order if state in seen], seen
     waited = (found.start_time - found.create_time).total_seconds() >= 0.4
     print("waited:", waited, found.state.name, found.error.code, found.error.message)
 
