@@ -68,7 +68,7 @@ class ShippedItem(JobItem):
         return shipped
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
-        """Its marks, without those that depend on where it runs: pytest there looks at them."""
+        """Yields its marks, without those that depend on where it runs: pytest there looks at them."""
         for node, mark in super().iter_markers_with_node(name):
             if mark.name not in _DECIDED_THERE:
                 yield node, mark
@@ -96,7 +96,7 @@ class ShippedItem(JobItem):
             self.user_properties += self.test.properties
 
     def runtest(self) -> None:
-        """It ran elsewhere; its subtests there are reported here.
+        """Reports the subtests of the test, which ran elsewhere.
 
         Raises:
           ShipFailed: it left no outcome, or one of a subtest that pytest here cannot read.
@@ -175,7 +175,10 @@ def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
 
 
 def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
-    """The report of a phase: for a shipped test the one that pytest made in the job, with what is known of the job."""
+    """Returns the report of a phase.
+
+    For a shipped test the one that pytest made in the job, with what is known of the job.
+    """
     if not isinstance(item, ShippedItem):
         return report
     if (there := item.report(report.when)) is not None:

@@ -138,7 +138,7 @@ def check_sent(item: pytest.Item) -> None:
 
 @contextlib.contextmanager
 def network_guarded(item: pytest.Item) -> Iterator[None]:
-    """Around a smoke test: sockets of this process refuse what is beyond this machine, but for the real Vertex AI."""
+    """Makes this process's sockets refuse what is beyond this machine, but for the real Vertex AI, in a smoke test."""
     promotion = promotion_of(item)
     sends = promotion is not None and not promotion.settings.emulated
     if sends or item.get_closest_marker(SMOKE) is None or marks.network_allowed(item):

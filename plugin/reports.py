@@ -25,7 +25,10 @@ _JOBS = pytest.StashKey[list[str]]()
 
 
 def failure_of(item: pytest.Item, result: StageResult) -> object:
-    """The failure of an item as pytest shows it: by its findings, and in the short summary by the first one's code."""
+    """Returns the failure of an item as pytest shows it.
+
+    By its findings, and in the short summary by the first one's code.
+    """
     from t5x_harness.report.terminal import failure_in_a_line, stage_failure
 
     columns, width = columns_of(item.config)
@@ -69,7 +72,7 @@ def record_versions(config: pytest.Config) -> None:
 
 
 def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    """The table of the runs; what failed is shown above it, so below it stands what did not fail, but matters.
+    """Writes the table of the runs, and below it what did not fail but matters; what failed is shown above.
 
     In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
     """
@@ -96,7 +99,7 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
 
 
 def write_jobs(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The jobs that ``--t5x-tpu-dry-run`` only prints, and what became of those that had not ended with the session."""
+    """Writes the jobs that ``--t5x-tpu-dry-run`` only prints, and the state of those that outlive the session."""
     if config.stash[SESSION].is_worker:  # the controller tells it
         return
     promotion = config.stash[PROMOTION]

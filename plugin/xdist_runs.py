@@ -35,14 +35,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure_node(node: Any) -> None:
-    """In the controller: a worker is about to start, and learns how wide the terminal is."""
+    """Gives a worker that is about to start the width of the controller's terminal."""
     node.workerinput[COLUMNS] = columns_of(node.config)
     node.config.stash.setdefault(_NODES, []).append(node)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker: hands its results to the controller."""
+    """Hands a worker's results to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         runs, jobs = session.config.stash[SESSION].runs.results, session.config.stash[PROMOTION]
@@ -50,7 +50,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_testnodedown(node: Any, error: Any) -> None:
-    """In the controller: takes the results of a worker that has ended. One that crashed handed over none."""
+    """Takes the results of a worker that has ended into the controller. One that crashed handed over none."""
     node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
@@ -64,7 +64,7 @@ class Interruption:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
-        """Nothing but messages of workers arrives here, so Ctrl-C can only be meant to end the session."""
+        """Turns Ctrl-C into the end of the session: nothing but messages of workers arrives here."""
         is_controller = session.config.getoption("dist") != "no"
         with session.config.stash[SESSION].watching() if is_controller else contextlib.nullcontext():
             return (yield)

@@ -152,7 +152,10 @@ def _golden(given: Given, arguments: argparse.Namespace, project: ProjectConfig,
 
 
 def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[str]:
-    """The files that were named, with each folder replaced by the run configs below it; says which are left out."""
+    """Yields the files that were named, with each folder replaced by the run configs below it.
+
+    Says which are left out.
+    """
     from t5x_harness.lint.classify import Kind, classify_program
     from t5x_harness.lint.reading import program_of
 

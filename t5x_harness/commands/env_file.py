@@ -14,7 +14,7 @@ from t5x_harness.commands.arguments import UsageError
 
 
 def export_lines(variables: Mapping[str, str]) -> str:
-    """``export NAME=value`` lines for a shell, sorted by name."""
+    """Returns ``export NAME=value`` lines for a shell, sorted by name."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
 
 

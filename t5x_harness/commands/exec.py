@@ -156,7 +156,7 @@ def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
 def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
-    """The words and variables with which the command sees the buckets that the environment names at ``/gcs``."""
+    """Returns the words and variables with which the command sees the environment's buckets at ``/gcs``."""
     from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched, refusal
     from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 

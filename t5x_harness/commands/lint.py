@@ -101,7 +101,7 @@ def _linted(config: Config) -> RunResult:
 
 
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:
-    """Whether a file, by its real path, is one that the user named or lies below a folder that the user named."""
+    """Tells whether a file, by its real path, is one that the user named or lies below a folder that the user named."""
     named = {_real(s, folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files}
     folders = [Path(os.path.realpath(name)) for name in arguments.files if os.path.isdir(name)]
     return lambda path: path in named or any(path.is_relative_to(folder) for folder in folders)

@@ -171,7 +171,10 @@ def _take_few_devices(plan: Planned, report: StageReport) -> None:
 
 
 def _first_step(config: GinConfig, start: StartPoint) -> int:
-    """The step of the checkpoint to start from; for one that names none, the usual one if training goes beyond it."""
+    """Returns the step of the checkpoint to start from.
+
+    For one that names none, the usual one if training goes beyond it.
+    """
     if start.path is None:
         return 0
     if start.step is not None:
@@ -235,7 +238,10 @@ def _kind_of(start: StartPoint, config: GinConfig) -> CheckpointKind:
 
 
 def _place_in_bucket(start: StartPoint, step: int) -> str | None:
-    """The folder for a stand-in at the very path that the config names, cleared; None if that is in no bucket here."""
+    """Returns the folder for a stand-in at the very path that the config names, cleared.
+
+    None if that is in no bucket here.
+    """
     here = store()
     path = start.path.rstrip("/") if start.path else ""
     folder, name = (path, f"checkpoint_{step}") if start.mode != "specific" else path.rsplit("/", 1)

@@ -35,7 +35,9 @@ class OutputFolder:
 
 
 def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> OutputFolder:
-    """The folder that was asked for; else the config's own if that is in an emulated bucket; else one of the run's own.
+    """Returns the folder that was asked for.
+
+    Else the config's own if that is in an emulated bucket; else one of the run's own.
 
     Args:
       config: the parsed config.

@@ -52,7 +52,7 @@ class Axes:
         return self.data if self.executed is None else self.executed
 
     def dividing(self, value: int) -> int:
-        """What a smaller value must stay divisible by, on the executed mesh, as the slice's axes divide the value."""
+        """Returns what a smaller value must stay divisible by on the executed mesh: axes divide the value."""
         if value % (self.data * self.model) == 0:
             return self.positions * self.model
         return math.lcm(self.positions if value % self.data == 0 else 1, self.model if value % self.model == 0 else 1)
@@ -63,7 +63,9 @@ def _multiple_of(factor: int, at_least: int) -> int:
 
 
 def small_axis(data: int, model: int) -> int:
-    """Data positions to execute on: the most that :data:`DEVICES` have room for, and at least 2 if there were more.
+    """Returns data positions to execute on.
+
+    The most that :data:`DEVICES` have room for, and at least 2 if there were more.
 
     Args:
       data: positions along the data axis of the slice's mesh.
@@ -74,7 +76,7 @@ def small_axis(data: int, model: int) -> int:
 
 
 def small_heads(heads: int, axes: Axes, kv_heads: int = 1) -> int:
-    """Attention heads: at least 2, divisible by the model axis and the key-value heads if the original was."""
+    """Returns attention heads: at least 2, divisible by the model axis and the key-value heads if the original was."""
     factor = math.lcm(axes.model if heads % axes.model == 0 else 1, kv_heads if heads % kv_heads == 0 else 1)
     return min(heads, _multiple_of(factor, 2))
 
@@ -93,7 +95,7 @@ def small_width(width: int, target: int, axes: Axes, multiple_of: int = 1) -> in
 
 
 def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
-    """Feature lengths scaled together, so that the longest is 64 tokens and none falls below 16."""
+    """Returns feature lengths scaled together, so that the longest is 64 tokens and none falls below 16."""
     longest = max(lengths.values(), default=0)
     if longest <= LONGEST:
         return dict(lengths)

@@ -68,7 +68,7 @@ def good_example(bad: Example, good: Example) -> Iterator[str]:
 
 
 def _files(example: Example) -> dict[str, str]:
-    """Everything that an example consists of, by name."""
+    """Returns everything that an example consists of, by name."""
     given = "".join(f"--gin.{binding.replace(' = ', '=', 1)}\n" for binding in example.bindings)
     if example.mode is not None:
         given += f"--run_mode={example.mode}\n"

@@ -27,7 +27,10 @@ def loss_measures(scalars: Scalars) -> Iterator[Measure]:
 
 
 def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
-    """One finding for all losses that are NaN or infinite, each where it first is; none if there is no such loss."""
+    """Yields one finding for all losses that are NaN or infinite, each where it first is.
+
+    None if there is no such loss.
+    """
     bad = []
     for tag, losses in _losses(scalars):
         step = next((step for step in sorted(losses) if not math.isfinite(losses[step])), None)

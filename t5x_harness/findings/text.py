@@ -71,9 +71,9 @@ class Style:
     enabled: bool = False
 
     def tone(self, name: str, text: str) -> str:
-        """Text in one of red, green, yellow, cyan, bold and dim."""
+        """Returns text in one of red, green, yellow, cyan, bold and dim."""
         return f"\x1b[{_CODES[name]}m{text}\x1b[0m" if self.enabled else text
 
     def bold(self, text: str) -> str:
-        """Bold text."""
+        """Returns bold text."""
         return self.tone("bold", text)

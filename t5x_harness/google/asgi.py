@@ -76,7 +76,10 @@ async def answer_error(send: Send, status: int, message: str) -> None:
 
 
 def not_emulated(message: str) -> dict[str, Any]:
-    """The JSON of an answer to a request for what is not emulated: as of an API that the project does not have."""
+    """Returns the JSON of an answer to a request for what is not emulated.
+
+    As of an API that the project does not have.
+    """
     body = _error(NOT_EMULATED, message)
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",

@@ -65,7 +65,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
 
 
 def _trust(folder: SessionFolder) -> dict[str, str]:
-    """Only the session's CA is trusted: a client that finds a way around the proxy meets a certificate it refuses."""
+    """Makes clients trust the session's CA alone: one that gets around the proxy meets a certificate it refuses."""
     names = "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
     return {**dict.fromkeys(names.split(), str(folder.authority)), "SSL_CERT_DIR": str(folder.no_certificates)}
 

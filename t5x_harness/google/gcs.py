@@ -52,7 +52,7 @@ class FakeGcs:
         self._arm("reset", bytes, which)
 
     def lose(self, **which: Any) -> None:
-        """What is asked for is done, and the connection is reset instead of the answer."""
+        """Does what is asked for, and resets the connection instead of answering."""
         self._arm("lose", 0, which)
 
     def truncate(self, *, bytes: int, **which: Any) -> None:

@@ -80,12 +80,12 @@ class GooglePool:
         return self._taken[environment[ROOT_VARIABLE]].session
 
     def said(self, environment: Mapping[str, str]) -> str:
-        """What the server of a run which was given this environment has said since, such as which bucket is missing."""
+        """Returns what the server of a run with this environment has said since, such as which bucket is missing."""
         server = self._taken.get(environment[ROOT_VARIABLE])
         return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
 
     def leave(self, environment: Mapping[str, str]) -> None:
-        """The run that was given this environment has ended. May be called again for it."""
+        """Ends the use of the environment that a run was given. May be called again for it."""
         server = self._taken.pop(environment[ROOT_VARIABLE], None)
         if server is None:
             return
@@ -163,7 +163,10 @@ class _Server:
 
 
 def _not_objects(folder: str, names: list[str]) -> list[str]:
-    """What the store takes for no object either: pipes, and links that lead nowhere or to a folder above them."""
+    """Returns what the store takes for no object either.
+
+    Pipes, and links that lead nowhere or to a folder above them.
+    """
     above = {os.path.realpath(each) for each in (Path(folder), *Path(folder).parents)}
 
     def is_kept(path: str) -> bool:

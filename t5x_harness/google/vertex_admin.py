@@ -92,7 +92,7 @@ class FakeVertex:
         return self._session.environment()
 
     def jobs(self, filter: str = "") -> list[VertexJob]:
-        """Custom jobs, the newest first.
+        """Returns custom jobs, the newest first.
 
         Args:
           filter: as the API has them, such as ``display_name="train" AND state="JOB_STATE_RUNNING"``.
@@ -162,7 +162,7 @@ class FakeVertex:
         self._arm("stall", on, seconds=seconds, **which)
 
     def preempt(self, on: str = "*", **which: Any) -> None:
-        """A running job loses a machine.
+        """Takes a machine away from a running job.
 
         Args:
           on: a glob for jobs' display names.
@@ -172,19 +172,19 @@ class FakeVertex:
         self._arm("preempt", on, **which)
 
     def stockout(self, on: str = "*", **which: Any) -> None:
-        """There is no machine for a job; for the arguments see :meth:`preempt`."""
+        """Leaves a job without a machine; for the arguments see :meth:`preempt`."""
         self._arm("stockout", on, **which)
 
     def internal(self, on: str = "*", **which: Any) -> None:
-        """The service itself fails under a running job; for the arguments see :meth:`preempt`."""
+        """Makes the service itself fail under a running job; for the arguments see :meth:`preempt`."""
         self._arm("internal", on, **which)
 
     def expire(self, on: str = "*", **which: Any) -> None:
-        """A running job ends in JOB_STATE_EXPIRED; for the arguments see :meth:`preempt`."""
+        """Ends a running job in JOB_STATE_EXPIRED; for the arguments see :meth:`preempt`."""
         self._arm("expire", on, **which)
 
     def oom(self, on: str = "*", **which: Any) -> None:
-        """A running job ends as its machine has too little memory; for the arguments see :meth:`preempt`."""
+        """Ends a running job for its machine's lack of memory; for the arguments see :meth:`preempt`."""
         self._arm("oom", on, **which)
 
     @property

@@ -19,7 +19,10 @@ Group = tuple[Edit, ...]
 
 
 def select(groups: Iterable[Group]) -> list[Group]:
-    """The groups of edits that can be applied together, first come first served; a group is never taken apart."""
+    """Returns the groups of edits that can be applied together, first come first served.
+
+    A group is never taken apart.
+    """
     chosen: list[Group] = []
     taken: list[Edit] = []
     for group in groups:
@@ -30,7 +33,10 @@ def select(groups: Iterable[Group]) -> list[Group]:
 
 
 def _collide(one: Edit, other: Edit) -> bool:
-    """Whether two edits touch the same line; two texts put in front of the same line only collide if they are equal."""
+    """Returns whether two edits touch the same line.
+
+    Two texts put in front of the same line only collide if they are equal.
+    """
     if one.file != other.file:
         return False
     if one == other:

@@ -95,7 +95,10 @@ def _lacking(program: GinProgram) -> str | None:
 
 
 def _start(program: GinProgram) -> Location | None:
-    """The line of a file that the user named which makes it a run: the last one to bind the entry, or its include."""
+    """Returns the line of a file that the user named which makes it a run.
+
+    The last one to bind the entry, or its include.
+    """
     binding = next((b for b in program.entries if b.target == program.entry), None)
     if binding is None:
         return None

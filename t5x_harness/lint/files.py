@@ -141,7 +141,10 @@ class FileFinder:
         return FoundFile(tidy, self.shown(tidy), out_of_reach)
 
     def shown(self, path: Path) -> str:
-        """A path as users should read it: ``gs://…`` for an object, relative to the working directory if below that."""
+        """Returns a path as users should read it.
+
+        ``gs://…`` for an object, relative to the working directory if below that.
+        """
         if self._buckets != GCS_MOUNT and path.is_relative_to(self._buckets):
             return f"{_GS}{path.relative_to(self._buckets)}"
         return str(path.relative_to(self._cwd)) if path.is_relative_to(self._cwd) else str(path)

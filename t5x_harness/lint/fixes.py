@@ -176,7 +176,7 @@ class _Fixer:
         return _State(config, program, result.findings)
 
     def _offers(self) -> Iterator[tuple[Group, Finding]]:
-        """The edits of findings in files that may change, named by their real paths so that configs agree on them."""
+        """Yields the edits of findings in files that may change, by real paths, so that configs agree on them."""
         seen: set[Group] = set()
         for state in self._states:
             for finding in state.findings:
@@ -216,5 +216,5 @@ class _Fixer:
 
 
 def _universal(text: str) -> str:
-    """Text as Python reads it from a file: every line ends with a line feed."""
+    """Returns text as Python reads it from a file: every line ends with a line feed."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -101,7 +101,7 @@ class ModuleFinder:
 
 
 def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
-    """Python's order: in each folder a package, then a module; bare folders only if there is nothing else."""
+    """Looks in Python's order: in each folder a package, then a module; bare folders only if there is nothing else."""
     portions = []
     for folder in folders:
         inner = folder / name

@@ -70,7 +70,7 @@ def _is_blank(lines: Sequence[str], number: int) -> bool:
 
 
 def _first_of_paragraph(lines: Sequence[str], statement: StatementText) -> int:
-    """The line where the comment right above a statement begins, if the statement is all that it can be about."""
+    """Returns the line where the comment right above a statement begins, if it can be about nothing else."""
     below = lines[statement.last] if statement.last < len(lines) else ""
     if below.strip() and not below.startswith(("#", "include")):
         return statement.first

@@ -23,7 +23,10 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
 
 
 def own_line(place: Location, program: GinProgram) -> Location | None:
-    """The user's innermost line through which a place was read; None where the user only named a library's file."""
+    """Returns the user's innermost line through which a place was read.
+
+    None where the user only named a library's file.
+    """
     chain = (*place.included_from, place)
     for depth in range(len(chain) - 1, -1, -1):
         if not is_foreign(chain[depth].file, program):
@@ -32,7 +35,10 @@ def own_line(place: Location, program: GinProgram) -> Location | None:
 
 
 def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
-    """A finding whose words name some files otherwise: paths into the interpreter's folders tell a user nothing."""
+    """Returns a finding whose words name some files otherwise.
+
+    Paths into the interpreter's folders tell a user nothing.
+    """
     message, fix = finding.message, finding.fix or ""
     for file, name in names.items():
         message, fix = message.replace(file, name), fix.replace(file, name)

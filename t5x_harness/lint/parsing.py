@@ -119,7 +119,7 @@ def parse(text: str) -> tuple[tuple[RawStatement, ...], tuple[SyntaxProblem, ...
 
 
 def _next_statement(lines: list[str], after: int) -> int:
-    """Index of the first line below line number ``after`` that starts a statement."""
+    """Returns the index of the first line below line number ``after`` that starts a statement."""
     for index in range(after, len(lines)):
         if _STATEMENT.match(lines[index]):
             return index

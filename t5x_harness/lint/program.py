@@ -167,7 +167,10 @@ class GinProgram:
         return tuple(s for s in self.statements if isinstance(s, Import))
 
     def named_file(self, location: Location) -> str:
-        """The file of the user's command through which a statement was read; :data:`BINDINGS` for the command line."""
+        """Returns the file of the user's command through which a statement was read.
+
+        :data:`BINDINGS` for the command line.
+        """
         return location.included_from[0].file if location.included_from else location.file
 
     @cached_property
@@ -184,7 +187,7 @@ class GinProgram:
         return {}
 
     def is_installed(self, file: str) -> bool:
-        """Whether a file belongs to T5X or another installed package, so that it is not the user's to change."""
+        """Tells whether a file belongs to T5X or another installed package, so that it is not the user's to change."""
         if file not in self._installed:
             path = Path(os.path.realpath(Path(self.spec.cwd) / file))
             parent = self.t5x_parent
@@ -266,7 +269,7 @@ class GinProgram:
         return {target: tuple(uses) for target, uses in found.items()}
 
     def uses(self, target: str | None = None) -> Iterator[tuple[Reference, Binding | MacroBinding]]:
-        """The references in final values, those to one configurable if ``target`` is given, and where they stand."""
+        """Returns the references in final values, those to ``target`` alone if that is given, and where they stand."""
         return iter(self._uses.get(target, ()))
 
     @cached_property
@@ -275,7 +278,10 @@ class GinProgram:
         return frozenset(s for reference, _ in self.uses() for s in scope_chain(reference.scope) if s)
 
     def lookup(self, target: str, param: str, scope: str = "") -> Binding | None:
-        """The binding that a configurable called in ``scope`` takes a parameter from; None if it takes the default."""
+        """Returns the binding that a configurable called in ``scope`` takes a parameter from.
+
+        None if it takes the default.
+        """
         for name in reversed(scope_chain(scope)):
             winner = self.final.get((name, target, param))
             if isinstance(winner, Binding):
@@ -318,6 +324,9 @@ class GinProgram:
 
 
 def scope_chain(scope: str) -> tuple[str, ...]:
-    """The scopes whose bindings a call in ``scope`` takes, weakest first: ``a/b`` gives ``""``, ``a``, ``a/b``."""
+    """Returns the scopes whose bindings a call in ``scope`` takes, weakest first.
+
+    For ``a/b`` ``""``, ``a``, ``a/b``.
+    """
     parts = scope.split("/") if scope else []
     return ("", *("/".join(parts[: i + 1]) for i in range(len(parts))))

@@ -174,7 +174,7 @@ class Source:
         return Parameters(tuple(names))
 
     def _full_name(self, node: ast.expr) -> str | None:
-        """``dataclasses.dataclass`` for what an expression names, through the module's imports."""
+        """Returns ``dataclasses.dataclass`` for what an expression names, through the module's imports."""
         if isinstance(node, ast.Name):
             if node.id in self.imports:
                 return _PUBLIC.get(self.imports[node.id], self.imports[node.id])
@@ -200,7 +200,7 @@ def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
 
 
 def _has_plain_body(node: ast.ClassDef) -> bool:
-    """Whether a class body is a list of definitions, each made once and none of its constructor by assignment."""
+    """Tells whether a class body is a list of definitions, each made once and none of its constructor by assignment."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Assign, ast.Expr, ast.Pass)
     assigned = [t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
     methods = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
@@ -234,7 +234,7 @@ def _executed(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """The names that a module binds at top level, once for each time, with those that functions bind from inside."""
+    """Yields the names that a module binds at top level, once for each time, those that functions bind included."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()

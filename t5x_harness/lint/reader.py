@@ -190,7 +190,10 @@ class _Reader:
         return found.shown
 
     def _may_show(self, path: Path) -> bool:
-        """Whether findings may quote a file: not one of the machine's that an include or a link happens to name."""
+        """Returns whether findings may quote a file.
+
+        Not one of the machine's that an include or a link happens to name.
+        """
         spec = self._spec
         real = Path(os.path.realpath(path))
         folders = [Path(spec.cwd, folder) for folder in (".", *spec.search_paths, *spec.python_path)]
@@ -333,7 +336,10 @@ class _Reader:
         return None
 
     def _surely_unknown(self, selector: str) -> bool:
-        """Whether no decorator in a module of the user's can register this: it means T5X's binary or a part of T5X."""
+        """Returns whether no decorator in a module of the user's can register this.
+
+        It means T5X's binary or a part of T5X.
+        """
         aliases = {i.name for i in self._statements if isinstance(i, Import) and i.module == MAIN}
         return (
             not self._unknown_imports

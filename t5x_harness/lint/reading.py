@@ -66,7 +66,7 @@ _STACK = "seqio"  # what every T5X imports
 
 
 def leave_modules_open(program: GinProgram) -> GinProgram:
-    """What was read, without complaints about packages that are missing here if the run has to start elsewhere anyway.
+    """Returns what was read, without findings of packages that are missing here if the run starts elsewhere anyway.
 
     Args:
       program: of a config that is only linted here. One that is about to run here needs its packages here.

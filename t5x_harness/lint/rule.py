@@ -33,7 +33,7 @@ class Context:
     slice: Slice | None = None
 
     def in_t5x(self, location: Location) -> bool:
-        """Whether a place is in one of T5X's own files, which is not the user's to fix unless the user named it."""
+        """Tells whether a place is in a file of T5X's own, which is not the user's to fix unless the user named it."""
         program = self.program
         if program.t5x_parent is None or location.file in (BINDINGS, *program.spec.gin_files):
             return False
@@ -78,7 +78,10 @@ def where(location: Location) -> str:
 
 
 def shown_folder(folder: str, program: GinProgram) -> str:
-    """A folder that is searched, relative to the working directory if below it; T5X's own is not spelled out."""
+    """Returns a folder that is searched, relative to the working directory if below it.
+
+    T5X's own is not spelled out.
+    """
     if folder == program.t5x_parent:
         return "the folder of t5x"
     path, cwd = Path(folder), Path(program.spec.cwd).absolute()

@@ -32,7 +32,7 @@ class Given:
     binding: Binding
 
     def beside(self, param: str) -> str:
-        """Another parameter of the same object, as the file that binds this one would write it."""
+        """Returns another parameter of the same object, as the file that binds this one would write it."""
         return f"{str(self.binding).removesuffix(self.binding.param)}{param}"
 
 
@@ -64,7 +64,10 @@ class Part:
         return default if given is None else given.value
 
     def part(self, param: str, target: str) -> Part | None:
-        """The object that a parameter is given, if it is built from ``target``; a scope stays until another one is."""
+        """Returns the object that a parameter is given, if it is built from ``target``.
+
+        A scope stays until another one is.
+        """
         reference = self.value(param)
         if not isinstance(reference, Reference) or reference.target != target:
             return None
@@ -80,7 +83,10 @@ def run_part(context: Context, *modes: Mode) -> Part | None:
 
 
 def evaluates(train: Part) -> bool:
-    """Whether there is something to evaluate during training: otherwise T5X takes no notice of the eval period."""
+    """Returns whether there is something to evaluate during training.
+
+    Otherwise T5X takes no notice of the eval period.
+    """
     return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
 
 

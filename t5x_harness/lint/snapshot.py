@@ -118,7 +118,10 @@ class Snapshot:
         return _canonical(name)
 
     def doubt(self, name: str) -> str | None:
-        """Why what a library in use offers may differ from its record; None if there is no reason to think so."""
+        """Returns why what a library in use offers may differ from its record.
+
+        None if there is no reason to think so.
+        """
         library = name.split(".")[0]
         if library not in LIBRARIES or self._finder is None:
             return None
@@ -149,7 +152,10 @@ class Snapshot:
         return source.methods(symbol) if source is not None else ()
 
     def suffixes(self, selector: str) -> tuple[str, ...]:
-        """The full names in T5X that a bare selector could mean: ``utils.DatasetConfig`` is one of ``t5x.utils``."""
+        """Returns the full names in T5X that a bare selector could mean.
+
+        ``utils.DatasetConfig`` is one of ``t5x.utils``.
+        """
         return tuple(
             f"{module}.{symbol}"
             for module, symbols in _record("t5x").modules.items()
@@ -268,7 +274,10 @@ def _recorded_module(name: str) -> str | None:
 
 
 def _installed_version(library: str, finder: ModuleFinder) -> str | None:
-    """The version of the library that a run would import; None if there is none, ``another`` if it does not say."""
+    """Returns the version of the library that a run would import.
+
+    None if there is none, ``another`` if it does not say.
+    """
     found = finder.find(library)
     if found is None or found.origin is None:
         return None

@@ -56,7 +56,10 @@ class SourceFinder:
         return not (source is None or source.is_open or source.mentions(symbol) or self.is_module(f"{module}.{symbol}"))
 
     def parameters(self, module: str, symbol: str) -> Parameters | None:
-        """What Gin can bind of a function or class, also of one that the module imports; None if not certain."""
+        """Returns what Gin can bind of a function or class, also of one that the module imports.
+
+        None if not certain.
+        """
         for _ in range(_MOST_HOPS):
             source = self.source(module)
             if source is None or source.is_open:
@@ -69,7 +72,7 @@ class SourceFinder:
         return None
 
     def opener(self, name: str, imported: Iterable[str]) -> str | None:
-        """The module because of which one that is found nowhere may be there all the same; None if there is none.
+        """Returns the module that may make one that is found nowhere; None if there is none.
 
         Args:
           name: of the module that is missing.
@@ -110,7 +113,10 @@ def _is_library(name: str) -> bool:
 
 
 def definer_of_constants(finder: SourceFinder, modules: Iterable[str]) -> str | None:
-    """The first of some modules, or of those that they import, that may define Gin constants; None if none does."""
+    """Returns the first of some modules, or of those that they import, that may define Gin constants.
+
+    None if none does.
+    """
     waiting = list(modules)
     seen: set[str] = set()
     while waiting:

@@ -85,7 +85,7 @@ def _families(codes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _judges_statements(rule: type[Rule]) -> bool:
-    """Whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
+    """Tells whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
     return rule.code.startswith("GIN") and not rule.whole_program
 
 

@@ -93,7 +93,7 @@ class FileScope:
         self.dynamic = False
 
     def enable_dynamic_registration(self) -> None:
-        """From here on selectors go through the file's imports."""
+        """Resolves selectors through the file's imports from here on."""
         self.dynamic = True
         self._symbols["gin"] = None
 

@@ -38,7 +38,7 @@ class MissingImport:
 
 
 def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBinding]]:
-    """The modules that T5X imports for their tasks, ``MIXTURE_OR_TASK_MODULE``, and the statements that name them."""
+    """Yields the modules that T5X imports for their tasks, ``MIXTURE_OR_TASK_MODULE``, and what names them."""
     seen: set[str] = set()
     for binding in program.final_bindings:
         given = program.resolve(binding)
@@ -93,7 +93,7 @@ def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | Non
 
 
 def _is_surely_missing(program: GinProgram, finder: ModuleFinder, sources: SourceFinder, name: str) -> bool:
-    """Whether a module is not part of Python, of a library that may make it, or of a package that looks elsewhere."""
+    """Returns whether a module is of neither Python, a library that may make it, nor a package that looks elsewhere."""
     top = name.split(".")[0]
     if top in sys.stdlib_module_names or sources.opener(name, ()) is not None:
         return False

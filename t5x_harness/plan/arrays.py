@@ -75,7 +75,7 @@ def module_table(arrays: Sequence[Folded]) -> Table:
 
 
 def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str, Table]:
-    """For each module the arrays in it: sizes by logical axis, what cuts them, and what is left on each device.
+    """Returns for each module the arrays in it: sizes by logical axis, what cuts them, and what is left on each device.
 
     Args:
       arrays: what to show.

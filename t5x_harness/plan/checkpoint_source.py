@@ -75,7 +75,10 @@ class StartPoint:
 
 
 def find_start(config: GinConfig) -> StartPoint:
-    """Where the job starts: from MODEL_DIR's own checkpoint, from the one that the config names, or from scratch."""
+    """Returns where the job starts.
+
+    From MODEL_DIR's own checkpoint, from the one that the config names, or from scratch.
+    """
     key, folder = model_dir_of(config)
     steps = checkpoint_steps(folder) if folder else []
     if not folder or not steps:
@@ -129,7 +132,10 @@ def model_dir_of(config: GinConfig) -> tuple[BindingKey | None, str | None]:
 
 
 def checkpoint_steps(folder: str) -> list[int]:
-    """The steps of the checkpoints in a folder, ascending; empty if there is no such folder, or it is out of reach."""
+    """Returns the steps of the checkpoints in a folder, ascending.
+
+    Empty if there is no such folder, or it is out of reach.
+    """
     if is_not_asked(folder):
         return []
     here = store()
@@ -171,7 +177,7 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoin
 
 
 def _missing(path: str, orbax: bool) -> Problem | None:
-    """CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
+    """Finds CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
     folder = epath.Path(path)
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
@@ -203,7 +209,10 @@ def _missing(path: str, orbax: bool) -> Problem | None:
 
 
 def _no_checkpoint(path: str, orbax: bool) -> Problem | None:
-    """CKP05: a path whose last part is not that of a checkpoint; T5X takes the step from it before it looks there."""
+    """Finds CKP05: a path whose last part is not that of a checkpoint.
+
+    T5X takes the step from it before it looks there.
+    """
     name = os.path.basename(path.removesuffix("/"))
     steps = checkpoint_steps(path)
     if steps:

@@ -92,7 +92,9 @@ def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
 def steps_written(
     first: int, total: int, period: int, extra: Sequence[int] = (), *, first_is_there: bool = False
 ) -> list[int]:
-    """The steps at which T5X writes a checkpoint: the first, every period from there, the last, and those asked for.
+    """Returns the steps at which T5X writes a checkpoint.
+
+    The first, every period from there, the last, and those asked for.
 
     Args:
       first: the step that training starts from.
@@ -126,7 +128,10 @@ def save_config(plan: Planned) -> Any:
 
 
 def _own_type(plan: Planned) -> bool:
-    """Whether parameters are saved in their own type: with orbax, T5X passes the save dtype on to no parameter."""
+    """Returns whether parameters are saved in their own type.
+
+    With orbax, T5X passes the save dtype on to no parameter.
+    """
     return uses_orbax(plan.config)
 
 

@@ -109,7 +109,7 @@ def _refined(at: Callable[[int], float], grid: Sequence[int], index: int, direct
 
 
 def _ends_of_plateaus(at: Callable[[int], float], left: int, right: int) -> set[int]:
-    """Where a stretch that only rises or only falls leaves the rate it began with, or comes to the one it ends with."""
+    """Yields where a stretch that only rises or falls leaves its first rate, or comes to its last."""
     found: set[int] = set()
     steps = range(left, right + 1)
     if abs(at(right) - at(left)) <= _NOISE * max(abs(at(left)), abs(at(right))):

@@ -32,7 +32,9 @@ class DataLayout:
 
 
 def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
-    """The layout that T5X's partitioner has on the slice; here one process owns all devices and would read the whole.
+    """Returns the layout that T5X's partitioner has on the slice.
+
+    Here one process owns all devices and would read the whole.
 
     Args:
       partitioner: T5X's partitioner, whose mesh lies over CPU devices numbered as the slice's are.

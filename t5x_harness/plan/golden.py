@@ -103,7 +103,7 @@ class GoldenPlan:
 
 
 def binding_names(bindings: Sequence[BoundValue]) -> dict[BoundValue, str]:
-    """A name for each binding that does not depend on how files import its configurable, as short as is unique."""
+    """Returns a name for each binding that no import changes, as short as is unique."""
     short = [_name(bound, parts=2) for bound in bindings]
     return {
         bound: name if short.count(name) == 1 else _name(bound, parts=100)

@@ -53,7 +53,10 @@ class StateShapes:
         return sum(leaf.size for leaf in self.parameters)
 
     def with_parameters_as(self, dtype: str) -> StateShapes:
-        """The state after a restore that casts the parameters: those of floating point get the type of that name."""
+        """Returns the state after a restore that casts the parameters.
+
+        Those of floating point get the type of that name.
+        """
         kind = np.dtype(dtype)
         cast = (
             dataclasses.replace(leaf, dtype=kind)

@@ -100,7 +100,7 @@ def read_tree(path: str) -> StoredTree | None:
 
 
 def _orbax(state: epath.Path) -> dict[str, StoredArray]:
-    """By orbax itself: with OCDBT, the shapes are in a database whose format is tensorstore's own."""
+    """Reads by orbax itself: with OCDBT, the shapes are in a database whose format is tensorstore's own."""
     import orbax.checkpoint as ocp
     from flax import traverse_util
 
@@ -140,7 +140,7 @@ def _msgpack(file: epath.Path) -> dict[str, StoredArray]:
 
 
 def _tensorflow(path: str) -> dict[str, StoredArray]:
-    """With T5X's own translation of names; the optimizer's state, which T5X partly makes up, is left out."""
+    """Reads with T5X's own translation of names; the optimizer's state, which T5X partly makes up, is left out."""
     from t5x import checkpoint_importer
 
     translator = getattr(checkpoint_importer, "t5_importer", None)

@@ -32,7 +32,7 @@ class _Undecided(Exception):
 
 
 def selects_only(expression: str, mark: str) -> bool:
-    """Whether an expression selects an item because of ``mark``: true with that mark alone, false without it."""
+    """Tells whether an expression selects an item because of ``mark``: true with that mark alone, false without it."""
     evaluate = _compiled(expression, mark)
     return bool(evaluate(lambda name, **_: name == mark)) and not evaluate(lambda name, **_: False)
 
@@ -58,7 +58,7 @@ def _compiled(expression: str, mark: str) -> _Evaluate:
 
 
 def _can_hold(evaluate: _Evaluate, known: dict[_Atom, bool], *, tpu: bool) -> bool:
-    """Whether some set of marks makes the expression true, with or without ``tpu`` and as ``known`` has decided."""
+    """Tells whether some set of marks makes the expression true, with or without ``tpu``, as ``known`` has decided."""
 
     def is_there(name: str, /, **arguments: object) -> bool:
         atom = (name, tuple(sorted(arguments.items())))

@@ -154,7 +154,7 @@ class PromotedJobs:
         return Ended(end.outcome, "", end.notes, end.ran_on)
 
     def raise_pending_interrupt(self, raised: BaseException | None) -> None:
-        """To be called now and then: raises a Ctrl-C that came to nothing.
+        """Raises a Ctrl-C that came to nothing; is to be called now and then.
 
         Args:
           raised: what was raised since the last call, if anything was: a Ctrl-C that was seen is not lost.
@@ -180,7 +180,7 @@ class PromotedJobs:
         return lines
 
     def _check(self, job: ContainerJob, message: Any) -> None:
-        """What can be checked of a job without the service."""
+        """Checks what can be checked of a job without the service."""
         from t5x_harness.google.vertex.validation import judge
 
         if violations := judge(message, job.target.location).violations:

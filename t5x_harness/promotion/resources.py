@@ -194,7 +194,7 @@ _TEXTS = (
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Named values of several places, the first of which count most.
+    """Returns named values of several places, the first of which count most.
 
     A machine is one value, however many names it has: a place that says what kind it is takes nothing of the machines
     of later ones. One that only says how many takes their kind. One that ships its test takes no sizes of later

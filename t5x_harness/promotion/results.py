@@ -80,7 +80,9 @@ def read_results(folder: Folder) -> JobResults:
 
 
 def last_of_each(names: Iterable[str]) -> list[str]:
-    """The files with predictions, sorted: of those that training writes at each evaluation, the last of each task.
+    """Returns the files with predictions, sorted.
+
+    Of those that training writes at each evaluation, the last of each task.
 
     Args:
       names: of everything in the folder.

@@ -61,7 +61,7 @@ class ShippedOutcome:
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def to_text(self) -> str:
-        """As JSON; what JSON has no form for is written as its text."""
+        """Returns JSON; what JSON has no form for is written as its text."""
         return json.dumps({"version": _VERSION, **dataclasses.asdict(self)}, default=str)
 
     @classmethod

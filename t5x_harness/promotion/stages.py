@@ -54,7 +54,7 @@ def stages_of_job(
 
 
 def ending(ended: Ended, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
-    """Code, message and fix for a job that did not succeed.
+    """Returns code, message and fix for a job that did not succeed.
 
     Args:
       ended: how it ended.
@@ -105,7 +105,10 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
 
 
 def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
-    """A stage of a job that ended well: failed if it ran on the CPU beside the TPU, and open if nobody knows."""
+    """Returns a stage of a job that ended well.
+
+    Failed if it ran on the CPU beside the TPU, and open if nobody knows.
+    """
     if not ran_on.platform:
         return dataclasses.replace(done, not_checked=(*done.not_checked, _TPU_NOT_CHECKED))
     if not ran_on.fell_back:
@@ -144,7 +147,7 @@ def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
 
 
 def _evaluated(found: JobResults) -> StageResult:
-    """Evaluation on the way, at the last step where it took place there."""
+    """Returns evaluation on the way, at the last step where it took place there."""
     judged = found.evaluated or _last(found.metrics, "training_eval/")
     if not judged:
         return _left_out(Stage.EVAL, _NO_EVALUATION)

@@ -82,12 +82,12 @@ class JobWatch:
         self._steps = Steps()
 
     def on_state(self, state: str) -> None:
-        """A new state of the job."""
+        """Shows a new state of the job."""
         self._note = _STATES.get(state, "")
         self._tell()
 
     def on_log(self, line: LogLine) -> None:
-        """A line of its log."""
+        """Shows a line of its log."""
         with self._log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         if self._say is not None:

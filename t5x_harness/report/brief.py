@@ -37,7 +37,9 @@ def render_end(report: Report, *, width: int, color: bool, notes: bool, shown_ab
 
 
 def render_brief(report: Report, *, width: int, color: bool = False) -> str:
-    """The table; then over all runs, each thing once: findings of stages that passed, changes, what was not checked.
+    """Returns the table.
+
+    Then over all runs, each thing once: findings of stages that passed, changes, what was not checked.
 
     Notes are only counted.
 

@@ -95,7 +95,7 @@ def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
 
 
 def markdown(report: Report) -> str:
-    """A table of the runs and their stages, their losses and metrics, their findings, and what was not checked."""
+    """Returns a table of the runs, their stages, losses and metrics, their findings, and what was not checked."""
     parts = (_runs(report), _numbers(report), _findings(report), _not_checked(report))
     return "\n".join(["### t5x-harness", "", last_line(report), "", *(line for part in parts for line in part)]) + "\n"
 
@@ -151,5 +151,5 @@ def _table_row(*cells: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text that shows as it is, though it stands in Markdown: no cell, tag, link, emphasis or formula comes of it."""
+    """Returns text that shows as it is in Markdown: no cell, tag, link, emphasis or formula comes of it."""
     return re.sub(r"([\\`*_\[\]<>#|~$&])", r"\\\1", " ".join(text.split()))

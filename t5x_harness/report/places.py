@@ -55,7 +55,10 @@ def source_root(report: Report) -> Path:
 
 
 def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
-    """The findings of all runs in their order; what several runs share, such as a fault of a common include, once."""
+    """Returns the findings of all runs in their order.
+
+    What several runs share, such as a fault of a common include, once.
+    """
     merged: dict[tuple[object, ...], PlacedFinding] = {}
     for row in report.rows:
         for finding in row.findings:
@@ -67,7 +70,7 @@ def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
 
 
 def place_in(root: Path, cwd: str, file: str, line: int) -> Place | None:
-    """A line of a file, whose path starts from ``cwd``, as a place below ``root``; None if it is not a file there.
+    """Returns a line of a file, by a path from ``cwd``, as a place below ``root``; None if it is not a file there.
 
     What is installed into an environment is none of the repository's, wherever that lies.
     """

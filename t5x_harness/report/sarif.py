@@ -103,7 +103,7 @@ def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
 
 
 def _replacement(edit: Edit) -> dict[str, Any]:
-    """Whole lines reach from the first column to that of the line after them; an insertion deletes nothing."""
+    """Returns a region of whole lines, up to the first column of the line after them; an insertion deletes nothing."""
     region = {"startLine": edit.first, "startColumn": 1, "endLine": edit.last + 1, "endColumn": 1}
     return {"deletedRegion": region, "insertedContent": {"text": edit.text}}
 
@@ -120,7 +120,7 @@ def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:
 
 
 def _notifications(report: Report) -> Mapping[str, Any]:
-    """What was not checked, and stages that failed without a finding, as words of the tool about its own work."""
+    """Returns what was not checked, and stages that failed without a finding, as words of the tool about itself."""
     notifications = []
     for row in report.rows:
         for stage in row.result.stages:

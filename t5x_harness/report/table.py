@@ -89,7 +89,7 @@ def stage_mark(row: RunRow, stage: Stage) -> str:
 
 
 def _counts(row: RunRow, notes: bool) -> str:
-    """``2 errors, 1 warning``; a dash for none."""
+    """Returns ``2 errors, 1 warning``; a dash for none."""
     numbers = {severity: sum(f.severity is severity for f in row.findings) for severity in Severity}
     if not notes:
         del numbers[Severity.NOTE]
@@ -102,7 +102,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 error``, ``2 errors``."""
+    """Returns ``1 error``, ``2 errors``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -33,7 +33,9 @@ def render(
     notes: bool = False,
     shown_above: bool = False,
 ) -> str:
-    """The whole report: a table, the findings, what was established and changed, what was not checked, a last line.
+    """Returns the whole report.
+
+    A table, the findings, what was established and changed, what was not checked, a last line.
 
     Args:
       report: the runs.
@@ -186,7 +188,10 @@ def _details(
 
 
 def achieved(result: RunResult) -> list[str]:
-    """The losses and metrics of a run in small: each by its tag in TensorBoard, or by the task that it is of."""
+    """Returns the losses and metrics of a run in small.
+
+    Each by its tag in TensorBoard, or by the task that it is of.
+    """
     losses: dict[str, list[str]] = {}
     metrics: dict[str, list[str]] = {}
     for stage in result.stages:
@@ -203,7 +208,7 @@ def achieved(result: RunResult) -> list[str]:
 
 
 def given_values(result: RunResult, *, values: bool) -> list[str]:
-    """What the config leaves to the command line of its job, and the harness gave: names, and the values if wanted."""
+    """Returns what the config leaves to its job's command line, and the harness gave: names, and values if wanted."""
     given = [change for change in result.changes if change.why is Reason.GIVEN]
     return [f"{change.binding} = {change.after}" if values else change.binding for change in given]
 
@@ -255,7 +260,7 @@ def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
 
 
 def last_line(report: Report) -> str:
-    """``1 failed, 2 passed, 1 error, 3 warnings in 41 s``; runs that were interrupted are not finished."""
+    """Returns ``1 failed, 2 passed, 1 error, 3 warnings in 41 s``; runs that were interrupted are not finished."""
     passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
     parts = [f"{failed} failed"] if failed else []
     parts += [f"{passed} passed"] if passed else []
@@ -276,6 +281,6 @@ def slow_imports(report: Report) -> str:
 
 
 def hidden_notes(report: Report, before: str = "") -> str:
-    """``2 notes, -v shows them`` with ``before`` in front of it; nothing if there is none."""
+    """Returns ``2 notes, -v shows them`` with ``before`` in front of it; nothing if there is none."""
     number = report.count(Severity.NOTE)
     return f"{before}{counted(number, 'note')}, -v shows {'it' if number == 1 else 'them'}" if number else ""

@@ -76,7 +76,10 @@ def provider_of(role: DataRole) -> Any:
 
 
 def registered_name(role: DataRole) -> str | None:
-    """The name under which SeqIO knows the task or mixture of a dataset; None for an object that is not registered."""
+    """Returns the name under which SeqIO knows the task or mixture of a dataset.
+
+    None for an object that is not registered.
+    """
     given = role.dataset.mixture_or_task_name
     if isinstance(given, str):
         return given

@@ -39,7 +39,7 @@ def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
 
 
 def _vocabularies(run: Resolved, report: StageReport) -> None:
-    """A row for each vocabulary, with all that use it: equal ones are the same one here."""
+    """Adds a row for each vocabulary, with all that use it: equal ones are the same one here."""
     users: list[tuple[seqio.Vocabulary, list[str]]] = []
     for name, vocabulary in _used_vocabularies(run):
         known = next((names for other, names in users if other == vocabulary), None)
@@ -84,7 +84,7 @@ def _special(vocabulary: seqio.Vocabulary, name: str) -> object:
 
 
 def _features(run: Resolved, report: StageReport) -> None:
-    """A row for each feature of each split that was read, at each length that the run gives it."""
+    """Adds a row for each feature of each split that was read, at each length that the run gives it."""
     rows: dict[tuple[object, ...], None] = {}
     for role, sample in run.sampled():
         where = f"{sample.task.name} {sample.split}"
@@ -111,7 +111,7 @@ def _features(run: Resolved, report: StageReport) -> None:
 
 
 def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]:
-    """The length given, the median and the longest seen, the shares that are cut and padding, the examples seen."""
+    """Returns the length given, the median and longest seen, the shares cut and padding, the examples seen."""
     given, seen = (role.dataset.task_feature_lengths or {}).get(feature), len(sample.lengths(feature))
     if not seen:
         return given or "-", "-", "-", "-", "-", seen
@@ -123,7 +123,7 @@ def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]
 
 
 def _packing(run: Resolved, report: StageReport) -> None:
-    """How many examples share a row, where rows are packed and whole examples were seen."""
+    """Adds how many examples share a row, where rows are packed and whole examples were seen."""
     rows = []
     for role, sample in run.sampled():
         lengths = {k: n for k, n in (role.dataset.task_feature_lengths or {}).items() if isinstance(n, int)}

@@ -63,7 +63,7 @@ def _mark(example: object) -> int:
 
 
 def period_of(items: Sequence[Hashable]) -> int | None:
-    """After how many items a sequence starts again from its beginning, and does nothing else; None if it does not."""
+    """Returns the number of items after which a sequence starts again, and does nothing else; None if it does not."""
     # The longest beginning of the sequence that is also its end, for each of its beginnings (Knuth, Morris, Pratt).
     borders = [0] * len(items)
     for i in range(1, len(items)):

@@ -88,7 +88,10 @@ def user_frame(error: BaseException) -> UserFrame | None:
 
 
 def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame | None:
-    """The user's line where TensorFlow traced their function: it rewrites the code and tells the line in words."""
+    """Returns the user's line where TensorFlow traced their function.
+
+    It rewrites the code and tells the line in words.
+    """
     places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(root_cause(error)))
     users = [(file, int(line), name) for file, line, name in places if is_users(file)]
     if not users:
@@ -114,7 +117,7 @@ def _shortened(text: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """``KeyError: 'validation'``: type and text of an exception, also where TensorFlow hides it in one of its own."""
+    """Returns an exception's type and text, ``KeyError: 'validation'``, also where TensorFlow hides it in its own."""
     if inside := _IN_PYTHON.match(str(error)):
         return _shortened(inside[1])
     kind, text = type(error).__name__, one_line(error)
@@ -137,7 +140,7 @@ def is_users(file: str) -> bool:
 
 
 def raised_by_user_code(error: BaseException) -> bool:
-    """Whether the user's code is on the stack of what started an exception, or was traced by TensorFlow there."""
+    """Tells whether the user's code is on the stack of what started an exception, or was traced by TensorFlow there."""
     frames = traceback.extract_tb(root_cause(error).__traceback__)
     return any(is_users(frame.filename) for frame in frames) or _traced_frame(error, None) is not None
 

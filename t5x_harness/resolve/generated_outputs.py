@@ -32,15 +32,15 @@ class Outputs:
     scores: np.ndarray[Any, Any]
 
     def predict(self, dataset: Any) -> list[tuple[int, Any]]:
-        """In place of the model's ``predict_batch``."""
+        """Stands in for the model's ``predict_batch``."""
         return list(enumerate(self.tokens))
 
     def predict_with_aux(self, dataset: Any) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-        """In place of the model's ``predict_batch_with_aux``."""
+        """Stands in for the model's ``predict_batch_with_aux``."""
         return self.predict(dataset), {"scores": list(self.scores)}
 
     def score(self, dataset: Any) -> list[tuple[int, Any]]:
-        """In place of the model's ``score_batch``."""
+        """Stands in for the model's ``score_batch``."""
         return list(enumerate(self.scores))
 
 

@@ -136,7 +136,10 @@ class GinConfig:
 
     @staticmethod
     def references(value: Any) -> Iterator[str]:
-        """The full names of the configurables that a value refers to (macros: their names with a leading ``%``)."""
+        """Yields the full names of the configurables that a value refers to (macros.
+
+        Their names with a leading ``%``).
+        """
         if isinstance(value, gin.config.ConfigurableReference):
             name = "/".join(value.scopes)
             yield f"%{name}" if value.selector == _MACRO else value.selector
@@ -160,7 +163,10 @@ class GinConfig:
         return copy.deepcopy(self.entry_bindings().get(parameter))
 
     def scope_of(self, parameter: str) -> str | None:
-        """The scope of the reference bound to one of the entry point's parameters: ``train`` for the train data."""
+        """Returns the scope of the reference bound to one of the entry point's parameters.
+
+        ``train`` for the train data.
+        """
         value = self.entry_bindings().get(parameter)
         if isinstance(value, gin.config.ConfigurableReference):
             if value.selector == _MACRO:
@@ -200,7 +206,10 @@ class GinConfig:
         return statement is not None and not is_foreign(statement.location.file, self.program)
 
     def origin(self, key: BindingKey | None) -> str:
-        """Where a value comes from, in words, for messages: ``base.gin:12`` or ``a binding given with the run``."""
+        """Returns where a value comes from, in words, for messages.
+
+        ``base.gin:12`` or ``a binding given with the run``.
+        """
         statement = self._statement(key) if key else None
         if statement is None:
             return "the default"

@@ -147,7 +147,10 @@ class _Look:
         self._report.add([self._finding(error, task, role)])
 
     def _finding(self, error: Exception, task: seqio.Task, role: DataRole) -> Finding:
-        """What a task raised while it was read: of which example, if it is one; else of what the task declares."""
+        """Returns what a task raised while it was read: of which example, if it is one.
+
+        Else of what the task declares.
+        """
         place, where = self._run.registrations.place(task.name), f"task {task.name} {role.dataset.split}"
         if is_empty(task, role):
             key = role.key(self._run.config, "split")

@@ -113,7 +113,7 @@ def is_out_of_reach(error: BaseException) -> bool:
 
 
 def _seqio_frames(error: BaseException) -> Iterator[tuple[str, str]]:
-    """File and function of every frame in SeqIO, outermost first."""
+    """Yields file and function of every frame in SeqIO, outermost first."""
     for link in causes(error):
         for frame, _ in traceback.walk_tb(link.__traceback__):
             if file := _of_seqio(frame):

@@ -13,7 +13,10 @@ from t5x_harness.upstream.seqio import weights_of
 
 
 def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
-    """Every mixture whose examples the run mixes, with the split: evaluation and inference read each task alone."""
+    """Yields every mixture whose examples the run mixes, with the split.
+
+    Evaluation and inference read each task alone.
+    """
     found = {}
     for role in run.roles:
         provider = provider_of(role)

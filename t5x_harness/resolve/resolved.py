@@ -44,7 +44,10 @@ class Resolved:
     standins: StandIns | None = None
 
     def standin_source(self, task: seqio.Task) -> str | None:
-        """What a task reads here instead of its own source, in words: how many examples that has says nothing."""
+        """Returns what a task reads here instead of its own source, in words.
+
+        How many examples that has says nothing.
+        """
         return self.standins.source_of(task) if self.standins else None
 
     def has_generated_tokens(self, task: seqio.Task) -> bool:
@@ -56,7 +59,7 @@ class Resolved:
         return self.standins is not None and self.standins.has_generated_size(task)
 
     def is_uncached(self, task: seqio.Task) -> bool:
-        """Whether a task's examples are preprocessed as they are read, though the run wants them from a cache."""
+        """Tells whether a task's examples are preprocessed as they are read, though the run wants them from a cache."""
         return self.standins is not None and self.standins.is_uncached(task)
 
     def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
@@ -64,7 +67,10 @@ class Resolved:
         return self.standins is not None and self.standins.is_vocabulary_generated(vocabulary)
 
     def is_vocabulary_guessed(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Whether not even a generated vocabulary's size is known: it is read off the file's name, or the model."""
+        """Returns whether not even a generated vocabulary's size is known.
+
+        It is read off the file's name, or the model.
+        """
         return self.is_vocabulary_generated(vocabulary) and not is_published(vocabulary_file(vocabulary) or "")
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:

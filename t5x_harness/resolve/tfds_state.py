@@ -36,7 +36,10 @@ class TfdsProblem:
 
 
 def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
-    """Why a task's TFDS dataset cannot be read; None where it can, for another source, and for one out of reach."""
+    """Returns why a task's TFDS dataset cannot be read.
+
+    None where it can, for another source, and for one out of reach.
+    """
     source = task.source
     if not isinstance(source, seqio.TfdsDataSource) or out_of_reach(task, split):
         return None
@@ -60,7 +63,10 @@ def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
 
 
 def versions_asked(text: str) -> str | None:
-    """The versions that the installed TFDS has, as a fix, where SeqIO misses one in a dataset's name; else None."""
+    """Returns the versions that the installed TFDS has, as a fix, where SeqIO misses one in a dataset's name.
+
+    Else None.
+    """
     found = re.search(r"TFDS name must contain a version number, got: ([\w./-]+)", text)
     if found is None:
         return None
@@ -75,5 +81,5 @@ def versions_asked(text: str) -> str | None:
 
 
 def _last_sentence(error: AssertionError) -> str:
-    """``Dataset c4 cannot be loaded at version 2.2.0, only: 3.1.0.`` behind what TFDS says of its own arguments."""
+    """Returns ``Dataset c4 cannot be loaded at version 2.2.0, only: 3.1.0.``, what TFDS says last."""
     return str(error).rpartition('}": ')[2].rstrip(".")

@@ -208,7 +208,7 @@ class _Progress:
 
     @contextlib.contextmanager
     def shown(self, stage: Stage) -> Iterator[None]:
-        """While the block lasts, what is known of this stage and what comes is shown."""
+        """Shows what is known of this stage, and what comes, while the block lasts."""
         _ = self._receiver  # made in the caller's thread, also where nothing is shown
         with self._lock:
             self._stage = stage

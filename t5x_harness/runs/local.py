@@ -177,7 +177,7 @@ class LocalBackend(Closing):
         )
 
     def _read_artifacts(self) -> Mapping[str, Any]:
-        """What the run wrote. Of a run whose process is gone, as its failed stage says, only the folder is known."""
+        """Returns what the run wrote; only the folder, if its process is gone, as its failed stage says."""
         if self._run is None:
             return {}
         if self._broken_stage is None:

@@ -202,7 +202,7 @@ def _runtime(spec: RunSpec) -> Runtime:
 
 
 def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """TensorFlow's settings where the user sets none.
+    """Returns TensorFlow's settings where the user sets none.
 
     Keras, which it imports, shall not write its settings into the home folder where there are none. And it need not
     look through every function of an input pipeline for what oneDNN, which multiplies matrices, could take over.

@@ -88,7 +88,7 @@ class RunSession(SessionSettings, abc.ABC):
 
     @contextlib.contextmanager
     def working(self) -> Iterator[SharedRuns]:
-        """While the block lasts, runs are waited for: with their progress on the terminal, and Ctrl-C ends them."""
+        """Shows the progress of runs that are waited for while the block lasts, and makes Ctrl-C end them."""
         if self.is_worker:
             # pytest-xdist itself does that 5 s later. Called in the main thread before any run begins: the kernel
             # forgets it with the thread that asks for it.
@@ -102,7 +102,7 @@ class RunSession(SessionSettings, abc.ABC):
                 self.progress.clear()
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
-        """While the block lasts, Ctrl-C begins the end of the session, unless others are to handle it."""
+        """Makes Ctrl-C begin the end of the session, unless others are to handle it."""
         return contextlib.nullcontext() if self._leaves_interrupts or not self.in_use else self.ending.watching()
 
     @property

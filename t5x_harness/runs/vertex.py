@@ -186,7 +186,10 @@ class VertexBackend:
         )
 
     def _job(self, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
-        """The job for the config with more bindings; its output folder is bound if the config's lies in no bucket."""
+        """Returns the job for the config with more bindings.
+
+        Its output folder is bound if the config's lies in no bucket.
+        """
         job = T5XJob(
             run=dataclasses.replace(self._spec, bindings=(*self._spec.bindings, *bindings)),
             target=self._order.target,
@@ -204,7 +207,7 @@ class VertexBackend:
         return dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=given))
 
     def _moved_standins(self, changes: tuple[Change, ...]) -> tuple[Mapping[str, list[StagedFile]], tuple[Change, ...]]:
-        """Stand-ins for checkpoints as files for the bucket, and the changes with their paths there.
+        """Returns stand-ins for checkpoints as files for the bucket, and the changes with their paths there.
 
         Returns:
           The files by their ``gs://…`` folder, and the changes.

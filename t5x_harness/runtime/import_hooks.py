@@ -55,7 +55,7 @@ class _GuidePrograms:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for every module that is no such program.
+        """Returns None for every module that is no such program.
 
         Raises:
           ModuleNotFoundError: it is one.

@@ -346,7 +346,7 @@ class _Reader:
 
 
 def _places(text: str) -> Iterator[tuple[str, int, str, int]]:
-    """Table, its number among those of its name, key and line of every header and key that stand on lines of theirs."""
+    """Yields table, its number among those of its name, key and line of each header and key on a line of its own."""
     table, seen = "", dict[str, int]()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\[?\s*([\w.\"' -]+?)\s*\]\]?\s*(?:#.*)?$", line):

@@ -130,7 +130,10 @@ class SessionSettings:
         return [*found, self._root / "pyproject.toml"] if self.project.runs else found
 
     def left_out(self, files: Iterable[Path]) -> list[str]:
-        """Says how many runs of some configured files are left out, and what runs them; nothing if there is none."""
+        """Says how many runs of some configured files are left out, and what runs them.
+
+        Nothing if there is none.
+        """
         number = sum(1 if file.suffix == ".gin" else len(self.project.runs) for file in files)
         runs, them = ("1 configured run", "it") if number == 1 else (f"{number} configured runs", "them")
         return [f"t5x-harness: {runs} left out; -m {SMOKE}, or naming a gin file, runs {them}"] if number else []

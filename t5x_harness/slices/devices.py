@@ -104,7 +104,7 @@ def _too_late(wanted: int, existing: int, platform: str) -> str:
 
 
 def _own_modules_using_jax() -> list[str]:
-    """Loaded modules outside the installed packages that hold a reference to JAX."""
+    """Returns loaded modules outside the installed packages that hold a reference to JAX."""
     installed = tuple({sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")})
     here = str(Path(__file__).parents[1])
     found = []

@@ -130,7 +130,7 @@ class _View:
 
     @contextmanager
     def seen(self) -> Iterator[None]:
-        """The time in which the module sees the slice's devices."""
+        """Yields the time in which the module sees the slice's devices."""
         jax = self._globals["jax"]
         self._globals["jax"] = _JaxOnSlice(jax, self._slice)
         try:

@@ -145,7 +145,7 @@ def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshR
 
 
 def _default_submesh(slice_: Slice, num_partitions: int | None) -> Submesh:
-    """T5X's own choice, a table by device kind; it has none for v5e, v5p and v6e."""
+    """Returns T5X's own choice, a table by device kind; it has none for v5e, v5p and v6e."""
     x, _, z, cores = slice_.bounds
     choices: dict[int, Submesh] = {}
     if slice_.generation.name in ("v2", "v3"):
@@ -208,7 +208,7 @@ def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
 
 
 def _swapped_axes(bounds: Submesh, submesh: Submesh | tuple[int, ...]) -> tuple[int, int, int, int] | None:
-    """The order in which T5X walks the axes when a submesh spans a whole axis or all but one; None: host by host.
+    """Returns the order of axes by which T5X walks where a submesh spans a whole axis or all but one; None: by host.
 
     With z outermost, the devices of a host stay together without being grouped by host.
     """
@@ -221,7 +221,7 @@ def _swapped_axes(bounds: Submesh, submesh: Submesh | tuple[int, ...]) -> tuple[
 
 
 def _rows(slice_: Slice, submesh: Submesh) -> Iterator[tuple[int, ...]]:
-    """Device indices, one row per copy of the model.
+    """Yields device indices, one row per copy of the model.
 
     A device's place in the mesh follows from a sort key.  Along each axis its coordinate splits into which box it lies
     in and where in that box; host by host, each of these splits again into the host and the place on that host.

@@ -55,7 +55,10 @@ def write_legacy_checkpoint(
 
 
 def _spec(name: str, array: np.ndarray[Any, Any], kvstore: Mapping[str, str]) -> dict[str, Any]:
-    """The tensorstore spec of an array, relative to the checkpoint's folder; its JSON is as tensorstore has it."""
+    """Returns the tensorstore spec of an array, relative to the checkpoint's folder.
+
+    Its JSON is as tensorstore has it.
+    """
     shape = list(array.shape)
     return {
         "driver": "zarr",

@@ -139,7 +139,10 @@ class _Made:
         return sum(map(len, self._declared.values()))
 
     def load(self, split: Any, *, streaming: bool) -> Any:
-        """One split, or all if ``split`` is None: those declared, and the usual ones where there are rows for all."""
+        """Returns one split, or all if ``split`` is None.
+
+        Those declared, and the usual ones where there are rows for all.
+        """
         if split is None:
             kind = self._module.IterableDatasetDict if streaming else self._module.DatasetDict
             return kind({name: self._of(rows, streaming) for name, rows in self._splits.items()})
@@ -182,7 +185,7 @@ def _is_within_reach() -> bool:
 
 
 def _caller() -> str:
-    """``tasks.py:12``: the line that called ``load_dataset``."""
+    """Returns ``tasks.py:12``: the line that called ``load_dataset``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

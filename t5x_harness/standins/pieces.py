@@ -69,7 +69,7 @@ _ALPHABETS = (
 
 
 def letters() -> Iterator[str]:
-    """Single characters, the most useful first: space, English, marks and digits, then other alphabets."""
+    """Yields single characters, the most useful first: space, English, marks and digits, then other alphabets."""
     yield SPACE
     yield from _LETTERS
     yield from _LETTERS.upper()

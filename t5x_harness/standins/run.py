@@ -106,7 +106,10 @@ class StandIns:
         )
 
     def has_generated_size(self, task: seqio.Task) -> bool:
-        """Whether a task's number of examples is generated: TFDS knows it from the data, other sources are given it."""
+        """Returns whether a task's number of examples is generated.
+
+        TFDS knows it from the data, other sources are given it.
+        """
         return task.name in self._of_tfds and task.name in self._sources
 
     def is_uncached(self, task: seqio.Task) -> bool:

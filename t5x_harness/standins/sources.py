@@ -56,7 +56,10 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
 
 
 def _sizes(source: seqio.DataSourceInterface, counts: Mapping[str, int], splits: int) -> Mapping[str, int] | None:
-    """What a source with rows in it says to hold: what it said before, as rates of mixtures follow from that."""
+    """Returns what a source with rows in it says to hold.
+
+    What it said before, as rates of mixtures follow from that.
+    """
     if isinstance(source, seqio.TfdsDataSource):  # it knows from its data, which is not here
         return counts if len(counts) == splits else None
     declared = upstream.declared_sizes(source)

@@ -118,7 +118,7 @@ def _keyword(node: ast.expr, name: str) -> ast.expr | None:
 
 
 def _name_of(node: ast.expr | None) -> str | None:
-    """``"train"`` or ``tfds.Split.TRAIN`` as a name; None for anything else."""
+    """Returns ``"train"`` or ``tfds.Split.TRAIN`` as a name; None for anything else."""
     match node:
         case ast.Constant(value=str(name)):
             return name
@@ -152,5 +152,5 @@ class _NothingDownloaded:
     extract = download_and_extract = download_kaggle_data = download
 
     def iter_archive(self, resource: Any) -> Sequence[Any]:
-        """Nothing."""
+        """Returns nothing."""
         return ()

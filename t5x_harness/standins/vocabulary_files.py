@@ -42,7 +42,10 @@ class VocabularyFiles:
         open_vocabulary_files(self.file_for)
 
     def file_for(self, path: str, extra_ids: int) -> str:
-        """The file to open for ``path``: itself, or one that is generated for a vocabulary with ``extra_ids``."""
+        """Returns the file to open for ``path``.
+
+        Itself, or one that is generated for a vocabulary with ``extra_ids``.
+        """
         if path not in self._files:
             self._files[path] = self._make(path, extra_ids) if self._policy.replaces(str(path)) else path
         return self._files[path]

@@ -19,7 +19,10 @@ _OUTSIDE_A_TREE = ("", ".", "..")
 
 
 def bucket_and_name(address: str) -> tuple[str, str] | None:
-    """The bucket and the object's name of ``gs://bucket/name`` or ``/gcs/bucket/name``; None for any other address."""
+    """Returns the bucket and the object's name of ``gs://bucket/name`` or ``/gcs/bucket/name``.
+
+    None for any other address.
+    """
     for prefix in _PREFIXES:
         if address.startswith(prefix):
             bucket, _, name = address.removeprefix(prefix).partition("/")
@@ -42,7 +45,10 @@ class Store:
     standins: Path | None = None
 
     def local(self, address: str) -> Path | None:
-        """Where an object or a folder of objects lies; None for an address elsewhere, or that no file can have."""
+        """Returns where an object or a folder of objects lies.
+
+        None for an address elsewhere, or that no file can have.
+        """
         found = bucket_and_name(address)
         if found is None:
             return None
@@ -110,7 +116,7 @@ def is_remote(path: str) -> bool:
 
 
 def is_not_asked(path: str) -> bool:
-    """Whether a path lies in a bucket that is not the user's own, which a checkpoint is not looked for in from here."""
+    """Returns whether a path lies in a bucket that is not the user's own, in which no checkpoint is looked for here."""
     here = store()
     return is_remote(path) and not (here is not None and here.is_declared(path))
 

@@ -45,7 +45,7 @@ class Ending:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """While the block lasts, the first SIGINT begins the end."""
+        """Makes the first SIGINT begin the end while the block lasts."""
         before = self._is_installed
         self._install()
         try:
@@ -55,7 +55,7 @@ class Ending:
                 self._uninstall()
 
     def begin(self) -> None:
-        """The program has been interrupted: further SIGINTs do not interrupt the clearing up. May be called again."""
+        """Begins the end of an interrupted program: further SIGINTs do not interrupt it. May be called again."""
         if self._began is None:
             self._began = time.monotonic()
         self._install()

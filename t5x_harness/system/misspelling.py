@@ -17,7 +17,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """``; did you mean X?`` or nothing."""
+    """Returns ``; did you mean X?`` or nothing."""
     near = closest(word, choices)
     return f"; did you mean {near}?" if near else ""
 

@@ -67,7 +67,7 @@ def confine() -> None:
 
 @contextlib.contextmanager
 def forbidden() -> Iterator[None]:
-    """Python's sockets in this process refuse whatever is beyond this machine.
+    """Makes Python's sockets in this process refuse whatever is beyond this machine.
 
     Inside:
       NetworkForbidden: what a connection, a datagram or the lookup of a name gets.

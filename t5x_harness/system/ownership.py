@@ -36,7 +36,7 @@ def foreign_file(state: os.stat_result) -> bool:
 
 
 def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
-    """Who else may write; empty for nobody."""
+    """Returns who else may write; empty for nobody."""
     if sticky_will_do and state.st_mode & stat.S_ISVTX:
         return ""
     if state.st_mode & stat.S_IWOTH:
@@ -47,7 +47,7 @@ def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
 
 
 def _trusted_users(*, above: bool) -> set[int]:
-    """Whose folders and files are trusted.
+    """Returns whose folders and files are trusted.
 
     In a user namespace, root's folders belong to the overflow user; so the ones above may.
     """

@@ -46,7 +46,7 @@ def _hand_over(connection: socket.socket, descriptor: int) -> None:
 
 
 def _detach_and_serve(connection: socket.socket, name: str, serve: Callable[[int], None]) -> None:
-    """Never returns."""
+    """Detaches from the terminal and serves; never returns."""
     try:
         os.setsid()
         if os.fork() == 0:

@@ -93,7 +93,10 @@ class AutoGraph:
 
     @classmethod
     def find(cls) -> AutoGraph | None:
-        """The one of this process's TensorFlow; None where it is built otherwise, and every run converts for itself."""
+        """Returns the one of this process's TensorFlow.
+
+        None where it is built otherwise, and every run converts for itself.
+        """
         try:
             from tensorflow.python.autograph.core import converter
             from tensorflow.python.autograph.impl import api
@@ -144,7 +147,7 @@ class AutoGraph:
         return made
 
     def _load(self, source: str, delete_on_exit: bool) -> tuple[types.ModuleType, str]:
-        """As AutoGraph's ``load_source``, but for the file."""
+        """Loads a module as AutoGraph's ``load_source`` does, but for the file."""
         file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # conversions are kept: never the same
         return self._run(compile(source, file, "exec", dont_inherit=True)), file
 
@@ -176,7 +179,10 @@ class Conversion:
 
 
 def functions_of(names: Iterable[str]) -> list[types.FunctionType]:
-    """The functions that these names stand for, as far as they are there; in the same order in every process."""
+    """Returns the functions that these names stand for, as far as they are there.
+
+    In the same order in every process.
+    """
     return [found for name in names for found in _functions(name)]
 
 

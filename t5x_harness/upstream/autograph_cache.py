@@ -70,7 +70,9 @@ def store(functions: Sequence[types.FunctionType], conversions: Sequence[Convers
 
 
 def _place(functions: Sequence[types.FunctionType]) -> Path | None:
-    """The file, in the harness's own compile cache, where that is what JAX uses; it is trimmed along with the rest.
+    """Returns the file, in the harness's own compile cache, where that is what JAX uses.
+
+    It is trimmed along with the rest.
 
     None where there is no such cache, and where other users may write to it.
     """

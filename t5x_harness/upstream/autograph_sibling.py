@@ -95,7 +95,7 @@ def _conversion(autograph: AutoGraph, function: types.FunctionType) -> Conversio
 
 
 def _convert_and_send(functions: Sequence[types.FunctionType], sink: Connection, parent: int) -> None:
-    """In the child. Never returns."""
+    """Converts in the child, and sends the result; never returns."""
     try:
         die_with_parent(parent)
         if autograph := AutoGraph.find():

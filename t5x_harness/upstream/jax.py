@@ -60,12 +60,12 @@ def _write_atomically(lru_cache: ModuleType) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """As :func:`os.open`, for this user alone whatever the umask: what others may write to is not run."""
+    """Opens as :func:`os.open` does, for this user alone whatever the umask: what others may write to is not run."""
     return os.open(path, flags, 0o600)
 
 
 def _complete(pod: Pod, distributed: ModuleType) -> None:
-    """``jax.distributed.initialize()`` needs no arguments on a TPU pod: what is not given is this pod's."""
+    """Completes the arguments of ``jax.distributed.initialize()``, which needs none on a TPU pod."""
     original = distributed.initialize
 
     @functools.wraps(original)
@@ -90,7 +90,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
 
 
 def _join_before_backends(bridge: ModuleType) -> None:
-    """Whatever JAX is first asked that needs devices goes through this function of its own."""
+    """Joins the pod before backends exist: whatever needs devices goes through this function of JAX first."""
     original = bridge.backends
     lock = threading.Lock()
 

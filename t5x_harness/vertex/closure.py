@@ -173,7 +173,7 @@ class _Collector:
         return GinPath(name)
 
     def _included(self) -> dict[str, dict[int, GinPath]]:
-        """For each file, and for the bindings, the lines that include one, and where the job finds that."""
+        """Returns for each file, and for the bindings, the lines that include one, and where the job finds that."""
         found: dict[str, dict[int, GinPath]] = {}
         for statement in self._program.statements:
             if isinstance(statement, Include):

@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 5.0
 
 
 def uses_emulated_google(environment: Mapping[str, str]) -> bool:
-    """Whether a process's Google clients use an emulated Google Cloud, as in a shell of ``t5x-harness serve``."""
+    """Tells whether a process's Google clients use an emulated Google Cloud, as in a shell of ``t5x-harness serve``."""
     return bool(environment.get(ROOT_VARIABLE) and environment.get("STORAGE_EMULATOR_HOST"))
 
 

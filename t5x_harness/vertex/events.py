@@ -15,7 +15,7 @@ _FOOTER = 4
 
 
 def scalars_of(content: bytes) -> Iterator[tuple[str, int, float]]:
-    """Tag, step and value of every scalar in an event file, in the order in which they were written.
+    """Yields tag, step and value of every scalar in an event file, in the order in which they were written.
 
     Args:
       content: the file, or as much of it as there is.

@@ -40,7 +40,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, usual)
 
     def raise_pending(self) -> None:
-        """To be called now and then: raises an interrupt that came to nothing.
+        """Raises an interrupt that came to nothing; is to be called now and then.
 
         Raises:
           KeyboardInterrupt: or what the handler of interrupts that was there raises.
@@ -49,7 +49,7 @@ class Interrupts:
             self._tell(None)
 
     def forget(self) -> None:
-        """The interrupt that is noted, if any, was acted upon; the next one is another one."""
+        """Forgets the interrupt that is noted, if any: it was acted upon, and the next one is another one."""
         self._noted = False
 
     @contextlib.contextmanager

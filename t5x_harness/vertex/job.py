@@ -269,7 +269,7 @@ class T5XJob:
         return output_folder_of(self.closure.program, self.run_mode)
 
     def _require_checkpoint(self) -> None:
-        """Lint leaves this to the one who launches the run, which is this job."""
+        """Requires a checkpoint: lint leaves this to the one who launches the run, which is this job."""
         program = self.closure.program
         if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
             raise JobError(

@@ -57,7 +57,7 @@ def prepare() -> None:
 
 
 def entry_point(image: str) -> Sequence[str]:
-    """``python -m t5x.main`` for an image of T5X, by its own name: a project may be called so as well."""
+    """Returns ``python -m t5x.main`` for an image of T5X, by its own name: a project may be called so as well."""
     return ("python", "-m", MODULE) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()
 
 
@@ -81,7 +81,7 @@ def runs(words: Sequence[str]) -> bool:
 
 
 def folders() -> Mapping[str, Path]:
-    """T5X's repository, from which configs include their files."""
+    """Returns T5X's repository, from which configs include their files."""
     return {"t5x/t5x": Path(find_runtime().location)}
 
 

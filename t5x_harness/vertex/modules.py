@@ -90,7 +90,10 @@ class _Collector:
         return any(name in self._files for name in (f"{path}.py", f"{path}/__init__.py"))
 
     def _take(self, module: str) -> Iterator[StagedFile]:
-        """The files of a module of the project's that were not taken before; nothing where it is not the project's."""
+        """Yields the files of a module of the project's that were not taken before.
+
+        Nothing where it is not the project's.
+        """
         parts = module.split(".")
         for count in range(1, len(parts) + 1):
             found = self._finder.find(".".join(parts[:count]))
@@ -101,7 +104,7 @@ class _Collector:
                 return
 
     def _is_own(self, top: str, found: FoundModule) -> bool:
-        """Whether a module is the project's: it lies below the working directory, or in a folder of the run's."""
+        """Tells whether a module is the project's: it lies below the working directory, or in a folder of the run's."""
         places = found.folders or ((found.origin,) if found.origin else ())
         return top != _HARNESS and any(
             place.parent in self._own
@@ -147,7 +150,7 @@ def _named_modules(program: GinProgram) -> Iterator[str]:
 
 
 def _below(folder: Path) -> Iterable[Path]:
-    """The files of a package, and links to folders, without what Python and version control keep beside them."""
+    """Returns the files of a package, and links to folders, without what Python and version control keep there."""
     return sorted(
         path
         for path in folder.rglob("*")

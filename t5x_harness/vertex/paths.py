@@ -11,7 +11,10 @@ GCS = "/gcs/"
 
 
 def mounted(address: str) -> str | None:
-    """An address in a bucket as a path of the job: ``/gcs/bucket/name``; None for anything that is in no bucket."""
+    """Returns an address in a bucket as a path of the job: ``/gcs/bucket/name``.
+
+    None for anything that is in no bucket.
+    """
     if address.startswith(GS):
         return f"{GCS}{address.removeprefix(GS)}"
     return address if address.startswith(GCS) else None

@@ -54,7 +54,7 @@ class RanOn:
         return self.platform == _CPU and not self.platform_set
 
     def about(self, *, tpu: bool, emulated: bool) -> str:
-        """It in words.
+        """Says in words what it ran on.
 
         Args:
           tpu: whether the job's machine has a TPU.

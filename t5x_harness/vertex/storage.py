@@ -89,7 +89,10 @@ class Folder:
             next(iter(self._client.list_blobs(self._bucket, max_results=1, timeout=_SECONDS)), None)
 
     def misplaced(self, region: str) -> str:
-        """What a job in a region pays for if the bucket is in another; empty where it is not, or may not be seen."""
+        """Returns what a job in a region pays for if the bucket is in another.
+
+        Empty where it is not, or may not be seen.
+        """
         with contextlib.suppress(StorageError), _as_storage_error(f"{GS}{self._bucket.name}"):
             self._bucket.reload(timeout=_SECONDS)  # needs storage.buckets.get, which writing objects does not
             theirs = str(self._bucket.location or "").lower()

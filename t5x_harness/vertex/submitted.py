@@ -142,7 +142,7 @@ class SubmittedJob:
         return found["folder"].rstrip("/") if found else None
 
     def look(self) -> JobOutcome:
-        """Its state now.
+        """Returns its state now.
 
         Raises:
           VertexError: it cannot be read.

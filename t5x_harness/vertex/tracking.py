@@ -210,5 +210,5 @@ def _text_of(program: GinProgram, macro: str) -> str:
 
 
 def _plain(value: float) -> float | str:
-    """JSON has no infinity and no NaN."""
+    """Returns a number as JSON takes it, which has no infinity and no NaN."""
     return value if math.isfinite(value) else str(value)

@@ -46,7 +46,7 @@ class Patience:
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 
     def renew(self) -> None:
-        """Something happened."""
+        """Notes that something happened."""
         self._pause = self._first
 
     def wait(self, most: float) -> None:

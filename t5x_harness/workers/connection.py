@@ -80,7 +80,7 @@ class Connection:
             return events
 
     def drain(self) -> list[Event]:
-        """Everything that the child has sent and that was not read yet."""
+        """Returns everything that the child has sent and that was not read yet."""
         events: list[Event] = []
         while "child" in self._open:
             more = self._read("child")

@@ -48,7 +48,7 @@ class Host(Protocol):
         """Whether it is gone."""
 
     def how_it_ended(self) -> str:
-        """In words; waits for the end."""
+        """Says in words how it ended; waits for the end."""
 
     def log_tail(self) -> str:
         """Returns the end of what it has printed."""
@@ -109,7 +109,7 @@ class OwnHost:
         return self._process.poll() is not None
 
     def how_it_ended(self) -> str:
-        """In words; waits for the end."""
+        """Says in words how it ended; waits for the end."""
         try:
             code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -175,11 +175,11 @@ class WarmHost:
         return bool(poll.poll(0))
 
     def how_it_ended(self) -> str:
-        """In words."""
+        """Says in words how it ended."""
         return "has ended with its t5x-harness warm"
 
     def log_tail(self) -> str:
-        """Nothing: what it prints is the keeper's."""
+        """Returns nothing: what it prints is the keeper's."""
         return ""
 
     def stop(self, *, patient: bool) -> None:
@@ -203,7 +203,7 @@ def _listen(socket_path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _short(socket_path: Path) -> Iterator[str]:
-    """Another path of the same file: those of sockets have 107 bytes at most, and folders may be deep."""
+    """Yields another path of the same file: those of sockets have 107 bytes at most, and folders may be deep."""
     folder = os.open(socket_path.parent, os.O_PATH)
     try:
         yield f"/proc/self/fd/{folder}/{socket_path.name}"

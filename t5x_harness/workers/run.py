@@ -41,7 +41,7 @@ class Needed(Protocol):
         """Returns a descriptor that can be read once the process has ended."""
 
     def how_it_ended(self) -> str:
-        """In words, with the process as the subject; empty as long as it lives."""
+        """Says in words how it ended, with the process as the subject; empty as long as it lives."""
 
 
 class Run(Closing):

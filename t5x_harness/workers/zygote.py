@@ -301,7 +301,7 @@ class Zygote(Closing):
         return True
 
     def _take_end(self, host: Host) -> None:
-        """The zygote ended before it was ready."""
+        """Handles a zygote that ended before it was ready."""
         how = host.how_it_ended()
         if isinstance(host, WarmHost):
             self._refuse(f"it {how}")
@@ -311,7 +311,7 @@ class Zygote(Closing):
         self._fail(f"The worker process {how} {where}" + ("; the next run gets a new one" if self._was_killed else ""))
 
     def _refuse(self, reason: str) -> None:
-        """The kept zygote is of no use."""
+        """Refuses a kept zygote that is of no use."""
         self._refusal, self._kept = reason, None
         self._stop()
         if self._closed:
@@ -347,7 +347,10 @@ class Zygote(Closing):
 
 
 def _temporary_folder(parent: str | None) -> str | None:
-    """A folder for what a run leaves in ``TMPDIR``; None where none can be made, and the run has the usual one."""
+    """Returns a folder for what a run leaves in ``TMPDIR``.
+
+    None where none can be made, and the run has the usual one.
+    """
     try:
         return tempfile.mkdtemp(prefix="t5x-run-", dir=parent)
     except OSError:

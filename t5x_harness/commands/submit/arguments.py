@@ -193,7 +193,10 @@ def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
 
 
 def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
-    """The arguments as commands that run here take them: the folder for results is the job's, any mode may be meant."""
+    """Returns the arguments as commands that run here take them.
+
+    The folder for results is the job's, any mode may be meant.
+    """
     return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
 
 

@@ -91,7 +91,7 @@ class _Submission:
                 return batch.finish()
 
     def _passes_checks(self) -> bool:
-        """Lint and plan; whether they found no error."""
+        """Runs lint and plan, and tells whether they found no error."""
         if self._args.no_check:
             self._output.note("not checked: lint and plan (--no-check)")
             return True
@@ -124,5 +124,5 @@ def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
 
 
 def _make_bucket(target: VertexTarget) -> None:
-    """Nobody has made buckets in an emulated Google Cloud."""
+    """Makes the bucket that no one has made in an emulated Google Cloud."""
     Folder(f"gs://{target.bucket}", target.project).create_bucket(target.location)

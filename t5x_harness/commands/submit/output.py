@@ -37,7 +37,7 @@ class SubmitOutput:
         self._document: dict[str, Any] = {"jobs": [], "sent": [], "notes": []}
 
     def job(self, job: T5XJob, verdict: Verdict) -> None:
-        """A job that is going to be sent."""
+        """Shows a job that is going to be sent."""
         self._document["jobs"].append(as_values(job, verdict))
         self._show(as_text(job, verdict, spec=self._args.dry_run))
 
@@ -52,17 +52,17 @@ class SubmitOutput:
         return report.passed
 
     def note(self, text: str) -> None:
-        """Something that is of no job, or of one that was not sent."""
+        """Shows what belongs to no job, or to one that was not sent."""
         self._document["notes"].append(text)
         self.say(f"t5x-harness submit: {text}")
 
     def ended(self, launched: LaunchedJob, end: RunEnd) -> None:
-        """The outcome of a job."""
+        """Shows the outcome of a job."""
         self._document["sent"].append(end_as_values(launched, end))
         self._show(end_as_text(launched, end))
 
     def left(self, launched: LaunchedJob) -> None:
-        """A job that is not waited for."""
+        """Shows a job that is not waited for."""
         self._document["sent"].append(end_as_values(launched, None))
         job = launched.submitted
         self._show(
@@ -74,7 +74,7 @@ class SubmitOutput:
         )
 
     def say(self, text: str) -> None:
-        """What is of interest while it happens."""
+        """Shows what is of interest while it happens."""
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:

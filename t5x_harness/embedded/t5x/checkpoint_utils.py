@@ -23,7 +23,7 @@ def pinned_checkpoint_filepath(ckpt_dir: str) -> str:
 
 
 def is_pinned_checkpoint(ckpt_dir: str) -> bool:
-    """Tells whether a checkpoint is marked to be kept."""
+    """Returns whether a checkpoint is marked to be kept."""
     return gfile.exists(pinned_checkpoint_filepath(ckpt_dir))
 
 

@@ -136,7 +136,7 @@ def sum_fn(var1: Any = gin.REQUIRED, var2: Any = gin.REQUIRED) -> Any:
 
 @gin.configurable
 def bool_fn(var1: Any = gin.REQUIRED) -> bool:
-    """Tells whether a value of a config is true."""
+    """Returns whether a value of a config is true."""
     return bool(var1)
 
 

@@ -13,7 +13,7 @@ _TENSORSTORE_KEYS = frozenset(("driver", "kvstore", "metadata"))
 
 
 def tensorstore_leaf(_: Any, value: Mapping[str, Any]) -> bool:
-    """Tells whether a mapping is one serialized array rather than a branch of the tree.
+    """Returns whether a mapping is one serialized array rather than a branch of the tree.
 
     Args:
         _: the path of the mapping; the signature is that of ``is_leaf`` in ``flax.traverse_util.flatten_dict``.

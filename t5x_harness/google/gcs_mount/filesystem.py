@@ -87,7 +87,7 @@ class FileSystem:
         return found
 
     def forget(self, number: int, lookups: int) -> None:
-        """The kernel no longer knows a node as often."""
+        """Lowers the number of times that the kernel knows a node."""
         node = self.nodes.get(number)
         if node is None or number == 1:
             return
@@ -97,7 +97,7 @@ class FileSystem:
             self._unname(node)
 
     def attributes(self, node: Node) -> Attributes:
-        """Size and times of what the mount shows; mode and owner are always the same, as in gcsfuse."""
+        """Returns size and times of what the mount shows; mode and owner are always the same, as in gcsfuse."""
         found = os.fstat(node.staged.descriptor) if node.staged else self._stat(node.path)
         is_folder = stat.S_ISDIR(found.st_mode)
         return Attributes(
@@ -171,7 +171,7 @@ class FileSystem:
             node.staged.publish(self._real(node.path))
 
     def release(self, handle: Handle) -> None:
-        """The last descriptor of an open file was closed."""
+        """Closes a file whose last descriptor was closed."""
         node = handle.node
         if handle.writes:
             node.writers -= 1

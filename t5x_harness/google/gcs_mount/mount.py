@@ -69,13 +69,16 @@ def enter_from_environment(environment: Mapping[str, str]) -> None:
 
 
 def is_mounted(root: str | os.PathLike[str]) -> bool:
-    """Whether ``/gcs`` is this store's folder already: because a container mounts it there, or in a child of a run."""
+    """Returns whether ``/gcs`` is this store's folder already.
+
+    Because a container mounts it there, or in a child of a run.
+    """
     folder = buckets_folder(root)
     return os.path.isdir(GCS) and os.path.isdir(folder) and os.path.samefile(GCS, folder)
 
 
 def mount_namespace(root: str | os.PathLike[str], mode: Mode | str) -> None:
-    """The first part of :func:`enter`: a namespace or nothing; raises NamespaceRefused if this process gets none."""
+    """Enters a namespace, the first part of :func:`enter`; raises NamespaceRefused if this process gets none."""
     folder = buckets_folder(root)
     os.makedirs(folder, exist_ok=True)
     if Mode(mode) is Mode.FOLDER:

@@ -134,7 +134,10 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
 
 
 def _drop_capabilities() -> None:
-    """As an ordinary user again: in its namespace, a process has all capabilities, and would read its locked files."""
+    """Becomes an ordinary user again.
+
+    In its namespace, a process has all capabilities, and would read its locked files.
+    """
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     _call("giving up capabilities", _libc.capset, header, (ctypes.c_uint32 * 6)())
 

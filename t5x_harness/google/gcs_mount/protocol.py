@@ -88,7 +88,7 @@ class Attributes(NamedTuple):
     changed: int
 
     def pack(self) -> bytes:
-        """As a ``fuse_attr``."""
+        """Packs a ``fuse_attr``."""
         times = [divmod(t, 1_000_000_000) for t in (self.accessed, self.modified, self.changed)]
         return _ATTRIBUTES.pack(
             self.node, self.size, -(-self.size // 512), *(s for s, _ in times), *(n for _, n in times),
@@ -96,11 +96,11 @@ class Attributes(NamedTuple):
         )  # fmt: skip
 
     def as_entry(self) -> bytes:
-        """As the answer to a lookup. It is valid for no time, because the store has writers beside this mount."""
+        """Packs the answer to a lookup. It is valid for no time, because the store has writers beside this mount."""
         return _ENTRY.pack(self.node, 0, 0, 0, 0, 0) + self.pack()
 
     def as_answer(self) -> bytes:
-        """As the answer to a question for attributes; valid for no time, too."""
+        """Packs the answer to a question for attributes; valid for no time, too."""
         return _ATTR_OUT.pack(0, 0, 0) + self.pack()
 
 
@@ -146,7 +146,7 @@ def init_answer(body: memoryview) -> bytes:
 
 
 def directory_entries(entries: Iterable[tuple[bytes, bool]], offset: int, limit: int) -> bytes:
-    """As many (name, is a directory) from ``offset`` on as fit into ``limit`` bytes."""
+    """Packs as many (name, is a directory) from ``offset`` on as fit into ``limit`` bytes."""
     packed = bytearray()
     for index, (name, is_directory) in enumerate(entries):
         if index < offset:
@@ -161,6 +161,6 @@ def directory_entries(entries: Iterable[tuple[bytes, bool]], offset: int, limit:
 
 
 def endless_space() -> bytes:
-    """As gcsfuse answers statfs: a bucket is never full."""
+    """Answers statfs as gcsfuse does: a bucket is never full."""
     blocks, inodes = 1 << 33, 1 << 50
     return _STATFS.pack(blocks, blocks, blocks, inodes, inodes, 1 << 17, 255, 1 << 17, *[0] * 7)

@@ -13,7 +13,10 @@ Identity = tuple[int, int, int]
 
 
 def identity(path: bytes) -> Identity | None:
-    """What tells one state of a file from another: inode, time of change in ns, size; None if there is no such file."""
+    """Returns what tells one state of a file from another: inode, time of change in ns, size.
+
+    None if there is no such file.
+    """
     try:
         return _identity_of(os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

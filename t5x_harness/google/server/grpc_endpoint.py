@@ -45,7 +45,7 @@ class GrpcService:
         self._server: grpc.aio.Server | None = None
 
     async def port(self) -> int:
-        """Its port; starts it if nobody has."""
+        """Returns its port; starts it if nobody has."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start())
         return await asyncio.shield(self._starting)

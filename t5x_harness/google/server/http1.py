@@ -112,7 +112,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the transport right after it has put something there."""
+        """Parses what the transport has just put there."""
         self.data_received(bytes(self._server.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
@@ -133,7 +133,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
                 self.head_since = time.monotonic()
 
     def answer_ended(self) -> None:
-        """Called by the exchange; the rest of a request's body that is still to come is dropped."""
+        """Goes on after an answer: the rest of the request's body that is still to come is dropped."""
         assert self._exchange is not None
         if self._parser.over:
             self._end()
@@ -200,7 +200,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         }
 
     def _end(self) -> None:
-        """After a request and its answer: the next one, which may be there already."""
+        """Goes on to the next request, which may be there already."""
         assert self._exchange is not None
         if not self._exchange.keep_alive:
             self.transport.close()
@@ -288,7 +288,10 @@ class Exchange:
     # For the application.
 
     async def receive(self) -> Message:
-        """What has come of the body since the last call; waits if that is nothing, after its end for a disconnect."""
+        """Returns what has come of the body since the last call.
+
+        Waits if that is nothing, after its end for a disconnect.
+        """
         if self.waits and not self.transport.is_closing():
             self.waits = False
             self.transport.write(_CONTINUE)

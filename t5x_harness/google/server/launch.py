@@ -52,7 +52,7 @@ class Launched:
         return self._life
 
     def how_it_ended(self) -> str:
-        """In words; empty as long as it runs."""
+        """Says in words how it ended; empty as long as it runs."""
         if not _readable(self._life, 0):
             return ""
         # A server that ends in any other way removes its folder before.

@@ -31,7 +31,7 @@ class OwnFolder:
 
 @contextlib.contextmanager
 def own_folder(prefix: str, *, last: int = 0) -> Iterator[OwnFolder]:
-    """A folder in ``TMPDIR``, removed at the end unless it is to be kept.
+    """Yields a folder in ``TMPDIR``, removed at the end unless it is to be kept.
 
     Those that this user's processes have left are removed, at the beginning and at the end, but the last ones.
 

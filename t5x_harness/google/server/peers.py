@@ -50,7 +50,10 @@ class Peers:
         return self._read is not None
 
     def refusal(self, peer: Address, local: Address) -> str | None:
-        """Why a connection is not served, empty if nobody waits for its answer any more; None if it is served."""
+        """Returns why a connection is not served, empty if nobody waits for its answer any more.
+
+        None if it is served.
+        """
         if self._read is None:
             return None
         try:

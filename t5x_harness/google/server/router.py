@@ -99,7 +99,10 @@ async def _answer_registry(scope: Scope, name: str, refusals: Refusals, send: Se
 
 @functools.lru_cache(maxsize=1024)
 def _place(host: bytes) -> tuple[str, bool]:
-    """The name in a Host header, and whether it is one of Google's; empty for a name that nobody is served by."""
+    """Returns the name in a Host header, and whether it is one of Google's.
+
+    Empty for a name that nobody is served by.
+    """
     name, colon, port = host.decode("latin-1").lower().rpartition(":")
     if not colon or not port.isdigit():
         name = f"{name}{colon}{port}"

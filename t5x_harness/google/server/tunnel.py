@@ -197,7 +197,7 @@ class Proxy(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the transport until the connection has become a tunnel or plain HTTP."""
+        """Collects the head, until the connection has become a tunnel or plain HTTP."""
         self._head += data
         if not self._head.startswith(_CONNECT[: len(self._head)]):
             self._connections.discard(self)
@@ -288,5 +288,5 @@ class ByProtocol(asyncio.Protocol):
             protocol.data_received(bytes(self._early))
 
     def data_received(self, data: bytes) -> None:
-        """Called where TLS begins in the middle of a connection: its first bytes may be here before it is announced."""
+        """Passes bytes on where TLS begins in the middle of a connection: its first may come before it is announced."""
         self._early += data

@@ -108,7 +108,7 @@ class Buckets:
 
 
 def merge_patch(old: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """RFC 7396: None removes a member, objects are merged, anything else replaces."""
+    """Merges as RFC 7396 says: None removes a member, objects are merged, anything else replaces."""
     merged = dict(old)
     for name, value in changes.items():
         if value is None:

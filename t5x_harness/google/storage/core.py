@@ -196,7 +196,10 @@ class TreeView:
         self._unrecorded: dict[tuple[str, str], Record] = {}
 
     def live(self, bucket: str, name: str) -> Record | None:
-        """A name's record as the tree has it now, None for none; raises ChangedOutside if its file has to be read."""
+        """Returns a name's record as the tree has it now, None for none.
+
+        Raises ChangedOutside if its file has to be read.
+        """
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
@@ -221,7 +224,10 @@ class TreeView:
         return self._core.bodies.move_in(record)
 
     def compare(self, bucket: str, name: str, record: Record | None, found: Identity) -> Record:
-        """The record of a name that has a file in the tree; raises ChangedOutside if the file has to be read first."""
+        """Returns the record of a name that has a file in the tree.
+
+        Raises ChangedOutside if the file has to be read first.
+        """
         if record is not None and record.place is Place.TREE and record.identity == found:
             return record
         if unrecorded := self._unrecorded.get((bucket, name)):
@@ -310,7 +316,7 @@ class TreeView:
 
 
 def _read_steadily(path: str) -> tuple[Identity, Checksums]:
-    """What a file is and the checksums of its bytes, read anew if somebody wrote meanwhile, three times at most."""
+    """Returns what a file is and its checksums, read anew if somebody wrote meanwhile, three times at most."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         for _ in range(3):

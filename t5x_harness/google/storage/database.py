@@ -152,7 +152,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens, or nothing."""
+        """Makes everything inside happen, or nothing."""
         self._execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -338,13 +338,13 @@ def _make_fields(text: str) -> ObjectFields:
 
 
 def _sound(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without what other releases took that is not text, and that no answer could say."""
+    """Drops what other releases took that is not text, and that no answer could say."""
     metadata = fields.get("metadata")
     return {name: value for name, value in fields.items() if isinstance(value, str) or (value is metadata and metadata)}
 
 
 def _to_json(value: object) -> str:
-    """As it will be answered: what no answer could say cannot be stored.
+    """Returns the JSON that will be answered: what no answer could say cannot be stored.
 
     Raises:
       ValueError: it has text that is not Unicode, or a number that JSON does not have.

@@ -202,7 +202,10 @@ class _Names:
 
 
 def _after_all_with(prefix: bytes) -> bytes:
-    """The first bytes that come after everything with a prefix; UTF-8 has no byte of 255, so the last can grow."""
+    """Returns the first bytes that come after everything with a prefix.
+
+    UTF-8 has no byte of 255, so the last can grow.
+    """
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 

@@ -73,7 +73,10 @@ class Multiparts:
             return _recorded(self._core, upload_id)[0]
 
     def all(self, bucket: str) -> list[MultipartUpload]:
-        """The uploads to a bucket, without their parts, by name and then by start; raises NotFound for no bucket."""
+        """Returns the uploads to a bucket, without their parts, by name and then by start.
+
+        Raises NotFound for no bucket.
+        """
         with self._core.lock:
             self._core.buckets.get(bucket)
             return self._core.database.multiparts(bucket)

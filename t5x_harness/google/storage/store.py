@@ -290,7 +290,10 @@ class ObjectStore:
                 return writer.commit(Checksums(crc32c=it.crc32c))
 
     def list(self, bucket: str, query: ListingQuery = _EVERYTHING) -> Listing:
-        """A page of the objects of a bucket, by the UTF-8 bytes of their names; raises as ``listing.list_objects``."""
+        """Returns a page of the objects of a bucket, by the UTF-8 bytes of their names.
+
+        Raises as ``listing.list_objects``.
+        """
         return listing.list_objects(self._core, bucket, query)
 
 

@@ -40,7 +40,7 @@ class ObjectFields:
     metadata: Mapping[str, str | None] | None = None
 
     def as_new(self) -> ObjectFields:
-        """As the fields of a new object: a None in the metadata, which would remove one, is passed over."""
+        """Returns the fields of a new object: a None in the metadata, which would remove one, is passed over."""
         if self.metadata is None or None not in self.metadata.values():
             return self
         kept = {name: value for name, value in self.metadata.items() if value is not None}

@@ -217,7 +217,7 @@ def _understood(wanted: str) -> str:
 
 
 def _span(wanted: str, size: int) -> tuple[int, int] | None:
-    """First byte and end of a range as :func:`_understood` gives it; None if there is no such byte."""
+    """Returns the first byte and end of a range as :func:`_understood` gives it; None if there is no such byte."""
     if not wanted:
         return 0, size
     first, _, last = wanted.partition("-")

@@ -42,7 +42,7 @@ _OF_BUCKETS = {
 
 
 def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
-    """Cloud Storage over a folder.
+    """Returns Cloud Storage over a folder.
 
     Args:
       root: keeps the buckets; see :class:`ObjectStore`.
@@ -103,7 +103,7 @@ class _Refusals:
 
 
 def _as_answered(error: StorageError, method: str) -> StorageError:
-    """Only reads are answered with 304: a write whose condition does not hold has failed."""
+    """Answers reads alone with 304: a write whose condition does not hold has failed."""
     if isinstance(error, NotModified) and method not in ("GET", "HEAD"):
         return PreconditionFailed(error.message)
     return error

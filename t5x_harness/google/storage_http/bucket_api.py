@@ -34,7 +34,7 @@ _FIRST: Mapping[str, Any] = {
 
 
 async def answer_policy(store: ObjectStore, request: Request, name: str) -> Answer:
-    """``/storage/v1/b/NAME/iam``; raises StorageError for a policy that is none or was made from another."""
+    """Answers ``/storage/v1/b/NAME/iam``; raises StorageError for a policy that is none or was made from another."""
     bucket = await asyncio.to_thread(store.bucket, name)
     if request.method == "PUT":
         policy = _read(await request.json())
@@ -105,7 +105,7 @@ _MOST = 1000
 
 
 async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
-    """``/storage/v1/b``: lists the buckets or makes one."""
+    """Answers ``/storage/v1/b``: lists the buckets or makes one."""
     if request.method == "GET":
         return await _list(store, request)
     if request.method == "POST":
@@ -121,7 +121,7 @@ async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
 
 
 async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answer:
-    """``/storage/v1/b/NAME``."""
+    """Answers ``/storage/v1/b/NAME``."""
     conditions = preconditions_of(request.parameters)
     if request.method == "GET":
         return json_answer(bucket_resource(await asyncio.to_thread(store.bucket, name, conditions), request.origin))

@@ -65,7 +65,10 @@ class _Faulting:
 
 
 def make_app(root: Path) -> StorageApp:
-    """Cloud Storage over a folder, with the private path ``/_t5x_harness/faults``; raises as ``app.make_app``."""
+    """Returns Cloud Storage over a folder, with the private path ``/_t5x_harness/faults``.
+
+    Raises as ``app.make_app``.
+    """
     return _Faulting(storage.make_app(root))
 
 

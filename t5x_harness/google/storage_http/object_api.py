@@ -35,7 +35,7 @@ _NOT_EMULATED = {
 
 
 async def answer_listing(store: ObjectStore, request: Request, bucket: str) -> Answer:
-    """``/storage/v1/b/BUCKET/o``."""
+    """Answers ``/storage/v1/b/BUCKET/o``."""
     if request.method != "GET":
         raise not_allowed(request)
     page = await asyncio.to_thread(store.list, bucket, listing_of(request.parameters))
@@ -52,7 +52,7 @@ async def answer_listing(store: ObjectStore, request: Request, bucket: str) -> A
 async def answer_object(
     store: ObjectStore, request: Request, bucket: str, rest: Sequence[str]
 ) -> Answer | ObjectReader:
-    """``/storage/v1/b/BUCKET/o/NAME`` and what can follow it.
+    """Answers ``/storage/v1/b/BUCKET/o/NAME`` and what can follow it.
 
     Returns:
       The answer, or a reader of the media that are asked for.

@@ -90,14 +90,20 @@ def every_field() -> list[str]:
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
-    """What the client says the bytes add up to, in the resource or in headers; raises Invalid if it is not text."""
+    """Returns what the client says the bytes add up to, in the resource or in headers.
+
+    Raises Invalid if it is not text.
+    """
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
     md5 = text_of(resource, "md5Hash") or given.get("md5") or headers.get("content-md5")
     return Checksums(md5 or None, text_of(resource, "crc32c") or given.get("crc32c") or None)
 
 
 def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | None:
-    """A field of a resource that is text, or None; raises Invalid, which calls it ``shown``, for anything else."""
+    """Returns a field of a resource that is text, or None.
+
+    Raises Invalid, which calls it ``shown``, for anything else.
+    """
     value = resource.get(name)
     if value is not None and not isinstance(value, str):
         raise Invalid(f"{shown or name} has to be text, not {_shown(value)}")

@@ -50,7 +50,10 @@ async def read_related(request: Request) -> tuple[dict[str, Any], str | None, As
 
 
 def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, int, bytes] | None:
-    """Resource, content type of the media, where these begin and what ends them; None while they are not there."""
+    """Returns the resource, content type of the media, where these begin and what ends them.
+
+    None while they are not there.
+    """
     first = held.find(dashed)
     end = held.find(b"\n", first) if first >= 0 else -1
     if end < 0:

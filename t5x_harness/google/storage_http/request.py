@@ -138,7 +138,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def utf8_text(raw: bytes, what: str) -> str:
-    """Text that came as bytes; raises Invalid if it is not UTF-8."""
+    """Returns text that came as bytes; raises Invalid if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

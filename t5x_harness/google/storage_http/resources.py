@@ -35,7 +35,10 @@ def http_time(microseconds: int) -> str:
 
 
 def header_text(text: str) -> str:
-    """A text as the value of a header: the bytes of its UTF-8, with control characters quoted as in addresses."""
+    """Returns a text as the value of a header.
+
+    The bytes of its UTF-8, with control characters quoted as in addresses.
+    """
     return _CONTROL.sub(lambda found: quote(found[0]), text).strip().encode().decode("latin-1")
 
 

@@ -22,7 +22,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 
 
 async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> Answer:
-    """``/upload/storage/v1/b/BUCKET/o``."""
+    """Answers ``/upload/storage/v1/b/BUCKET/o``."""
     upload_id = request.parameters.get("upload_id")
     if upload_id is not None:
         return await _resume(store, request, upload_id)

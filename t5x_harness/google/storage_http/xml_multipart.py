@@ -104,7 +104,7 @@ def _part(part: Part) -> str:
 
 
 def _parts(body: bytes) -> list[tuple[int, str]]:
-    """Number and ETag of each part that completes an upload; raises Invalid if it is no such list."""
+    """Returns the number and ETag of each part that completes an upload; raises Invalid if it is no such list."""
     try:
         tree = ElementTree.fromstring(body)
         parts = [part for part in tree.iter() if part.tag.rpartition("}")[2] == "Part"]

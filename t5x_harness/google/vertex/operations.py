@@ -89,7 +89,7 @@ _PACKAGE = "google.cloud.aiplatform.v1"
 
 
 def metadata_of(rpc: Rpc, now: int) -> Message | None:
-    """Metadata of an operation that a method answers with; None if the library has no class for it.
+    """Returns metadata of an operation that a method answers with; None if the library has no class for it.
 
     Args:
       now: nanoseconds since 1970.

@@ -35,7 +35,7 @@ Kept = TypeVar("Kept", bound=Message)
 
 
 def aspect_key(name: str, aspect: str) -> str:
-    """The key in the state for something that belongs to a resource, and that goes when the resource is deleted.
+    """Returns the key in the state for something of a resource, which goes when the resource is deleted.
 
     Args:
       aspect: such as ``points`` or ``log/workerpool0-0``.

@@ -26,7 +26,7 @@ def binds_several_modes(context: Context) -> bool:
 
 
 def is_for_controller(context: Context, macro: MacroBinding) -> bool:
-    """Whether a macro of an evaluation's config is only there for the controller of auxiliary jobs to replace."""
+    """Tells whether a macro of an evaluation's config is only there for the controller of auxiliary jobs to replace."""
     return macro.name == _CHECKPOINT and context.program.mode in (Mode.EVAL, Mode.INFER)
 
 

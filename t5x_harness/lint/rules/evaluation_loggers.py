@@ -17,7 +17,7 @@ _HEAD = examples.head("eval", "import seqio")
 
 
 def _evaluation(context: Context) -> tuple[Part, Given] | None:
-    """SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
+    """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
     run = run_part(context, Mode.TRAIN, Mode.EVAL)
     if run is None:
         return None

@@ -25,7 +25,7 @@ _HEAD = (
 
 
 def _family(path: str) -> str | None:
-    """Whose checkpoint it is; None if it is none of the public ones that come from Mesh TensorFlow."""
+    """Returns whose checkpoint it is; None if it is none of the public ones that come from Mesh TensorFlow."""
     match = re.search(r"([^/]+)/(?:checkpoint_|model\.ckpt-)(\d+)/?$", path)
     if match is None or int(match[2]) not in _STEPS:
         return None

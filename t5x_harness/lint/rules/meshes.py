@@ -17,7 +17,7 @@ _DATASETS = ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_
 
 
 def _partitioner(context: Context) -> Part | None:
-    """T5X's own partitioner, as the run builds it."""
+    """Returns T5X's own partitioner, as the run builds it."""
     run = run_part(context)
     reference = run.value("partitioner") if run is not None else None
     if run is None or not isinstance(reference, Reference) or reference.target not in _PARTITIONERS:

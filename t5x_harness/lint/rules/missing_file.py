@@ -116,7 +116,10 @@ def _fix(context: Context, problem: Problem) -> str:
 
 
 def _nearest(target: str, files: Sequence[str]) -> str | None:
-    """The file that a name most likely means: one of the same words in another order or folder, or one spelt alike."""
+    """Returns the file that a name most likely means.
+
+    One of the same words in another order or folder, or one spelt alike.
+    """
     words = sorted(Path(target).stem.split("_"))
     same = [file for file in files if sorted(Path(file).stem.split("_")) == words]
     return closest(target, same) or (same[0] if len(same) == 1 else closest(target, files))

@@ -58,7 +58,7 @@ _HEAD = examples.head("pretrain")
 def _literals(
     context: Context, parameters: Mapping[str, tuple[str, ...]]
 ) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
-    """The statements that give these parameters their values, each once, with the first binding that reads it."""
+    """Yields the statements that give these parameters values, each once, with the first binding that reads it."""
     seen: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
         if binding.param in parameters.get(binding.target, ()):

@@ -69,7 +69,7 @@ class ScheduleNotShifted(Rule):
         yield from self._over(schedule, initial, factors)
 
     def _division_by_zero(self, context: Context, factors: Given, warmup: Given) -> Iterator[Finding]:
-        """Zero steps of warmup: 0/0 where the schedule is at its step 0."""
+        """Finds zero steps of warmup: 0/0 where the schedule is at its step 0."""
         names = _names(factors.value)
         divided = next((name for name in ("linear_warmup", "linear_decay", *_RSQRT) if name in names), None)
         if divided is None:

@@ -51,7 +51,10 @@ class Periods(Rule):
 
 
 def _steps(context: Context) -> tuple[Given, int, str] | None:
-    """Total steps, the checkpoint's step and its path; None where total steps do not count from the checkpoint's."""
+    """Returns the total steps, the checkpoint's step and its path.
+
+    None where total steps do not count from the checkpoint's.
+    """
     train = run_part(context, Mode.TRAIN)
     initial = initial_step(context)
     total = train.given("total_steps") if train is not None else None

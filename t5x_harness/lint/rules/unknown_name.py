@@ -78,7 +78,10 @@ class UnknownSymbol(Rule):
                 yield self.finding(message, location, fix, binding=selector, edits=edits)
 
     def _complaint(self, context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
-        """What is wrong, the fix, the word that is wrong and the names that would be right; None if nothing is."""
+        """Returns what is wrong, the fix, the word that is wrong and the names that would be right.
+
+        None if nothing is.
+        """
         snapshot = context.snapshot
         if target.startswith(f"{MAIN}."):
             if target in _MAIN_NAMES:

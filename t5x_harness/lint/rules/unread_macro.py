@@ -59,7 +59,10 @@ class MisspeltMacro(Rule):
 
 
 def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
-    """Whether a macro is surely another one misspelt: the file does not bind that one too, and the values are alike."""
+    """Returns whether a macro is surely another one misspelt.
+
+    The file does not bind that one too, and the values are alike.
+    """
     bound = [s for s in program.statements if isinstance(s, MacroBinding) and s.name == near]
     if meant(macro.name, program.read_macros) != near or any(s.location.file == macro.location.file for s in bound):
         return False

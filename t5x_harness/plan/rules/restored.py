@@ -105,7 +105,7 @@ class OtherShapes(PlanRule):
 
 
 def _severity(fit: CheckpointFit) -> Severity:
-    """Orbax restores optimizer state of any shape; what the optimizer then does with it is not known."""
+    """Says that orbax restores optimizer state of any shape; what the optimizer then does with it is not known."""
     from t5x_harness.plan.stored_tree import Layout
 
     parameters = any(name.startswith("target/") for name, _, _ in fit.different)

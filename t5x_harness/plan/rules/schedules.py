@@ -103,7 +103,10 @@ def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
 
 
 def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
-    """The binding of a parameter of T5X's scheduler; None where it is not bound, or the run has another schedule."""
+    """Returns the binding of a parameter of T5X's scheduler.
+
+    None where it is not bound, or the run has another schedule.
+    """
     schedule = plan.learning_rate.schedule if plan.learning_rate is not None else None
     value = plan.config.value(plan.config.owner(schedule.key)) if schedule is not None else None
     if not any(name.endswith("create_learning_rate_scheduler") for name in plan.config.references(value)):
@@ -209,6 +212,6 @@ class UselessRate(PlanRule):
 
 
 def _is_relative(plan: Planned) -> bool:
-    """Whether the rate counts in sizes of the parameters, as with Adafactor unless the config says otherwise."""
+    """Tells whether the rate counts in sizes of the parameters, as with Adafactor unless the config says otherwise."""
     settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
     return bool(getattr(settings, "multiply_by_parameter_scale", False))

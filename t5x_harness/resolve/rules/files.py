@@ -20,7 +20,7 @@ _SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 
 
 def _tfds(version: str, folder: str) -> dict[str, str]:
-    """The example's task on a TFDS builder of its own, ``one_row``, that was prepared by its import as 1.0.0."""
+    """Returns the example's task on a TFDS builder of its own, ``one_row``, prepared by its import as 1.0.0."""
     text = examples.TASK.replace(_SOURCE, f"seqio.TfdsDataSource('one_row:{version}', tfds_data_dir='{folder}')")
     return {"counting.py": text.replace("\n\nFEATURE", _BUILDER, 1)}
 

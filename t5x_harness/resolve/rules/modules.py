@@ -64,7 +64,10 @@ class ModuleOfAnotherKind(ResolveRule):
 
 
 def _kind_of(module: Any) -> str | None:
-    """The model that a module's ``__call__`` is made for, by the names of its arguments; None if they tell neither."""
+    """Returns the model that a module's ``__call__`` is made for, by the names of its arguments.
+
+    None if they tell neither.
+    """
     try:
         names = inspect.signature(type(module).__call__).parameters
     except (TypeError, ValueError):

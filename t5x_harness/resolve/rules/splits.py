@@ -40,7 +40,10 @@ def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:
 
 
 def _is_skipped(run: Resolved, role: DataRole) -> bool:
-    """Whether T5X goes on without a task that lacks the split: in training's evaluations, and where others have it."""
+    """Returns whether T5X goes on without a task that lacks the split.
+
+    In training's evaluations, and where others have it.
+    """
     if role.name in ("train_eval", "infer_eval"):
         return True
     return run.config.mode is not Mode.INFER and any(_has_split(run, role, t) for t in run.tasks[role.parameter])

@@ -189,6 +189,6 @@ def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _more(found: Mapping[str, int]) -> str:
-    """``; the same goes for 3 more``, or nothing where there is only one."""
+    """Returns ``; the same goes for 3 more``, or nothing where there is only one."""
     left = len(found) - 1
     return f"; the same goes for {left} more" if left else ""

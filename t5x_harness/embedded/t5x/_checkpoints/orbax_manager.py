@@ -132,7 +132,7 @@ class OrbaxCheckpointManagerInterface:
         return self._manager.latest_step()
 
     def should_save(self, step: int) -> bool:
-        """Tells whether a save that is not forced would be done at a step."""
+        """Returns whether a save that is not forced would be done at a step."""
         return self._manager.should_save(step)
 
     def wait_until_finished(self) -> None:

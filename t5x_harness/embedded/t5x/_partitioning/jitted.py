@@ -16,7 +16,7 @@ from t5x._shown_as import shown_as
 
 @shown_as("t5x.partitioning")
 def global_mesh_defined() -> bool:
-    """Tells whether a mesh is set, as it is while a partitioned function is traced or called."""
+    """Returns whether a mesh is set, as it is while a partitioned function is traced or called."""
     return not jax.sharding.get_abstract_mesh().empty
 
 

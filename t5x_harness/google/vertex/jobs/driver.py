@@ -50,7 +50,7 @@ class Deadlines(Generic[T]):
         return name in self._at
 
     def seconds(self) -> float | None:
-        """Until the next one; None if there is none."""
+        """Returns the seconds until the next one; None if there is none."""
         return max(0.0, min(at for at, _ in self._at.values()) - time.monotonic()) if self._at else None
 
     def due(self) -> list[T]:
@@ -321,13 +321,13 @@ class Driver:
                 return
 
     def _end(self) -> None:
-        """The job has ended; clients see that once it was seen running for as long as they are promised."""
+        """Ends the job; clients see that once it was seen running for as long as they are promised."""
         self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
         if "shown" not in self._deadlines or self._progress.state is State.CANCELLED:
             self._finish(self._progress.state, self._progress.error)
 
     def _give_back(self) -> None:
-        """A fault that the job did not live to meet is for another one."""
+        """Leaves a fault that the job did not live to meet to another one."""
         if self._fault is not None:
             self._services.faults.give_back(self._fault)
 

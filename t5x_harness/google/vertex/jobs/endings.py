@@ -40,7 +40,7 @@ class JobError:
     names_logs: bool = False
 
     def text(self, project: str, job_id: str) -> str:
-        """The whole message."""
+        """Returns the whole message."""
         if not self.names_logs:
             return self.message
         address = logs_address(project, job_id)
@@ -58,12 +58,12 @@ _COURSE = {
 
 
 def course(state: State) -> str:
-    """What the service writes into a job's log when it gets into a state; empty for nothing."""
+    """Returns what the service writes into a job's log when it gets into a state; empty for nothing."""
     return _COURSE.get(state, "")
 
 
 def logs_address(project: str, job_id: str) -> str:
-    """Where the console of the service shows a job's logs."""
+    """Returns where the console of the service shows a job's logs."""
     chosen = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe=".")
     return (
         f"https://console.cloud.google.com/logs/viewer?project={project}"
@@ -76,7 +76,7 @@ _MAY_PASS = frozenset({6, 11, 134, 139})
 
 
 def may_pass(status: int) -> bool:
-    """Whether the service tries a job again that exits so."""
+    """Returns whether the service tries a job again that exits so."""
     return status in _MAY_PASS
 
 
@@ -95,7 +95,10 @@ def exited(unit: str, status: int) -> JobError:
 
 
 def low_on_memory(unit: str) -> JobError:
-    """The service has found that a replica's machine has too little memory; it names the pool, and not the logs."""
+    """Returns the end of a job whose machine has too little memory, as the service has found.
+
+    It names the pool, and not the logs.
+    """
     pool = replica_of(unit).rpartition("-")[0]
     return JobError(
         Code.RESOURCE_EXHAUSTED,
@@ -104,7 +107,7 @@ def low_on_memory(unit: str) -> JobError:
 
 
 def internal() -> JobError:
-    """The service has failed; this is all that it says."""
+    """Returns the end of a job for which the service has failed; this is all that it says."""
     return JobError(Code.INTERNAL, "Internal error occurred for the current attempt.")
 
 
@@ -123,41 +126,41 @@ def cancelled() -> JobError:
 # The wording of the next three is not the service's, which documents none. That a job is cancelled when its time is
 # over is said by the API before Vertex AI, of maxRunningTime.
 def ran_too_long() -> JobError:
-    """The time of ``scheduling.timeout`` is over."""
+    """Returns the end of a job whose ``scheduling.timeout`` is over."""
     return JobError(Code.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
 
 
 def waited_too_long() -> JobError:
-    """The time of ``scheduling.max_wait_duration`` is over."""
+    """Returns the end of a job whose ``scheduling.max_wait_duration`` is over."""
     return JobError(
         Code.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
     )
 
 
 def lost(unit: str) -> JobError:
-    """A machine was taken away, and the job is not tried again."""
+    """Returns the end of a job that lost a machine and is not tried again."""
     return JobError(
         Code.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
     )
 
 
 def trials_failed(count: int, reason: str) -> JobError:
-    """As many trials of a tuning job have failed as may fail."""
+    """Returns the end of a tuning job of which as many trials have failed as may fail."""
     return JobError(Code.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
 
 
 def unable(reason: str) -> JobError:
-    """The job cannot be run on this machine."""
+    """Returns the end of a job that cannot be run on this machine."""
     return JobError(Code.INVALID_ARGUMENT, f"t5x-harness: {reason}")
 
 
 def never_taken() -> JobError:
-    """The server that created the job has ended before it could say that the job is its own."""
+    """Returns the end of a job whose server has ended before it could say that the job is its own."""
     return JobError(Code.INTERNAL, "t5x-harness: the server that created this job has ended before it could run it.")
 
 
 def owner_gone(owner: str) -> JobError:
-    """The server that ran the job has ended without ending it."""
+    """Returns the end of a job whose server has ended without ending it."""
     return JobError(
         Code.INTERNAL,
         f"t5x-harness: the server that ran this job, {owner}, has ended, and the job's processes with it.",

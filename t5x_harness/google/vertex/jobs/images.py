@@ -30,7 +30,10 @@ class Image:
     known: bool = True
 
     def command(self, command: Sequence[str], args: Sequence[str]) -> list[str]:
-        """The words of a container: ``command``, or the entry point, then ``args``; raises ImageUnknown for none."""
+        """Returns the words of a container: ``command``, or the entry point, then ``args``.
+
+        Raises ImageUnknown for none.
+        """
         words = [*(command or self.entry_point), *args]
         if not command and not self.known:
             raise ImageUnknown(_how_to_name(self.uri))
@@ -42,7 +45,10 @@ class Image:
         return words
 
     def note(self, command: Sequence[str]) -> str:
-        """In what a container with a command is not here what it is in the service; empty if that is well known."""
+        """Says in what a container with a command is not here what it is in the service.
+
+        Empty if that is well known.
+        """
         if self.entry_point == _NOTHING:
             return f"{self.uri} reduces nothing here: its replicas wait until the job ends"
         if not self.known:

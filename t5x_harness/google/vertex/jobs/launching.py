@@ -99,7 +99,7 @@ def policy_of(spec: Any, settings: VertexSettings) -> Policy:
 
 
 def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
-    """In what a job of this ``CustomJobSpec`` is not here as it is in the service."""
+    """Says in what a job of this ``CustomJobSpec`` is not here as it is in the service."""
     found = pools(spec, settings)
     notes = [
         f"{pool.slice.name} has {pool.slice.hosts} hosts; here it is one process with all of its "
@@ -209,7 +209,7 @@ class Attempt:
         return variables
 
     def _temporary(self, unit: Unit) -> Path:
-        """Its path is short: programs make sockets in it, whose paths have 107 bytes at most."""
+        """Returns a folder with a short path: programs make sockets in it, whose paths have 107 bytes at most."""
         return self.folder / "tmp" / str(list(self.units).index(unit.name))
 
     def _with_packages(

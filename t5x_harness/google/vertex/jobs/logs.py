@@ -177,7 +177,10 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that these bytes complete; at the end of the stream, which no bytes stand for, what is left."""
+        """Returns the lines that these bytes complete.
+
+        At the end of the stream, which no bytes stand for, what is left.
+        """
         *whole, self._rest = (self._rest + data).split(b"\n") if data else (self._rest, b"")
         if len(self._rest) > _LONGEST_LINE:
             whole, self._rest = [*whole, self._rest], b""

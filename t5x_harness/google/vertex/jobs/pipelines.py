@@ -21,7 +21,10 @@ _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/defi
 
 
 def custom_job_of(services: Services, pipeline: Any) -> Any:
-    """The job that a pipeline asks for; raises ApiError for a pipeline that is none, or more than a custom job."""
+    """Returns the job that a pipeline asks for.
+
+    Raises ApiError for a pipeline that is none, or more than a custom job.
+    """
     if faults := list(_faults(pipeline)):
         raise ApiError.of_violations(faults)
     if not _CUSTOM_TASK.fullmatch(pipeline.training_task_definition):

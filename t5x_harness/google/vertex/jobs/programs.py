@@ -23,7 +23,7 @@ class Programs(Protocol):
     LIBRARIES: Sequence[str]
 
     def prepare(self) -> None:
-        """Called in an interpreter that stands by, once it has imported the libraries."""
+        """Prepares an interpreter that stands by, once it has imported the libraries."""
 
     def entry_point(self, image: str) -> Sequence[str]:
         """Returns the words that an image of this name runs by itself; empty for one that is not known."""

@@ -84,7 +84,9 @@ def variables(home: Path, path: str) -> dict[str, str]:
 
 
 def program(home: Path, word: str) -> str:
-    """What to start for the first word of a command: a program of the user's environment is started in the process's.
+    """Returns what to start for the first word of a command.
+
+    A program of the user's environment is started in the process's.
 
     Args:
       home: the folder of the process's HOME.
@@ -154,7 +156,10 @@ def _site_folders() -> Iterator[str]:
 
 
 def _bundled_pip() -> Path | None:
-    """Where pip is if the user's environment has none, as those that uv makes: the wheel that Python itself brings."""
+    """Returns where pip is if the user's environment has none, as those that uv makes.
+
+    The wheel that Python itself brings.
+    """
     ensurepip = importlib.util.find_spec("ensurepip")
     if importlib.util.find_spec("pip") or ensurepip is None or ensurepip.origin is None:
         return None

@@ -133,7 +133,10 @@ class Standbys:
 
 
 def _shared(environment: Mapping[str, str]) -> dict[str, str]:
-    """What processes have to have in common; what names a folder below HOME, such as PATH, does it from there."""
+    """Returns what processes have to have in common.
+
+    What names a folder below HOME, such as PATH, does it from there.
+    """
     return {
         name: value.replace(environment["HOME"], "~")
         for name, value in environment.items()

@@ -86,7 +86,7 @@ def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
 def cluster_variables(
     spec: Any, addresses: Mapping[int, Sequence[str]], unit: Unit, trial: Trial | None = None
 ) -> dict[str, str]:
-    """CLUSTER_SPEC and TF_CONFIG of one replica.
+    """Returns CLUSTER_SPEC and TF_CONFIG of one replica.
 
     Args:
       addresses: ``HOST:PORT`` of each replica, by the numbers of pools; pools without replicas are not there.

@@ -163,7 +163,10 @@ def _path(descriptor: Any, names: list[str], order_by: str) -> FieldPath:
 
 
 def _key(path: FieldPath, resource: Any) -> tuple[int, Any]:
-    """What a resource sorts by; one without a value comes before all that have one, and numbers come before texts."""
+    """Returns what a resource sorts by.
+
+    One without a value comes before all that have one, and numbers come before texts.
+    """
     value = path.value(resource)
     if isinstance(value, timestamp_pb2.Timestamp | duration_pb2.Duration):
         return 1, value.ToNanoseconds()

@@ -37,7 +37,10 @@ class Matcher:
         self._services = services
 
     def __call__(self, resource: Any) -> bool:
-        """Whether it holds; raises ApiError for a field or function that is not there, or a value of another type."""
+        """Returns whether it holds.
+
+        Raises ApiError for a field or function that is not there, or a value of another type.
+        """
         return self._holds(self._expression, resource)
 
     def _holds(self, expression: Expression, resource: Any) -> bool:
@@ -76,7 +79,7 @@ def _restricts(restriction: Restriction, resource: Any) -> bool:
 
 
 def _has(value: Any, field: Any, wanted: str) -> bool:
-    """``field:wanted``: an element of a list, a key of a map, or a text that matches; ``*`` is for anything."""
+    """Matches ``field:wanted``: an element of a list, a key of a map, or a text that matches; ``*`` is for anything."""
     if value is ABSENT:
         return False
     if isinstance(value, struct_pb2.Struct):

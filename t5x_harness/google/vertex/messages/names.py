@@ -82,21 +82,24 @@ def _is_looked_into(kind: Any) -> bool:
 
 
 def parent_of(name: str) -> str:
-    """``projects/1/locations/l`` of ``projects/1/locations/l/customJobs/2``."""
+    """Returns ``projects/1/locations/l`` of ``projects/1/locations/l/customJobs/2``."""
     return name.rsplit("/", 2)[0]
 
 
 def is_resource(parent: str) -> bool:
-    """Whether the name of a parent is that of a resource; else it is a project or a location, which is always there."""
+    """Returns whether the name of a parent is that of a resource.
+
+    Else it is a project or a location, which is always there.
+    """
     return len(parent.split("/")) > 4
 
 
 def collection_of(name: str) -> str:
-    """``customJobs`` of ``projects/1/locations/l/customJobs/2``."""
+    """Returns ``customJobs`` of ``projects/1/locations/l/customJobs/2``."""
     return name.split("/")[-2]
 
 
 def location_of(name: str) -> str:
-    """``us-central1`` of a resource's name; empty if it is in none."""
+    """Returns ``us-central1`` of a resource's name; empty if it is in none."""
     found = _LOCATION.match(name)
     return found[1] if found else ""

@@ -115,5 +115,5 @@ def is_repeated(field: Any) -> bool:
 
 
 def snake_case(name: str) -> str:
-    """``custom_job`` of ``CustomJob`` or ``customJob``."""
+    """Returns ``custom_job`` of ``CustomJob`` or ``customJob``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -70,7 +70,7 @@ def _with_ancestors(services: Services, context: Any) -> set[str]:
 
 
 def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool:
-    """``in_context("NAME")``: whether an artifact or an execution is in a context."""
+    """Evaluates ``in_context("NAME")``: whether an artifact or an execution is in a context."""
     if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.noun, EXECUTION.noun):
         message = "in_context takes the full name of one context, and is for artifacts and executions"
         raise ApiError(Code.INVALID_ARGUMENT, f"Invalid filter: {message}")
@@ -78,7 +78,7 @@ def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool
 
 
 def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) -> bool:
-    """``child_contexts:"NAME"``: whether a context is a parent of another."""
+    """Evaluates ``child_contexts:"NAME"``: whether a context is a parent of another."""
     operator, wanted = arguments
     if operator != ":":
         raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: child_contexts can be asked for with `:` only")
@@ -87,7 +87,7 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
 
 
 def _schema_title(services: Services, schema: Any, arguments: Sequence[str]) -> bool:
-    """``schema_title="system.*"``: whether a schema has a title, in which ``*`` stands for anything."""
+    """Evaluates ``schema_title="system.*"``: whether a schema has a title, in which ``*`` stands for anything."""
     operator, wanted = arguments
     if operator not in ("=", "!=", ":"):
         raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: schema_title can be asked for with =, != and : only")

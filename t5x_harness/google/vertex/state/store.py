@@ -26,7 +26,7 @@ class StateStore(Protocol):
         """Returns a value; None if the key is not there."""
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Several values at once, in the order of their keys."""
+        """Returns several values at once, in the order of their keys."""
 
     def put(self, key: str, value: bytes) -> None:
         """Sets a value, whether or not there was one."""

@@ -157,7 +157,7 @@ def _all_or_none(call: Call, create: Callable[[Call], Message], method: str, wha
 
 
 def _check_parent(request: Any, parent: str, number: int) -> None:
-    """A run's parent has to be the batch's; that of a time series has to be one of its runs."""
+    """Checks that a run's parent is the batch's; that of a time series has to be one of its runs."""
     if isinstance(request, tensorboard_service.CreateTensorboardRunRequest.pb()):
         request.parent = request.parent or parent
         right = request.parent == parent

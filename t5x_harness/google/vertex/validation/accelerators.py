@@ -34,7 +34,7 @@ _SPOKEN = {
 
 
 def accelerator_meant(given: str) -> str:
-    """What to write instead of a name that is not an accelerator type; empty where nothing comes near.
+    """Returns what to write instead of a name that is not an accelerator type; empty where nothing comes near.
 
     ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
     """
@@ -57,7 +57,7 @@ def accelerator_meant(given: str) -> str:
 
 
 def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Violation, ...]:
-    """Accelerator types in a job's JSON or YAML that the API does not have.
+    """Returns accelerator types in a job's JSON or YAML that the API does not have.
 
     Args:
       document: of a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
@@ -104,6 +104,6 @@ def _join(at: str, key: str) -> str:
 
 
 def accelerator_types() -> tuple[str, ...]:
-    """Every type that the API has: those that machines take, and those that custom training says nothing of."""
+    """Returns every type that the API has: those that machines take, and those that custom training says nothing of."""
     taken = dict.fromkeys(name for machine in machine_types().values() for name in machine.counts)
     return (*cloud_tpus(), *taken, *_UNMENTIONED)

@@ -35,7 +35,7 @@ def check(function: Check) -> Check:
 
 @check
 def required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The field has a value."""
+    """Checks that the field has a value."""
     for at, value in subject.resolve(rule.field):
         if not value:
             yield at, {}
@@ -43,7 +43,7 @@ def required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def must_be_unset(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The field has no value."""
+    """Checks that the field has no value."""
     for at, value in subject.resolve(rule.field):
         if value:
             yield at, {"value": value}
@@ -51,7 +51,7 @@ def must_be_unset(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def max_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The text has at most ``limit`` characters."""
+    """Checks that the text has at most ``limit`` characters."""
     for at, value in subject.resolve(rule.field):
         if len(value) > rule.parameters["limit"]:
             yield at, {"value": len(value)}
@@ -59,13 +59,13 @@ def max_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def max_items(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """There are at most ``limit`` elements."""
+    """Checks that there are at most ``limit`` elements."""
     yield from max_length(subject, rule)
 
 
 @check
 def total_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The texts have at most ``limit`` characters together."""
+    """Checks that the texts have at most ``limit`` characters together."""
     for at, values in subject.resolve(rule.field):
         total = sum(map(len, values))
         if total > rule.parameters["limit"]:
@@ -74,7 +74,7 @@ def total_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def pattern(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The text is of that form; an empty one only matters with ``empty``."""
+    """Checks that the text is of that form; an empty one only matters with ``empty``."""
     for at, value in subject.resolve(rule.field):
         if (value or rule.parameters.get("empty")) and not re.fullmatch(rule.parameters["pattern"], value):
             yield at, {"value": value}
@@ -82,7 +82,7 @@ def pattern(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def one_of(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The text, where there is one, is one of ``values``."""
+    """Checks that the text, where there is one, is one of ``values``."""
     choices = rule.parameters["values"]
     for at, value in subject.resolve(rule.field):
         if value and value not in choices:
@@ -91,7 +91,7 @@ def one_of(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def between(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The number, where it is not 0, which stands for the default, is between ``low`` and ``high``."""
+    """Checks that the number, where it is not 0, which stands for the default, is between ``low`` and ``high``."""
     for at, value in subject.resolve(rule.field):
         if value and not rule.parameters["low"] <= value <= rule.parameters["high"]:
             yield at, {"value": value}
@@ -99,7 +99,7 @@ def between(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def at_least(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The number is at least ``low``."""
+    """Checks that the number is at least ``low``."""
     for at, value in subject.resolve(rule.field):
         if value < rule.parameters["low"]:
             yield at, {"value": value}
@@ -107,7 +107,7 @@ def at_least(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def not_negative(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The number or duration is not negative."""
+    """Checks that the number or duration is not negative."""
     for at, value in subject.resolve(rule.field):
         number = value if isinstance(value, int) else value.seconds + value.nanos / 1e9
         if number < 0:
@@ -116,7 +116,7 @@ def not_negative(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def increasing(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Each number is greater than the one before it, by 1e-10 at least."""
+    """Checks that each number is greater than the one before it, by 1e-10 at least."""
     for at, values in subject.resolve(rule.field):
         for before, value in itertools.pairwise(values):
             if value - before < 1e-10:
@@ -126,7 +126,7 @@ def increasing(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def gcs_uri(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The text is an address in Cloud Storage."""
+    """Checks that the text is an address in Cloud Storage."""
     for at, value in subject.resolve(rule.field):
         if not _GCS_URI.fullmatch(value):
             mounted = value.removeprefix("/gcs/")
@@ -135,13 +135,13 @@ def gcs_uri(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def unique_names(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """No two elements have the same ``name``."""
+    """Checks that no two elements have the same ``name``."""
     yield from _twice(subject, rule, "name")
 
 
 @check
 def unique_ids(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """No two metrics have the same ``metric_id``, no two parameters the same ``parameter_id``."""
+    """Checks that no two metrics have the same ``metric_id``, no two parameters the same ``parameter_id``."""
     yield from _twice(subject, rule, "metric_id" if rule.field.endswith("metrics") else "parameter_id")
 
 

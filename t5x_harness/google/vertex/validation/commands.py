@@ -22,7 +22,7 @@ _MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
 
 @check
 def data_dir_none(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """No flag for the data's folder has the text of Python's None."""
+    """Checks that no flag for the data's folder has the text of Python's None."""
     for at, argument in subject.resolve(rule.field):
         if argument in ("--tfds_data_dir=None", "--tfds_data_dir='None'"):
             yield at, {"value": argument}
@@ -30,7 +30,7 @@ def data_dir_none(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A binding's flag has its prefix once."""
+    """Checks that a binding's flag has its prefix once."""
     for at, argument in subject.resolve(rule.field):
         match = _GIN_TWICE.fullmatch(argument)
         if match:
@@ -39,7 +39,7 @@ def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def carried_over(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A flag brings neither quote nor comma of the list along that it was copied from."""
+    """Checks that a flag brings neither quote nor comma of the list along that it was copied from."""
     for at, argument in subject.resolve(rule.field):
         fault = ""
         if _QUOTED_FLAG.match(argument):
@@ -51,7 +51,7 @@ def carried_over(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 def _without_list(argument: str) -> str:
-    """A flag without the quote before it, and without the comma and the quote that has no partner behind it."""
+    """Returns a flag without the quote before it, and without the comma and the quote that has no partner behind it."""
     bare = argument.strip().rstrip(",")
     bare = bare[1:] if bare[0] in _QUOTES else bare
     return bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
@@ -59,7 +59,7 @@ def _without_list(argument: str) -> str:
 
 @check
 def run_mode(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The run mode is one of T5X's main."""
+    """Checks that the run mode is one of T5X's main."""
     for at, argument in subject.resolve(rule.field):
         flag, _, mode = argument.lstrip("-").partition("=")
         if flag == "run_mode" and argument.startswith("-") and mode and mode not in _RUN_MODES:
@@ -70,7 +70,7 @@ def run_mode(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def t5x_module(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A program of T5X that is run is one that it has."""
+    """Checks that a program of T5X that is run is one that it has."""
     for at, task in subject.resolve(rule.field):
         named = task.python_module if at.endswith("python_package_spec") else _program([*task.command, *task.args])
         match = _MODULE.fullmatch(named)
@@ -79,7 +79,7 @@ def t5x_module(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 def _program(command: Sequence[str]) -> str:
-    """The module after ``-m``, or the file after the interpreter; empty where the command names neither."""
+    """Returns the module after ``-m``, or the file after the interpreter; empty where the command names neither."""
     for index, word in enumerate(command[:-1]):
         if word == "-m":
             return command[index + 1]

@@ -19,7 +19,7 @@ _MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128
 
 @check
 def labels(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Number and form of the labels; the service names the resource in front of the field."""
+    """Checks that number and form of the labels; the service names the resource in front of the field."""
     fix = _label_fault(subject.message.labels)
     if fix:
         resource = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", subject.message.DESCRIPTOR.name).lower()
@@ -45,7 +45,7 @@ def _label_fault(given: Mapping[str, str]) -> str:
 
 @check
 def region_known(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The location is a region of custom training."""
+    """Checks that the location is a region of custom training."""
     if subject.location and subject.location not in training_regions():
         zone = _ZONE.fullmatch(subject.location)
         near = [zone[1]] if zone else difflib.get_close_matches(subject.location, training_regions(), n=1)
@@ -54,13 +54,13 @@ def region_known(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def region_has_tpu(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The region has TPUs of the generation that is asked for, as far as Google's list of them goes."""
+    """Checks that the region has TPUs of the generation that is asked for, as far as Google's list of them goes."""
     yield from _without_tpu(subject, in_doubt=False)
 
 
 @check
 def region_may_have_tpu(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The region is known to have TPUs of the generation that is asked for."""
+    """Checks that the region is known to have TPUs of the generation that is asked for."""
     yield from _without_tpu(subject, in_doubt=True)
 
 
@@ -76,14 +76,14 @@ def _without_tpu(subject: Subject, *, in_doubt: bool) -> Iterator[Breach]:
 
 @check
 def first_pool(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """There is a first pool, and it is not empty."""
+    """Checks that there is a first pool, and it is not empty."""
     if not subject.pools or not subject.pools[0].message.ByteSize():
         yield f"{subject.spec_field}.worker_pool_specs", {}
 
 
 @check
 def task(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Each pool has something to run."""
+    """Checks that each pool has something to run."""
     for pool in subject.pools:
         if pool.message.ByteSize() and pool.message.WhichOneof("task") is None:
             yield pool.path, {}
@@ -91,14 +91,14 @@ def task(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def tpu_pools(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A job with a TPU has one pool."""
+    """Checks that a job with a TPU has one pool."""
     if list(_tpu_pools(subject)) and len(subject.pools) > 1:
         yield f"{subject.spec_field}.worker_pool_specs", {"value": subject.pools[1].index}
 
 
 @check
 def tpu_replicas(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A pool with a TPU has one replica."""
+    """Checks that a pool with a TPU has one replica."""
     for pool in _tpu_pools(subject):
         if pool.message.replica_count > 1:
             if pool.machine.tpu_topology:
@@ -110,7 +110,7 @@ def tpu_replicas(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def primary_replicas(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The first pool has one replica; that of a TPU is judged by a rule of its own."""
+    """Checks that the first pool has one replica; that of a TPU is judged by a rule of its own."""
     for pool in subject.pools[:1]:
         if pool.message.replica_count > 1 and generation_of(pool.machine) is None:
             yield (
@@ -121,21 +121,21 @@ def primary_replicas(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def tpu_service_account(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A job with a TPU has no service account of its own."""
+    """Checks that a job with a TPU has no service account of its own."""
     if subject.spec.service_account and list(_tpu_pools(subject)):
         yield f"{subject.spec_field}.service_account", {}
 
 
 @check
 def tensorboard_service_account(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A job with a TensorBoard has a service account."""
+    """Checks that a job with a TensorBoard has a service account."""
     if subject.spec.tensorboard and not subject.spec.service_account:
         yield f"{subject.spec_field}.service_account", {}
 
 
 @check
 def tensorboard_region(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The TensorBoard is in the job's region."""
+    """Checks that the TensorBoard is in the job's region."""
     match = re.search(r"/locations/([^/]+)/", subject.spec.tensorboard)
     if match and subject.location and match[1] != subject.location:
         yield f"{subject.spec_field}.tensorboard", {"theirs": match[1], "region": subject.location}
@@ -143,21 +143,21 @@ def tensorboard_region(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def tensorboard_output(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A job with a TensorBoard has a folder for its logs."""
+    """Checks that a job with a TensorBoard has a folder for its logs."""
     if subject.spec.tensorboard and not subject.spec.HasField("base_output_directory"):
         yield f"{subject.spec_field}.base_output_directory", {}
 
 
 @check
 def tensorboard_tpu(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A job with a TPU has no TensorBoard of its own."""
+    """Checks that a job with a TPU has no TensorBoard of its own."""
     if subject.spec.tensorboard and list(_tpu_pools(subject)):
         yield f"{subject.spec_field}.tensorboard", {}
 
 
 @check
 def network_project(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A network's project is a number."""
+    """Checks that a network's project is a number."""
     match = re.fullmatch(r"projects/([^/]+)/global/networks/[^/]+", subject.spec.network)
     if match and not match[1].isdecimal():
         yield f"{subject.spec_field}.network", {"value": subject.spec.network}
@@ -165,21 +165,21 @@ def network_project(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def ip_ranges_network(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Reserved ranges belong to a network."""
+    """Checks that reserved ranges belong to a network."""
     if subject.spec.reserved_ip_ranges and not subject.spec.network:
         yield f"{subject.spec_field}.reserved_ip_ranges", {}
 
 
 @check
 def experiment_run_alone(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A run belongs to an experiment."""
+    """Checks that a run belongs to an experiment."""
     if subject.spec.experiment_run and not subject.spec.experiment:
         yield f"{subject.spec_field}.experiment_run", {}
 
 
 @check
 def wait_without_flex_start(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Only one strategy uses how long a job waits for machines."""
+    """Checks that only one strategy uses how long a job waits for machines."""
     scheduling = subject.spec.scheduling
     strategy = scheduling.DESCRIPTOR.fields_by_name["strategy"].enum_type.values_by_number.get(scheduling.strategy)
     if scheduling.HasField("max_wait_duration") and (strategy is None or strategy.name != "FLEX_START"):
@@ -189,7 +189,7 @@ def wait_without_flex_start(subject: Subject, rule: RuleText) -> Iterator[Breach
 
 @check
 def restart_without_retries(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """One of two fields overrides the other."""
+    """Checks that one of two fields overrides the other."""
     scheduling = subject.spec.scheduling
     if scheduling.restart_job_on_worker_restart and scheduling.disable_retries:
         yield f"{subject.spec_field}.scheduling.restart_job_on_worker_restart", {}

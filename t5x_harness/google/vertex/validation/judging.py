@@ -52,7 +52,7 @@ _MODULES_WITH_CHECKS = (commands, jobs, machines, studies)
 
 
 def judge(job: Any, location: str = "") -> Verdict:
-    """What the service refuses in a job, and what else is to be said about it.
+    """Returns what the service refuses in a job, and what else is to be said about it.
 
     Args:
       job: a ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf or proto-plus message.

@@ -52,7 +52,7 @@ class CloudTpu:
 
 @functools.cache
 def machine_types() -> Mapping[str, Machine]:
-    """Every machine type of custom training by name."""
+    """Returns every machine type of custom training by name."""
     table = read_table("machines.toml")["machines"]
     found = [Machine(f"{series}-{size}") for series, sizes in table["plain"].items() for size in sizes]
     found += [Machine(name, _counts(counts)) for name, counts in table["gpu"].items()]
@@ -74,14 +74,17 @@ def tpu_regions(generation: str | None) -> tuple[str, ...]:
 
 
 def may_have_tpu(region: str, generation: str | None) -> bool:
-    """Whether a region that is not listed for a generation may have its TPUs: it has others, and the list has gaps."""
+    """Returns whether a region that is not listed for a generation may have its TPUs.
+
+    It has others, and the list has gaps.
+    """
     table = read_table("machines.toml")["regions"]
     lists = [regions for name, regions in table.items() if name not in ("source", "complete")]
     return generation not in table["complete"] and any(region in regions for regions in lists)
 
 
 def accelerator_name(machine_spec: Any) -> str:
-    """The name of a machine spec's accelerator type, ``TPU_V3``.
+    """Returns the name of a machine spec's accelerator type, ``TPU_V3``.
 
     Args:
       machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes.

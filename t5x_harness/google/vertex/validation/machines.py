@@ -24,12 +24,12 @@ _COMPUTE_ENGINE_FORM = re.compile(r"(?P<series>[a-z]+\d+[a-z]*)-[a-z]+-\d+[a-z]*
 
 
 def is_slice(name: str) -> bool:
-    """Whether Cloud TPU has a slice of that name."""
+    """Returns whether Cloud TPU has a slice of that name."""
     return _slice(name) is not None
 
 
 def machine_for_slice(name: str) -> str:
-    """What to write in a machine spec for a slice: ``machine_type cloud-tpu, accelerator_type TPU_V3, …``.
+    """Returns what to write in a machine spec for a slice: ``machine_type cloud-tpu, accelerator_type TPU_V3, …``.
 
     Args:
       name: of a slice, ``v3-32``.
@@ -54,7 +54,7 @@ def machine_for_slice(name: str) -> str:
 
 @check
 def machine_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Each pool says what machines it has."""
+    """Checks that each pool says what machines it has."""
     for pool in subject.pools:
         if pool.message.ByteSize() and not pool.machine.machine_type and not subject.spec.persistent_resource_id:
             yield f"{pool.path}.machine_spec.machine_type", {}
@@ -62,7 +62,10 @@ def machine_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def machine_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The machine type is not a name that no machine has: a slice's, or a size that its series does not have."""
+    """Checks that the machine type is not a name that no machine has.
+
+    A slice's, or a size that its series does not have.
+    """
     for pool in subject.pools:
         given = pool.machine.machine_type
         if given and given not in machine_types() and not _is_unlisted(given):
@@ -71,7 +74,7 @@ def machine_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def machine_unlisted(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The machine type is of a series that the list has; a newer one may well be taken."""
+    """Checks that the machine type is of a series that the list has; a newer one may well be taken."""
     for pool in subject.pools:
         given = pool.machine.machine_type
         if given and given not in machine_types() and _is_unlisted(given):
@@ -80,7 +83,7 @@ def machine_unlisted(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def accelerator_half(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """There is neither a type without a count nor a count without a type."""
+    """Checks that there is neither a type without a count nor a count without a type."""
     for pool in subject.pools:
         name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
         if bool(name) != bool(count):
@@ -92,7 +95,7 @@ def accelerator_half(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def accelerator_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A machine that is only used with accelerators has some."""
+    """Checks that a machine that is only used with accelerators has some."""
     for pool, machine in _known(subject):
         if not machine.bare and not accelerator_name(pool.machine) and not pool.machine.accelerator_count:
             values = {"machine": machine.name, "wanted": _wanted(pool.machine)}
@@ -101,7 +104,7 @@ def accelerator_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def accelerator_number_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The accelerator's number is one that the API has."""
+    """Checks that the accelerator's number is one that the API has."""
     for pool in subject.pools:
         name = accelerator_name(pool.machine)
         if name.lstrip("-").isdecimal():
@@ -110,7 +113,7 @@ def accelerator_number_unknown(subject: Subject, rule: RuleText) -> Iterator[Bre
 
 @check
 def accelerator_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The machine takes accelerators of that type."""
+    """Checks that the machine takes accelerators of that type."""
     for pool, machine in _known(subject):
         name = accelerator_name(pool.machine)
         if name and not name.lstrip("-").isdecimal() and name not in _accelerators(machine):
@@ -120,7 +123,7 @@ def accelerator_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach
 
 @check
 def tpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The count of a ``cloud-tpu`` is of its cores, and one that is documented."""
+    """Checks that the count of a ``cloud-tpu`` is of its cores, and one that is documented."""
     for pool, name, about in _cloud_tpus(subject):
         count = pool.machine.accelerator_count
         if count and not _fits(about, count):
@@ -134,7 +137,7 @@ def tpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def tpu_slice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A count that the documentation allows is that of a slice."""
+    """Checks that a count that the documentation allows is that of a slice."""
     for pool, name, about in _cloud_tpus(subject):
         count = pool.machine.accelerator_count
         if _fits(about, count) and not is_slice(f"{about.generation}-{count}"):
@@ -144,7 +147,7 @@ def tpu_slice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def gpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The machine takes that many of the GPU."""
+    """Checks that the machine takes that many of the GPU."""
     for pool, machine in _known(subject):
         name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
         allowed = machine.counts.get(name)
@@ -156,7 +159,7 @@ def gpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def topology_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A machine whose slices are named by topology has one."""
+    """Checks that a machine whose slices are named by topology has one."""
     for pool, machine in _known(subject):
         if machine.topologies and not pool.machine.tpu_topology:
             values = {"machine": machine.name, "wanted": ", ".join(machine.topologies)}
@@ -165,7 +168,7 @@ def topology_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def topology_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """The topology is one that the machine is used in."""
+    """Checks that the topology is one that the machine is used in."""
     for pool, machine in _known(subject):
         given = pool.machine.tpu_topology
         if given and machine.topologies and given not in machine.topologies:
@@ -178,7 +181,7 @@ def topology_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def topology_unused(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A machine whose slices are not named by topology has none."""
+    """Checks that a machine whose slices are not named by topology has none."""
     for pool, machine in _known(subject):
         if pool.machine.tpu_topology and not machine.topologies:
             counted = machine.name == CLOUD_TPU
@@ -207,7 +210,7 @@ def _fits(about: CloudTpu, count: int) -> bool:
 
 
 def _is_unlisted(machine_type: str) -> bool:
-    """Whether the name has the form of Compute Engine's, of a series of which no machine is listed."""
+    """Returns whether the name has the form of Compute Engine's, of a series of which no machine is listed."""
     match = _COMPUTE_ENGINE_FORM.fullmatch(machine_type)
     return match is not None and not any(name.startswith(f"{match['series']}-") for name in machine_types())
 
@@ -225,7 +228,7 @@ def _accelerators(machine: Machine) -> tuple[str, ...]:
 
 
 def _wanted(machine_spec: Any) -> str:
-    """What a machine takes, in words; empty for an unknown one."""
+    """Returns what a machine takes, in words; empty for an unknown one."""
     machine = machine_types().get(machine_spec.machine_type)
     if machine is None:
         return ""

@@ -65,13 +65,13 @@ _FIELDS = {"name", "field", "check", "message", "source", "confidence", "accepte
 
 @functools.cache
 def read_table(name: str) -> Mapping[str, Any]:
-    """A data file of this package, parsed."""
+    """Returns a data file of this package, parsed."""
     return tomllib.loads(importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 @functools.cache
 def read_rules() -> tuple[RuleText, ...]:
-    """Every rule, in the file's order, in which violations are listed."""
+    """Returns every rule, in the file's order, in which violations are listed."""
     table = read_table("rules.toml")
     sources = {name: Source(**about) for name, about in table["sources"].items()}
     return tuple(_rule(entry, sources) for entry in table["rule"])

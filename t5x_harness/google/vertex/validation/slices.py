@@ -16,7 +16,7 @@ from t5x_harness.slices.slice import SliceError, get_slice
 
 
 def slice_of(machine_spec: Any) -> str | None:
-    """The slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.slice.get_slice` takes it.
+    """Returns the slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.slice.get_slice` takes it.
 
     Args:
       machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes
@@ -43,7 +43,10 @@ def slice_of(machine_spec: Any) -> str | None:
 
 
 def generation_of(machine_spec: Any) -> str | None:
-    """The TPU generation that is asked for, ``v3``, or None; the count or topology may be one that does not exist."""
+    """Returns the TPU generation that is asked for, ``v3``, or None.
+
+    The count or topology may be one that does not exist.
+    """
     machine = _tpu_machine(machine_spec)
     if machine is not None:
         return machine.generation
@@ -52,7 +55,7 @@ def generation_of(machine_spec: Any) -> str | None:
 
 
 def chips_of(machine_spec: Any) -> int:
-    """TPU chips that are asked for; 0 without, and for a spec that Vertex AI does not take."""
+    """Returns TPU chips that are asked for; 0 without, and for a spec that Vertex AI does not take."""
     machine = _tpu_machine(machine_spec)
     if machine is not None:
         return _chips(machine_spec.tpu_topology) if machine_spec.tpu_topology in machine.topologies else 0
@@ -61,7 +64,9 @@ def chips_of(machine_spec: Any) -> int:
 
 
 def hosts_of(machine_spec: Any) -> int:
-    """VMs that the slice has, each with a process of its own; 1 without a TPU, and for a spec that is not taken.
+    """Returns the number of VMs that the slice has, each with a process of its own.
+
+    1 without a TPU, and for a spec that is not taken.
 
     An eight-chip slice is the one of which the name does not tell: ``ct5lp-hightpu-8t`` has one VM,
     ``ct5lp-hightpu-4t`` two.

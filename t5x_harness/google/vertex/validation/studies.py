@@ -14,7 +14,7 @@ _RANGES = ("double_value_spec", "integer_value_spec")
 
 @check
 def more_parallel(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """No more trials run at once than there are altogether."""
+    """Checks that no more trials run at once than there are altogether."""
     if subject.tunes and 0 < subject.message.max_trial_count < subject.message.parallel_trial_count:
         values = {"value": subject.message.parallel_trial_count, "trials": subject.message.max_trial_count}
         yield rule.field, values
@@ -22,7 +22,7 @@ def more_parallel(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def parameter_values(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """Each parameter says which values it may have."""
+    """Checks that each parameter says which values it may have."""
     for at, parameter in subject.resolve(rule.field):
         if parameter.WhichOneof("parameter_value_spec") is None:
             yield at, {}
@@ -30,7 +30,7 @@ def parameter_values(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def parameter_range(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A range is not upside down."""
+    """Checks that a range is not upside down."""
     for at, parameter in subject.resolve(rule.field):
         kind = parameter.WhichOneof("parameter_value_spec")
         if kind in _RANGES:
@@ -49,7 +49,7 @@ def scale_of_categories(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def scale_positive(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A logarithmic scale has only values above 0."""
+    """Checks that a logarithmic scale has only values above 0."""
     for at, parameter in _parameters(subject):
         scale = _enum_name(parameter, "scale_type")
         smallest = _smallest(parameter)
@@ -59,7 +59,7 @@ def scale_positive(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 @check
 def grid_of_doubles(subject: Subject, rule: RuleText) -> Iterator[Breach]:
-    """A grid has only parameters that can be counted."""
+    """Checks that a grid has only parameters that can be counted."""
     if subject.tunes and _enum_name(subject.message.study_spec, "algorithm") == "GRID_SEARCH":
         for _, parameter in _parameters(subject):
             if parameter.WhichOneof("parameter_value_spec") == "double_value_spec":

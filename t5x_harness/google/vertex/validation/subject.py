@@ -69,7 +69,7 @@ class Subject:
         )
 
     def resolve(self, path: str) -> Iterator[tuple[str, Any]]:
-        """Every place that a rule's path names, with its value.
+        """Yields every place that a rule's path names, with its value.
 
         A message that is not set has no places inside; ``labels`` and other fields of the job itself always are one.
         """

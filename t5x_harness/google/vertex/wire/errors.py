@@ -85,7 +85,7 @@ class ApiError(Exception):
 
     @classmethod
     def of_violations(cls, violations: Iterable[Violation]) -> Self:
-        """INVALID_ARGUMENT that lists all of them in one text, in the service's form."""
+        """Returns INVALID_ARGUMENT that lists all of them in one text, in the service's form."""
         listed = tuple(violations)
         found = (f"{count}.Field: {each.field}; Message: {each.message}\t" for count, each in enumerate(listed, 1))
         return cls(Code.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)

@@ -69,7 +69,7 @@ def routes_of(version: str) -> Routes:
 
 
 def _action(path: str) -> str:
-    """``cancel`` of a path that ends in ``:cancel``."""
+    """Returns ``cancel`` of a path that ends in ``:cancel``."""
     return path.rpartition("/")[2].partition(":")[2]
 
 

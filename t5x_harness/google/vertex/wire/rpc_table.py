@@ -192,17 +192,17 @@ class _StubRecorder:
     def unary_unary(
         self, path: str, *, request_serializer: Callable[..., Any], response_deserializer: Callable[..., Any]
     ) -> None:
-        """As grpc.Channel has it, as are all of them."""
+        """Returns a callable, as grpc.Channel does."""
         self.stubs.append((path, request_serializer, response_deserializer, False))
 
     def unary_stream(
         self, path: str, *, request_serializer: Callable[..., Any], response_deserializer: Callable[..., Any]
     ) -> None:
-        """A method whose response is a stream."""
+        """Returns a method whose response is a stream."""
         self.stubs.append((path, request_serializer, response_deserializer, True))
 
     def stream_stream(self, path: str, **_: Callable[..., Any]) -> None:
-        """A method that takes a stream: none of those is emulated."""
+        """Refuses a method that takes a stream: none of those is emulated."""
 
 
 def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] | None:

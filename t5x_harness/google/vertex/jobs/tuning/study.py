@@ -191,7 +191,7 @@ class Study:
 
 
 def _notes_on(study_spec: Any) -> list[str]:
-    """In what a study is not here as it is in the service."""
+    """Says in what a study is not here as it is in the service."""
     stopping = study_spec.WhichOneof("automated_stopping_spec")
     return [f"study_spec.{stopping} has no effect here: no trial is stopped early"] if stopping else []
 

@@ -151,7 +151,10 @@ def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
 
 
 def _text(value: Value) -> str:
-    """A value as trials get it: numbers without a fraction have no point, those of DISCRETE parameters included."""
+    """Returns a value as trials get it.
+
+    Numbers without a fraction have no point, those of DISCRETE parameters included.
+    """
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
