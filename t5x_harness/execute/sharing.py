@@ -18,7 +18,7 @@ _MODELS = 8
 
 def share_steps() -> None:
     """Has the same method of the same model always be the same step; acts with the embedded T5X, and once."""
-    inference: Any = sys.modules.get("t5x._utils.inference")
+    inference: Any = sys.modules.get("t5x._inference")
     if inference is None or hasattr(inference.step_with_indices, "__wrapped__"):
         return
     make = inference.step_with_indices

@@ -143,12 +143,7 @@ def _tensorflow(path: str) -> dict[str, StoredArray]:
     """Reads with T5X's own translation of names; the optimizer's state, which T5X partly makes up, is left out."""
     from t5x import checkpoint_importer
 
-    translator = getattr(checkpoint_importer, "t5_importer", None)
-    if translator is None:  # the embedded runtime makes one for each use
-        from t5x._checkpoints.tf_names import t5_translator
-
-        translator = t5_translator()
-    arrays = translator.apply(checkpoint_importer.load_tf_ckpt(os.fspath(path)))
+    arrays = checkpoint_importer.t5_importer.apply(checkpoint_importer.load_tf_ckpt(os.fspath(path)))
     shared = not any(re.search(r"layers_[1-9]\d*/relpos_bias", name) for name in arrays)
     return {
         re.sub(r"layers_0/relpos_bias", "relpos_bias", name) if shared else name: StoredArray(

@@ -57,7 +57,7 @@ SEQIO_FUNCTIONS = (
 )
 """As ``module:qualified name``, what nearly every pipeline has converted; a SeqIO without one of them converts less."""
 
-T5X_FUNCTIONS = ("t5x._driver.chunks:TaskInference._infer.<locals>.<lambda>",)
+T5X_FUNCTIONS = ("t5x._infer_chunks:TaskInference._infer.<locals>.<lambda>",)
 """Likewise of the embedded T5X; an installed one has others."""
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from recorded import REFERENCE, same
 from t5x import utils
-from t5x._driver.errors import ConfigError
-from t5x._driver.evaluated import EvaluatedList, by_step, checkpoints_to_evaluate
+from t5x._errors import ConfigError
+from t5x._evaluated import EvaluatedList, by_step, checkpoints_to_evaluate
 
 MODEL = """
 from __gin__ import dynamic_registration

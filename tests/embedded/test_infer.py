@@ -13,11 +13,11 @@ import seqio
 import tensorflow as tf
 from recorded import REFERENCE
 from t5x import infer
-from t5x._driver.errors import ConfigError
-from t5x._driver.inferences import in_order
+from t5x._errors import ConfigError
+from t5x._infer_chunks import in_order
 from test_eval import MODEL
 
-WRITER = "t5x._driver.chunks:TaskInference._write"
+WRITER = "t5x._infer_chunks:TaskInference._write"
 CONFIG = MODEL.partition("seqio.Evaluator.num_examples")[0].replace("eval", "infer").replace("evaluate", "infer")
 
 

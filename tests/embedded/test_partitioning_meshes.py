@@ -48,7 +48,7 @@ def on_slice(monkeypatch: pytest.MonkeyPatch) -> Any:
             "local_devices",
             lambda process_index=0, backend=None: [d for d in devices if d.process_index == process_index],
         )
-        monkeypatch.setattr("t5x._partitioning.meshes.Mesh", FakeMesh)
+        monkeypatch.setattr("t5x._meshes.Mesh", FakeMesh)
         return devices
 
     return use

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from recorded import REFERENCE, Tolerance, changed, differences, record
 
-TRAINER = "t5x._driver.base_trainer:BaseTrainer.train"
+TRAINER = "t5x.trainer:BaseTrainer.train"
 
 
 @pytest.fixture

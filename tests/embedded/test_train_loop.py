@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from t5x import trainer
-from t5x._driver.errors import ConfigError
-from t5x._driver.schedule import Periods, Schedule
-from t5x._driver.train_loop import Evaluation, Saver, TrainLoop
+from t5x._errors import ConfigError
+from t5x._train_loop import Evaluation, Saver, TrainLoop
+from t5x._train_schedule import Periods, Schedule
 
 
 class Notes:

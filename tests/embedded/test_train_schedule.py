@@ -7,8 +7,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from t5x._driver.errors import ConfigError
-from t5x._driver.schedule import Periods, Schedule, Stop
+from t5x._errors import ConfigError
+from t5x._train_schedule import Periods, Schedule, Stop
 
 
 def walk(schedule: Schedule) -> dict[str, list[int]]:

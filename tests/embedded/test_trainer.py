@@ -19,8 +19,7 @@ from clu import asynclib
 from recorded import read_scalars
 from t5x import metrics as metrics_lib
 from t5x import partitioning, train, trainer
-from t5x._driver import metrics_manager
-from t5x._driver.errors import ConfigError
+from t5x._errors import ConfigError
 
 PARAMS = {"layer": {"scale": jnp.array([1.0, -2.0])}}
 
@@ -210,7 +209,7 @@ def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path) -> None:
 def test_a_duration_is_measured_from_start_to_metrics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Waiting for a buffer that was donated since then is waiting for nothing."""
     moments = iter([10.0, 50.0])
-    monkeypatch.setattr(metrics_manager, "now", lambda: next(moments))
+    monkeypatch.setattr(trainer, "_time", lambda: next(moments))
     manager = trainer.MetricsManager("eval", str(tmp_path))
     donated = jnp.zeros(1)
     donated.delete()

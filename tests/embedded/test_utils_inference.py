@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from t5x import partitioning, utils
-from t5x._utils.inference import _gather
+from t5x._inference import gather
 from t5x.train_state import InferenceState
 
 BATCH = 4 * jax.device_count()
@@ -102,7 +102,7 @@ def test_mutable_variables_reach_a_step_that_takes_them(partitioner: Any) -> Non
 def test_order_is_restored_where_shards_come_back_interleaved() -> None:
     # The rows of two hosts lie one after the other in the gathered batch.
     results = [(np.array([0, 2, 4, 1, 3, -1]), np.array([0, 20, 40, 10, 30, 0]))]
-    indices, outputs = _gather(results)
+    indices, outputs = gather(results)
     assert indices.tolist() == [0, 1, 2, 3, 4]
     assert outputs.tolist() == [0, 10, 20, 30, 40]
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(p for folder in ("t5x_harness", "plugin", "fixtures") for p in (ROOT / folder).rglob("*.py"))
 HOUSE = "t5x_harness/upstream/"
-EMBEDDED = "t5x_harness/embedded/"  # its own _driver and _utils are what it is made of
+EMBEDDED = "t5x_harness/embedded/"  # its private modules are what it is made of
 DOCUMENTED = {"_exit", "_getframe", "_replace", "_ActionsContainer", "_ArgumentGroup"}
 """Of os, sys and named tuples; and argparse's, which annotations cannot do without."""
 
@@ -104,7 +104,7 @@ def test_each_way_to_use_one_is_found(line: str) -> None:
     "line",
     [
         "os._exit(0)",
-        "from t5x._checkpoints.tf_names import t5_translator",
+        "from t5x._inference import step_with_indices",
         "class A:\n    def __init__(self): self._x = 1\n    def same(self, other): return self._x == other._x",
         "print(x.__wrapped__, 'see _pytest', 'a._b and c')",
     ],

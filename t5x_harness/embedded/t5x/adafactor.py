@@ -2,47 +2,276 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import flax.core
+import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from flax import traverse_util
-from t5x._optimizers.adafactor_update import (
-    AdafactorHyperParams,
-    AdafactorParamState,
-    precondition,
-    rms,
-    step_size,
-    unless_nan,
-    weight_decay,
-)
-from t5x._optimizers.factoring import (
-    HEURISTIC_RULE,
-    FactorDim,
-    Factoring,
-    FactorRule,
-    HeuristicRule,
-    HParamMap,
-    factor_name_to_factordim,
-    plan_factoring,
-    rule_from_axes,
-    standard_logical_factor_rules,
-)
+from absl import logging
+from flax import serialization, traverse_util
 from t5x.optimizers import Optimizer, OptimizerDef, OptimizerState
 
-__all__ = [
-    "HEURISTIC_RULE",
-    "Adafactor",
-    "FactorDim",
-    "FactorRule",
-    "HParamMap",
-    "HeuristicRule",
-    "factor_name_to_factordim",
-    "standard_logical_factor_rules",
-]
+
+class FactorDim(enum.Enum):
+    """What a dimension of a parameter is to the factored second moment."""
+
+    NONE = None  # not factored
+    BATCH = 1  # stacks independent parameters: nothing is averaged over it
+    ROW = 2
+    COLUMN = 3
+
+
+class HeuristicRule(enum.Enum):
+    """The rule for parameters without one: factor the two largest dimensions, if they are large enough."""
+
+    token = 1
+
+
+HEURISTIC_RULE = HeuristicRule.token
+FactorRule: TypeAlias = HeuristicRule | tuple[FactorDim, ...] | None
+
+
+def standard_logical_factor_rules() -> flax.core.FrozenDict[str, FactorDim]:
+    """Returns the factor dimension of each axis name that T5X's networks use."""
+    by_dimension = {
+        FactorDim.ROW: ("embed",),
+        FactorDim.COLUMN: (
+            "vocab",
+            "mlp",
+            "heads",
+            "kv",
+            "joined_kv",
+            "q_wi_fused",
+            "o_wo_fused",
+            "multiquery_heads",
+            "kv_fused",
+            "mlp_activations",
+        ),
+        FactorDim.BATCH: ("layers", "stack"),
+        FactorDim.NONE: ("relpos_buckets", "layer_norm_scale"),
+    }
+    return flax.core.freeze({axis: dimension for dimension, axes in by_dimension.items() for axis in axes})
+
+
+def factor_name_to_factordim(name: str | FactorDim) -> FactorDim:
+    """Turns a name as gin files write it into a :class:`FactorDim`.
+
+    Args:
+        name: ``row``, ``col``, ``column``, ``batch``, ``none`` or ``unfactorized`` in any case, or a FactorDim.
+
+    Raises:
+        KeyError: another name.
+    """
+    if not isinstance(name, str):
+        return name
+    synonyms = {"COL": "COLUMN", "UNFACTORIZED": "NONE"}
+    key = name.upper()
+    try:
+        return FactorDim[synonyms.get(key, key)]
+    except KeyError:
+        raise KeyError(f"{name!r} is not a factor dimension: use row, column, batch or none") from None
+
+
+class HParamMap:
+    """Gives each parameter a value by its path.
+
+    Args:
+        rules: pairs of a regular expression, searched for in the path (names joined with ``/``), and the value. The
+            first that is found counts.
+    """
+
+    def __init__(self, rules: Iterable[tuple[str, Any]]):
+        self._rules = [(re.compile(pattern), value) for pattern, value in rules]
+
+    def __getitem__(self, key: str) -> Any:
+        for pattern, value in self._rules:
+            if pattern.search(key):
+                return value
+        patterns = ", ".join(repr(pattern.pattern) for pattern, _ in self._rules)
+        raise KeyError(f"No rule fits parameter {key!r}. Patterns: {patterns or 'none'}")
+
+    def __call__(self, params: Any) -> Any:
+        """Returns a tree like ``params`` with each parameter's value."""
+        paths = traverse_util.flatten_dict(serialization.to_state_dict(params))
+        values = traverse_util.unflatten_dict({path: self["/".join(path)] for path in paths})
+        return serialization.from_state_dict(params, values)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Factoring:
+    """How one parameter's second moment is kept.
+
+    Attributes:
+        scale_dims: the dimensions that the root mean squares of parameter and update are taken over.
+        rows: dimensions of the row factor, empty when the moment is not factored.
+        columns: dimensions of the column factor.
+    """
+
+    scale_dims: tuple[int, ...]
+    rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+
+    @property
+    def factored(self) -> bool:
+        """Whether row and column factors stand in for the full moment."""
+        return bool(self.rows or self.columns)
+
+    def row_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of ``v_row``: the parameter's without its columns."""
+        return tuple(size for dim, size in enumerate(shape) if dim not in self.columns)
+
+    def column_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of ``v_col``: the parameter's without its rows."""
+        return tuple(size for dim, size in enumerate(shape) if dim not in self.rows)
+
+
+def _plan_factoring(rule: FactorRule, shape: Sequence[int], path: str, min_dim_size: int) -> _Factoring:
+    """Decides how a parameter's second moment is kept.
+
+    A rule for a parameter of rank 2 or less that has no batch dimension is not used: the heuristic decides there.
+
+    Args:
+        rule: a factor dimension for each dimension, the heuristic, or None to keep the full moment.
+        shape: of the parameter.
+        path: of the parameter, for messages.
+        min_dim_size: the heuristic factors only if both dimensions have at least this size.
+
+    Raises:
+        ValueError: the rule's length is not the rank, or a parameter of rank 3 or more has no rule.
+    """
+    every_dim = tuple(range(len(shape)))
+    if rule is None:
+        return _Factoring(every_dim)
+    if isinstance(rule, tuple):
+        if len(rule) != len(shape):
+            raise ValueError(
+                f"Parameter {path} has shape {tuple(shape)}, rank {len(shape)}, but its factor rule {rule} has "
+                f"{len(rule)} dimensions"
+            )
+        if len(shape) > 2 or FactorDim.BATCH in rule:
+            rows, columns = (tuple(i for i in every_dim if rule[i] is dim) for dim in (FactorDim.ROW, FactorDim.COLUMN))
+            return _Factoring(tuple(i for i in every_dim if rule[i] is not FactorDim.BATCH), rows, columns)
+        logging.warning("%s: rank %d, so its factor rule %s gives way to the heuristic", path, len(shape), rule)
+    if len(shape) > 2:
+        raise ValueError(
+            f"Parameter {path} has shape {tuple(shape)}: a rank above 2 needs a factor rule. "
+            "Set Adafactor.logical_factor_rules or factor_map, or factored=False"
+        )
+    by_size = [int(i) for i in np.argsort(shape)]
+    if len(shape) < 2 or shape[by_size[-2]] < min_dim_size:
+        return _Factoring(every_dim)
+    return _Factoring(every_dim, rows=(by_size[-2],), columns=(by_size[-1],))
+
+
+def _rule_from_axes(axes: Sequence[str], rules: Mapping[str, str | FactorDim], path: str) -> tuple[FactorDim, ...]:
+    """Turns a parameter's axis names into its factor rule.
+
+    A parameter without both a row and a column is not factored; only its batch dimensions stay.
+
+    Raises:
+        KeyError: an axis name has no rule.
+        ValueError: rows and columns do not cover the parameter.
+    """
+    missing = [axis for axis in axes if axis not in rules]
+    if missing:
+        raise KeyError(f"Adafactor's logical_factor_rules lack axis {missing[0]!r} of parameter {path}, {tuple(axes)}")
+    dims = tuple(factor_name_to_factordim(rules[axis]) for axis in axes)
+    if FactorDim.ROW in dims and FactorDim.COLUMN in dims:
+        if FactorDim.NONE in dims:
+            pairs = ", ".join(f"{axis}={dim.name}" for axis, dim in zip(axes, dims, strict=True))
+            raise ValueError(f"Parameter {path} is factored along rows and columns, so no axis can be NONE: {pairs}")
+        return dims
+    return tuple(dim if dim is FactorDim.BATCH else FactorDim.NONE for dim in dims)
+
+
+@flax.struct.dataclass
+class _AdafactorHyperParams:
+    """The constructor's arguments that may change from step to step."""
+
+    learning_rate: Any
+    factored: bool
+    multiply_by_parameter_scale: bool | HParamMap
+    beta1: float | None
+    decay_rate: float
+    step_offset: int
+    clipping_threshold: float | None
+    weight_decay_rate: float | None
+    min_dim_size_to_factor: int
+    epsilon1: float
+    epsilon2: float
+    factor_map: HParamMap | Mapping[str, FactorRule] | None
+    logical_factor_rules: Mapping[str, str | FactorDim] | None
+    weight_decay_rate_lr_exponent: float | None
+    global_norm_clip_threshold: float | None
+    max_parameter_scale: float | None
+    skip_nan_updates: bool | None
+
+
+@flax.struct.dataclass
+class _AdafactorParamState:
+    """What is remembered of one parameter: either ``v`` or both factors, and ``m``; what is unused is ``zeros((1,))``.
+
+    Attributes:
+        v_row: second moment over the columns.
+        v_col: second moment over the rows.
+        v: full second moment.
+        m: first moment.
+    """
+
+    v_row: Any  # arrays, or leaves of another kind in a state of axis names
+    v_col: Any
+    v: Any
+    m: Any
+
+
+def _precondition(
+    hp: _AdafactorHyperParams, factoring: _Factoring, state: _AdafactorParamState, grad: jax.Array, step: Any
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Divides a gradient by the root of its second moment; returns it with the new moments by name."""
+    unused = jnp.zeros((1,))
+    keep = 1.0 - (jnp.array(step - hp.step_offset, jnp.float32) + 1.0) ** (-hp.decay_rate)
+    squared = jnp.square(grad) + hp.epsilon1
+    if not factoring.factored:
+        moment = keep * state.v + (1.0 - keep) * squared
+        return grad * moment**-0.5, {"v_row": unused, "v_col": unused, "v": moment}
+    row = keep * state.v_row + (1.0 - keep) * jnp.mean(squared, axis=factoring.columns)
+    column = keep * state.v_col + (1.0 - keep) * jnp.mean(squared, axis=factoring.rows)
+    wide_row = jnp.expand_dims(row, factoring.columns)
+    normalized_row = wide_row / jnp.mean(wide_row, axis=factoring.rows, keepdims=True)
+    direction = grad * normalized_row**-0.5 * jnp.expand_dims(column, factoring.rows) ** -0.5
+    return direction, {"v_row": row, "v_col": column, "v": unused}
+
+
+def _step_size(hp: _AdafactorHyperParams, param: jax.Array, factoring: _Factoring, path: str) -> Any:
+    """Returns the learning rate, times the scale of the parameter where that is asked for."""
+    by_scale = hp.multiply_by_parameter_scale
+    if not (by_scale[path] if isinstance(by_scale, HParamMap) else by_scale):
+        return hp.learning_rate
+    return hp.learning_rate * jnp.clip(_rms(param, factoring.scale_dims), hp.epsilon2, hp.max_parameter_scale)
+
+
+def _weight_decay(hp: _AdafactorHyperParams) -> Any:
+    """Returns the fraction of the parameter to take away, or None."""
+    if not hp.weight_decay_rate_lr_exponent:
+        return hp.weight_decay_rate
+    return (hp.weight_decay_rate or 1.0) * hp.learning_rate**hp.weight_decay_rate_lr_exponent
+
+
+def _unless_nan(new: jax.Array, old: jax.Array) -> jax.Array:
+    """Keeps the old value of each element whose new one is NaN."""
+    return jnp.where(jnp.isnan(new), old, new)
+
+
+def _rms(x: jax.Array, dims: tuple[int, ...]) -> jax.Array:
+    """Returns the root mean square over some dimensions, which stay with size 1."""
+    return jnp.sqrt(jnp.mean(jnp.square(x), axis=dims, keepdims=True))
 
 
 class Adafactor(OptimizerDef):
@@ -107,7 +336,7 @@ class Adafactor(OptimizerDef):
             raise TypeError(f"Adafactor.factor_map must be an HParamMap, not {type(factor_map).__name__}")
         self.dtype_momentum = jax.dtypes.canonicalize_dtype(dtype_momentum)
         super().__init__(
-            AdafactorHyperParams(
+            _AdafactorHyperParams(
                 learning_rate=learning_rate,
                 factored=factored,
                 multiply_by_parameter_scale=multiply_by_parameter_scale,
@@ -137,7 +366,7 @@ class Adafactor(OptimizerDef):
     def __hash__(self) -> int:
         return hash((type(self), self.dtype_momentum))
 
-    def init_param_state(self, param: Any, path: str) -> AdafactorParamState:
+    def init_param_state(self, param: Any, path: str) -> _AdafactorParamState:
         """Returns the state of one parameter at step 0.
 
         Args:
@@ -155,7 +384,7 @@ class Adafactor(OptimizerDef):
         else:
             second = {"v_row": unused, "v_col": unused, "v": jnp.zeros(param.shape, jnp.float32)}
         has_momentum = self.hyper_params.beta1 is not None
-        return AdafactorParamState(m=jnp.zeros(param.shape, self.dtype_momentum) if has_momentum else unused, **second)
+        return _AdafactorParamState(m=jnp.zeros(param.shape, self.dtype_momentum) if has_momentum else unused, **second)
 
     def init_state(self, params: Any) -> OptimizerState:
         """Returns the state at step 0 for a nested dict of parameters."""
@@ -192,8 +421,8 @@ class Adafactor(OptimizerDef):
         )
 
     def apply_param_gradient(
-        self, step: Any, hyper_params: Any, param: Any, state: AdafactorParamState, grad: Any, path: str
-    ) -> tuple[jax.Array, AdafactorParamState]:
+        self, step: Any, hyper_params: Any, param: Any, state: _AdafactorParamState, grad: Any, path: str
+    ) -> tuple[jax.Array, _AdafactorParamState]:
         """Returns one parameter and its state after an update; the arguments are as in :meth:`apply_gradient`."""
         hp = hyper_params
         if hp.learning_rate is None:
@@ -201,21 +430,21 @@ class Adafactor(OptimizerDef):
                 "Adafactor has no learning rate: pass learning_rate to apply_gradient or set Adafactor.learning_rate"
             )
         factoring = self._factoring(param.shape, path)
-        direction, second = precondition(hp, factoring, state, grad.astype(jnp.float32), step)
+        direction, second = _precondition(hp, factoring, state, grad.astype(jnp.float32), step)
         if hp.clipping_threshold is not None:
-            direction /= jnp.maximum(1.0, rms(direction, factoring.scale_dims) / hp.clipping_threshold)
+            direction /= jnp.maximum(1.0, _rms(direction, factoring.scale_dims) / hp.clipping_threshold)
 
-        change = step_size(hp, param, factoring, path) * direction
+        change = _step_size(hp, param, factoring, path) * direction
         momentum = jnp.zeros((1,))
         if hp.beta1 is not None:
             change = hp.beta1 * state.m + (1.0 - hp.beta1) * change
             momentum = change.astype(self.dtype_momentum)
-        new_state = AdafactorParamState(m=momentum, **second)
+        new_state = _AdafactorParamState(m=momentum, **second)
 
-        decay = weight_decay(hp)
+        decay = _weight_decay(hp)
         new_param = (param if decay is None else (1.0 - decay) * param) - change
         if hp.skip_nan_updates:
-            new_param, new_state = jax.tree.map(unless_nan, (new_param, new_state), (param, state))
+            new_param, new_state = jax.tree.map(_unless_nan, (new_param, new_state), (param, state))
         return new_param.astype(param.dtype), new_state
 
     def set_param_axes(self, param_logical_axes: Any) -> None:
@@ -231,7 +460,7 @@ class Adafactor(OptimizerDef):
         rules = self.hyper_params.logical_factor_rules
         if rules is None:
             return
-        factor_map = {path: rule_from_axes(axes, rules, path) for path, axes in _by_path(param_logical_axes).items()}
+        factor_map = {path: _rule_from_axes(axes, rules, path) for path, axes in _by_path(param_logical_axes).items()}
         self.hyper_params = self.hyper_params.replace(factor_map=factor_map)
 
     def derive_logical_axes(self, optimizer_state: Optimizer, param_logical_axes: Any) -> Optimizer:
@@ -242,7 +471,7 @@ class Adafactor(OptimizerDef):
         axes_by_path = _by_path(param_logical_axes)
         with_momentum = bool(self.hyper_params.beta1)
         states = {
-            path: AdafactorParamState(
+            path: _AdafactorParamState(
                 v_row=None,
                 v_col=None,
                 v=axes_by_path[path] if param_state.v.shape != (1,) else None,
@@ -255,12 +484,12 @@ class Adafactor(OptimizerDef):
             target=_nested(optimizer_state.target, {path: axes_by_path[path] for path in states}),
         )
 
-    def _factoring(self, shape: tuple[int, ...], path: str) -> Factoring:
+    def _factoring(self, shape: tuple[int, ...], path: str) -> _Factoring:
         hp = self.hyper_params
         rule: FactorRule = None
         if hp.factored:
             rule = hp.factor_map[path] if hp.factor_map else HEURISTIC_RULE
-        return plan_factoring(rule, shape, path, hp.min_dim_size_to_factor)
+        return _plan_factoring(rule, shape, path, hp.min_dim_size_to_factor)
 
 
 def _by_path(tree: Any) -> dict[str, Any]:

@@ -2,26 +2,232 @@
 
 from __future__ import annotations
 
+import abc
+import asyncio
+import functools
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 from flax import traverse_util
-from t5x._checkpoints.lazy import LazyArray, LazyAwaitableArray, LazyThreadPoolArray
-from t5x._checkpoints.tf_names import CheckpointTranslator, t5_translator
 
-__all__ = [
-    "CheckpointTranslator",
-    "LazyArray",
-    "LazyAwaitableArray",
-    "LazyThreadPoolArray",
-    "load_tf_ckpt",
-    "restore_from_t5_checkpoint",
-]
+
+class LazyArray(abc.ABC):
+    """Stands for an array whose shape and dtype are known and whose data is not here yet.
+
+    Args:
+        shape: shape of the array.
+        dtype: dtype that it is delivered in.
+        get_fn: returns the data.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: Any, get_fn: Callable[[], Any]):
+        self._shape = tuple(shape)
+        self._dtype = jnp.dtype(dtype)
+        self._get_fn = get_fn
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self._shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype that the array is delivered in."""
+        return self._dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array once it is here."""
+        return math.prod(self._shape) * self._dtype.itemsize
+
+    def astype(self, dtype: Any) -> LazyArray:
+        """Returns the same array, to be delivered in another dtype."""
+        return type(self)(self._shape, dtype, self._get_fn)
+
+    @abc.abstractmethod
+    def get(self) -> Any:
+        """Reads the array."""
+
+    @abc.abstractmethod
+    async def get_async(self) -> Any:
+        """Reads the array without holding up the event loop."""
+
+    def _delivered(self, array: Any) -> Any:
+        return array if array.dtype == self._dtype else array.astype(self._dtype)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class LazyThreadPoolArray(LazyArray):
+    """A lazy array whose ``get_fn`` blocks; ``get_async`` runs it in a thread."""
+
+    def get(self) -> Any:
+        """Reads the array."""
+        return self._delivered(self._get_fn())
+
+    async def get_async(self) -> Any:
+        """Reads the array in a thread."""
+        return await asyncio.to_thread(self.get)
+
+
+class LazyAwaitableArray(LazyArray):
+    """A lazy array whose ``get_fn`` returns an awaitable."""
+
+    _get_fn: Callable[[], Awaitable[np.ndarray]]
+
+    def get(self) -> Any:
+        """Reads the array; not possible inside a running event loop."""
+        return asyncio.run(self.get_async())
+
+    async def get_async(self) -> Any:
+        """Reads the array."""
+        return self._delivered(await self._get_fn())
+
+
+_Place = Mapping[str, str]
+_Translation = Callable[..., tuple[str | None, Any]]
+_SLOTS = {"_slot_v": "v", "_slot_vr": "v_row", "_slot_vc": "v_col"}
+_PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "out"}
+_TOWER = r"(?P<tower>encoder|decoder|transformer)"  # "transformer" is the tower of a decoder-only model
+_BLOCK = _TOWER + r"/block_(?P<block>\d+)/layer_(?P<layer>\d+)"
+
+# Norms of a block in order of its layers.
+_BLOCK_NORMS = {
+    "encoder": ("pre_attention", "pre_mlp"),
+    "decoder": ("pre_self_attention", "pre_cross_attention", "pre_mlp"),
+    "transformer": ("pre_self_attention", "pre_mlp"),
+}
+_ATTENTION = {"SelfAttention": "self_attention", "EncDecAttention": "encoder_decoder_attention"}
+
+
+class CheckpointTranslator:
+    """Translates the names, and if need be the values, of a flat checkpoint.
+
+    Attributes:
+        rules: pairs of a compiled pattern and a function, tried in order.
+    """
+
+    def __init__(self) -> None:
+        self.rules: list[tuple[re.Pattern[str], _Translation]] = []
+
+    def add(self, pattern: str) -> Callable[[_Translation], _Translation]:
+        """Returns a decorator that adds a rule.
+
+        Args:
+            pattern: a regular expression for whole names. The function is called with the options of :meth:`apply`, the
+                name, the value and the groups, and returns the new name and value; None as name drops the variable.
+        """
+
+        def register(function: _Translation) -> _Translation:
+            self.rules.append((re.compile(pattern), function))
+            return function
+
+        return register
+
+    def apply(self, flatdict: Mapping[str, Any], **opts: Any) -> dict[str, Any]:
+        """Returns the translated checkpoint.
+
+        Args:
+            flatdict: values by name.
+            **opts: options for the rules.
+
+        Raises:
+            ValueError: there are names that no rule is for.
+        """
+        translated, unknown = {}, []
+        for name, value in flatdict.items():
+            for pattern, function in self.rules:
+                match = pattern.fullmatch(name)
+                if match:
+                    new_name, new_value = function(opts, name, value, *match.groups())
+                    if new_name is not None:
+                        translated[new_name] = new_value
+                    break
+            else:
+                unknown.append(name)
+        if unknown:
+            raise ValueError(f"No translation is known for {len(unknown)} variables: {', '.join(sorted(unknown)[:10])}")
+        return translated
+
+
+def _tower(name: str) -> str:
+    return "decoder" if name == "transformer" else name
+
+
+def _layer(place: _Place) -> str:
+    return f"{_tower(place['tower'])}/layers_{int(place['block'])}"
+
+
+def _attention(place: _Place) -> str:
+    kind = "attention" if place["tower"] == "encoder" else _ATTENTION[place["kind"]]
+    return f"{_layer(place)}/{kind}/{_PROJECTIONS[place['matrix']]}/kernel"
+
+
+def _mlp(place: _Place) -> str:
+    number = f"_{place['number']}" if place["number"] else ""
+    return f"{_layer(place)}/mlp/{place['matrix']}{number}/kernel"
+
+
+def _block_norm(place: _Place) -> str:
+    return f"{_layer(place)}/{_BLOCK_NORMS[place['tower']][int(place['layer'])]}_layer_norm/scale"
+
+
+# Parameters of T5 and T5.1.1: the TensorFlow name, without the optimizer's suffix, and the T5X name.
+_PARAMETERS: tuple[tuple[str, Callable[[_Place], str]], ...] = (
+    (r"shared/embedding", lambda place: "token_embedder/embedding"),
+    (rf"{_TOWER}/embedding", lambda place: f"{_tower(place['tower'])}/token_embedder/embedding"),
+    (
+        rf"{_BLOCK}/SelfAttention/relative_attention_bias",
+        lambda place: f"{_layer(place)}/relpos_bias/rel_embedding",
+    ),
+    (rf"{_BLOCK}/(?P<kind>SelfAttention|EncDecAttention)/(?P<matrix>[qkvo])", _attention),
+    (rf"{_BLOCK}/DenseReluDense/(?P<matrix>wi|wo)(?:_(?P<number>\d+))?/kernel", _mlp),
+    (rf"{_BLOCK}/(?:layer|rms)_norm/scale", _block_norm),
+    (
+        rf"{_TOWER}/(?:final_layer|rms)_norm/scale",
+        lambda place: f"{_tower(place['tower'])}/{_tower(place['tower'])}_norm/scale",
+    ),
+    (r"(?:decoder|transformer)/logits/kernel", lambda place: "decoder/logits_dense/kernel"),
+)
+
+
+def _translate(
+    pattern: re.Pattern[str],
+    new_name: Callable[[_Place], str],
+    opts: Any,
+    name: str,
+    value: Any,
+    *groups: str | None,
+) -> tuple[str, Any]:
+    del opts, name
+    by_number = sorted(pattern.groupindex, key=pattern.groupindex.__getitem__)
+    place = {group: text or "" for group, text in zip(by_number, groups, strict=True)}
+    parameter = new_name(place)
+    if place["slot"]:
+        return f"state/param_states/{parameter}/{_SLOTS[place['slot']]}", value
+    return f"target/{parameter}", value
+
+
+def _t5_translator() -> CheckpointTranslator:
+    """Returns the translation for T5 and T5.1.1 with Adafactor."""
+    translator = CheckpointTranslator()
+    translator.add("global_step")(lambda opts, name, value: ("state/step", value.astype("int32")))
+    for pattern, new_name in _PARAMETERS:
+        whole = re.compile(rf"{pattern}(?P<slot>{'|'.join(_SLOTS)}|)")
+        translator.add(whole.pattern)(functools.partial(_translate, whole, new_name))
+    return translator
+
+
+t5_importer = _t5_translator()
+
 
 _FIRST_LAYER_BIAS = re.compile(r"layers_(\d+)/relpos_bias")
 
@@ -69,7 +275,7 @@ def restore_from_t5_checkpoint(
     Raises:
         ValueError: variables are unknown, missing, or of another shape.
     """
-    translated = (translator or t5_translator()).apply(load_tf_ckpt(path))
+    translated = (translator or t5_importer).apply(load_tf_ckpt(path))
     leaves = _share_position_bias(translated | _unused_moments(translated))
     model = traverse_util.flatten_dict(state_dict, sep="/")
     extra = sorted(leaves.keys() - model.keys())

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from t5x._checkpoints.arrays import (
-    ParameterInfo,
-    fake_param_info,
-    register_ts_spec_for_serialization,
-)
-from t5x._checkpoints.best import SaveBestCheckpointer
-from t5x._checkpoints.lazy import LazyArray, LazyAwaitableArray, LazyThreadPoolArray
-from t5x._checkpoints.legacy import VERSION, Checkpointer
-from t5x._checkpoints.legacy_file import find_checkpoint
-from t5x._checkpoints.load import load_t5x_checkpoint
-from t5x._checkpoints.metrics import populate_metrics_for_steps
-from t5x._checkpoints.orbax_items import DatasetArgs, DatasetCheckpointHandler
-from t5x._checkpoints.orbax_manager import OrbaxCheckpointManagerInterface
-from t5x._checkpoints.placing import get_local_data
-from t5x._checkpoints.transformations import (
-    CheckpointerConstructor,
-    CheckpointManagerConstructor,
-    RestoreStateTransformationFn,
-    SaveStateTransformationFn,
-)
+import dataclasses
+import datetime
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import flax.core
+import gin
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import tensorflow as tf
+import tensorstore as ts
+from absl import logging
+from etils import epath
+from flax import serialization, traverse_util
+from jax.experimental import multihost_utils
+from jax.sharding import PartitionSpec
+from orbax.checkpoint import checkpoint_managers
+from t5x import _arrays, _dataset_state, _restoring, checkpoint_importer, checkpoint_utils, partitioning, state_utils
+from t5x import train_state as train_state_lib
+from t5x._dataset_state import load_iterator, save_iterator
+from t5x._legacy_checkpoints import FILE_NAME, CheckpointFile, what_is_there
+from t5x._restoring import StateReader, describe_missing, transform_for_restore
+from t5x.checkpoint_importer import LazyArray, LazyThreadPoolArray
+from t5x.checkpoint_utils import CheckpointTypes
 from t5x.checkpoints_utils import (
+    _TRAIN_DS_PREFIX,
     all_dataset_checkpoint_steps,
     all_steps,
     get_checkpoint_dir,
@@ -30,32 +40,945 @@ from t5x.checkpoints_utils import (
     get_step_from_checkpoint_dir,
     latest_step,
 )
+from t5x.partitioning import LocalChunkInfo
+from tensorflow.io import gfile
 
-__all__ = [
-    "VERSION",
-    "CheckpointManagerConstructor",
-    "Checkpointer",
-    "CheckpointerConstructor",
-    "DatasetArgs",
-    "DatasetCheckpointHandler",
-    "LazyArray",
-    "LazyAwaitableArray",
-    "LazyThreadPoolArray",
-    "OrbaxCheckpointManagerInterface",
-    "ParameterInfo",
-    "RestoreStateTransformationFn",
-    "SaveBestCheckpointer",
-    "SaveStateTransformationFn",
-    "all_dataset_checkpoint_steps",
-    "all_steps",
-    "fake_param_info",
-    "find_checkpoint",
-    "get_checkpoint_dir",
-    "get_checkpoint_prefix",
-    "get_local_data",
-    "get_step_from_checkpoint_dir",
-    "latest_step",
-    "load_t5x_checkpoint",
-    "populate_metrics_for_steps",
-    "register_ts_spec_for_serialization",
-]
+VERSION = 3
+_READERS = 32
+_STATE = "state"
+_DATASET = "dataset"
+_SAVE_TIMEOUT_SECONDS = 600
+_EVENT_FILES = "*tfevents*"
+_MODES = ("max", "min")
+
+
+@dataclasses.dataclass
+class _ParameterInfo:
+    """How one array of the state is stored.
+
+    Attributes:
+        name: its path in the state, joined with ``/``.
+        shape: of the whole array.
+        ts_spec: where it lies, relative to the checkpoint's folder; None for one that lies in the msgpack file.
+        local_chunk_info: the part of it on this process.
+        axes: how it is divided among devices; None for one that is replicated.
+    """
+
+    name: str
+    shape: tuple[int, ...] | None
+    ts_spec: ts.Spec | None
+    local_chunk_info: LocalChunkInfo | None
+    axes: PartitionSpec | None = None
+
+
+def register_ts_spec_for_serialization() -> None:
+    """Teaches Flax to put tensorstore specs into msgpack files, as their JSON."""
+    serialization.register_serialization_state(
+        ts.Spec,
+        ty_to_state_dict=lambda spec: spec.to_json(),
+        ty_from_state_dict=lambda _, stored: (
+            ts.Spec(stored) if isinstance(stored, dict | flax.core.FrozenDict) else stored
+        ),
+        override=True,
+    )
+
+
+def fake_param_info(maybe_tspec: Any) -> _ParameterInfo | None:
+    """Describes a stored leaf by itself, without a model to restore into.
+
+    Args:
+        maybe_tspec: a tensorstore spec, an array, or None for a parameter that no optimizer updates.
+    """
+    if maybe_tspec is None:
+        return None
+    if not isinstance(maybe_tspec, ts.Spec):
+        return _ParameterInfo(name="", shape=None, ts_spec=None, local_chunk_info=None)
+    return _ParameterInfo(
+        name="",
+        shape=tuple(maybe_tspec.to_json()["metadata"]["shape"]),
+        ts_spec=maybe_tspec,
+        local_chunk_info=LocalChunkInfo(slice=(slice(None, None),), replica_id=0),
+    )
+
+
+register_ts_spec_for_serialization()
+
+
+def get_local_data(x: Any) -> Any:
+    """Returns this process' first part of a ``jax.Array``; for a replicated one that is its value."""
+    if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer):
+        return x.addressable_data(0)
+    return x
+
+
+def _step_from_train_state(train_state: Any) -> int:
+    """Returns the step of a state as a number."""
+    step = train_state.step
+    return int(get_local_data(step.get() if isinstance(step, LazyArray) else step))
+
+
+class SaveStateTransformationFn(Protocol):
+    """Changes a state before it is saved."""
+
+    def __call__(self, state_dict: Any, parameter_infos: Any) -> tuple[Any, Any]:
+        """Returns the changed state and what is known of how each of its leaves is stored.
+
+        Args:
+            state_dict: the state as nested dicts.
+            parameter_infos: a tree like it; change both alike.
+        """
+
+
+class RestoreStateTransformationFn(Protocol):
+    """Changes a state after it is read and before it is put into the model's."""
+
+    def __call__(self, state_dict: Any, target_state_dict: Any, *, is_resuming: bool = False) -> Any:
+        """Returns the changed state.
+
+        Args:
+            state_dict: the checkpoint as nested dicts. Its leaves describe stored arrays that are not read yet.
+            target_state_dict: the state of the model.
+            is_resuming: the checkpoint is this run's own, so that the change was made before.
+        """
+
+
+class CheckpointerConstructor(Protocol):
+    """Makes a :class:`Checkpointer`; gin configurations pass it with some arguments bound."""
+
+    def __call__(
+        self,
+        train_state: train_state_lib.TrainState,
+        partitioner: partitioning.BasePartitioner,
+        checkpoints_dir: str,
+        dataset_iterator: Any = None,
+        *,
+        keep: int | None = None,
+        save_dtype: Any = np.float32,
+        restore_dtype: Any = None,
+        keep_dataset_checkpoints: int | None = None,
+    ) -> Checkpointer:
+        """Returns a checkpointer; the arguments are those of :class:`Checkpointer`."""
+
+
+@gin.configurable
+class CheckpointManagerConstructor(Protocol):
+    """Makes an :class:`OrbaxCheckpointManagerInterface`; gin configurations pass it with some arguments bound."""
+
+    def __call__(
+        self,
+        directory: str,
+        train_state: train_state_lib.TrainState,
+        partitioner: partitioning.BasePartitioner,
+        dataset_iterator: Any = None,
+        save_dtype: Any = None,
+        restore_dtype: Any = None,
+        keep: int | None = None,
+        period: int | None = None,
+        force_keep_period: int | None = None,
+        checkpoint_steps: Sequence[int] | None = None,
+    ) -> OrbaxCheckpointManagerInterface:
+        """Returns a manager; the arguments are those of :class:`OrbaxCheckpointManagerInterface`."""
+
+
+def _transform_for_save(
+    state_dict: Mapping[str, Any], parameter_infos: Mapping[str, Any], functions: Sequence[SaveStateTransformationFn]
+) -> tuple[Any, Any]:
+    """Applies the functions in order to a state and to what is known of its leaves."""
+    for function in functions:
+        state_dict, parameter_infos = function(state_dict, parameter_infos)
+    return state_dict, parameter_infos
+
+
+class Checkpointer:
+    """Saves and restores train states in T5X's own layout.
+
+    Args:
+        train_state: a state with the structure, shapes and dtypes of those to save and restore.
+        partitioner: tells how arrays are divided.
+        checkpoints_dir: folder of all checkpoints.
+        dataset_iterator: an input pipeline whose place is kept too.
+        keep: remove the oldest checkpoints beyond this number after a save; pinned ones stay.
+        save_dtype: dtype that parameters are saved in.
+        restore_dtype: dtype that parameters are restored in; as saved by default.
+        keep_dataset_checkpoints: remove the oldest dataset states beyond this number after a save.
+    """
+
+    def __init__(
+        self,
+        train_state: train_state_lib.TrainState,
+        partitioner: partitioning.BasePartitioner,
+        checkpoints_dir: str,
+        dataset_iterator: Any = None,
+        *,
+        keep: int | None = None,
+        save_dtype: Any = np.float32,
+        restore_dtype: Any = None,
+        keep_dataset_checkpoints: int | None = None,
+    ):
+        _dataset_state.check_iterator(dataset_iterator)
+        self.checkpoints_dir, self.restore_dtype = checkpoints_dir, restore_dtype
+        self.keep, self.keep_dataset_checkpoints = keep, keep_dataset_checkpoints
+        self._train_state, self._partitioner = train_state, partitioner
+        self._dataset_iterator, self._save_dtype = dataset_iterator, save_dtype
+        layout = partitioner.get_data_layout()
+        self._dataset_ckpt_name = _dataset_state.iterator_file_name(layout)
+        self._writes_dataset = dataset_iterator is not None and layout.is_first_host_in_replica_set
+        self._parameter_infos = self._get_parameter_infos()
+
+    def _get_parameter_infos(self) -> dict[str, Any]:
+        state = _flat(self._train_state.state_dict())
+        axes = _flat(self._partitioner.get_mesh_axes(self._train_state).state_dict())
+        infos = {name: self._parameter_info(name, leaf, axes.get(name)) for name, leaf in state.items()}
+        return traverse_util.unflatten_dict(infos, sep="/")
+
+    def _parameter_info(self, name: str, leaf: Any, axes: Any) -> Any:
+        if leaf is None or leaf is traverse_util.empty_node:
+            return leaf
+        if axes is None:
+            return _ParameterInfo(name, tuple(leaf.shape), ts_spec=None, local_chunk_info=None)
+        dtype = self._save_dtype if _is_parameter(name) and self._save_dtype is not None else leaf.dtype
+        write_shape = _restoring.sharding_on(self._partitioner.mesh, axes).shard_shape(tuple(leaf.shape))
+        return _ParameterInfo(
+            name,
+            tuple(leaf.shape),
+            ts_spec=_arrays.new_spec(self.checkpoints_dir, name, leaf.shape, dtype, write_shape),
+            local_chunk_info=self._partitioner.get_local_chunk_info(tuple(leaf.shape), axes),
+            axes=axes,
+        )
+
+    def all_steps(self) -> Sequence[int]:
+        """Returns the steps that have a checkpoint, ascending."""
+        return all_steps(self.checkpoints_dir)
+
+    def all_dataset_checkpoint_steps(self) -> Sequence[int]:
+        """Returns the steps whose checkpoint holds the place of the input pipeline, ascending."""
+        return all_dataset_checkpoint_steps(self.checkpoints_dir)
+
+    def latest_step(self) -> int | None:
+        """Returns the last step that has a checkpoint, or None."""
+        return latest_step(self.checkpoints_dir)
+
+    def _get_checkpoint_dir(self, step: int) -> str:
+        return get_checkpoint_dir(self.checkpoints_dir, step)
+
+    def save(
+        self,
+        train_state: train_state_lib.TrainState,
+        state_transformation_fns: Sequence[SaveStateTransformationFn] = (),
+        *,
+        concurrent_gb: int = 128,
+    ) -> None:
+        """Saves a state under its step; does nothing if that step has a checkpoint.
+
+        Args:
+            train_state: the state; lazy arrays in it are read one after another.
+            state_transformation_fns: changes to make before, in order.
+            concurrent_gb: the most gigabytes of arrays to hold in host memory at a time.
+        """
+        step = _step_from_train_state(train_state)
+        final_dir = self._get_checkpoint_dir(step)
+        if gfile.exists(final_dir):
+            logging.info("%s is there already and is not written again", final_dir)
+            return
+        started = int(multihost_utils.broadcast_one_to_all(np.int32(time.time())))
+        tmp_dir = f"{final_dir}.tmp-{started}"
+        is_first = jax.process_index() == 0
+        if is_first:
+            gfile.makedirs(tmp_dir)
+        multihost_utils.sync_global_devices(f"checkpointer:begin:{tmp_dir}")
+
+        state, infos = _transform_for_save(train_state.state_dict(), self._parameter_infos, state_transformation_fns)
+        written = self._write_arrays(tmp_dir, state, infos, concurrent_gb * 10**9)
+        if self._writes_dataset:
+            _dataset_state.save_iterator(self._dataset_iterator, os.path.join(tmp_dir, self._dataset_ckpt_name))
+        multihost_utils.sync_global_devices(f"checkpointer:written:{tmp_dir}")
+
+        if is_first:
+            content = serialization.to_bytes({"version": VERSION, "optimizer": written})
+            with gfile.GFile(os.path.join(tmp_dir, "checkpoint"), "wb") as file:
+                file.write(content)
+            gfile.rename(tmp_dir, final_dir)
+            logging.info("Saved step %d to %s", step, final_dir)
+            self._remove_old_checkpoints()
+            self._remove_old_dataset_checkpoints()
+        multihost_utils.sync_global_devices(f"checkpointer:complete:{final_dir}")
+
+    def _write_arrays(self, tmp_dir: str, state: Any, infos: Any, max_bytes: int) -> dict[str, Any]:
+        """Writes the arrays that have a folder of their own; returns what the msgpack file is to hold."""
+        info_of = _flat(infos)
+        written: dict[str, Any] = {}
+        pending: list[tuple[list[Any], int]] = []
+        for name, leaf in _flat(state).items():
+            value = leaf.get() if isinstance(leaf, LazyArray) else leaf
+            info = info_of.get(name)
+            if isinstance(info, _ParameterInfo) and info.ts_spec is not None:
+                pending.append(_arrays.write_array(tmp_dir, info.ts_spec, value))
+                while len(pending) > 1 and sum(size for _, size in pending) > max_bytes:
+                    _finish(pending.pop(0)[0])
+                written[name] = info.ts_spec
+            elif _is_parameter(name) and hasattr(value, "astype") and self._save_dtype is not None:
+                written[name] = np.asarray(get_local_data(value)).astype(jnp.dtype(self._save_dtype))
+            else:
+                written[name] = get_local_data(value)
+        for futures, _ in pending:
+            _finish(futures)
+        return traverse_util.unflatten_dict(written, sep="/")
+
+    def _remove_old_checkpoints(self) -> None:
+        steps = self.all_steps()
+        for step in steps[: max(len(steps) - self.keep, 0)] if self.keep else ():
+            checkpoint_utils.remove_checkpoint_dir(self._get_checkpoint_dir(step))
+
+    def _remove_old_dataset_checkpoints(self) -> None:
+        keep = self.keep_dataset_checkpoints
+        steps = self.all_dataset_checkpoint_steps()
+        for step in steps[: max(len(steps) - keep, 0)] if keep else ():
+            checkpoint_utils.remove_dataset_checkpoint(self._get_checkpoint_dir(step), _TRAIN_DS_PREFIX)
+
+    def restore(
+        self,
+        step: int | None = None,
+        path: str | None = None,
+        state_transformation_fns: Sequence[RestoreStateTransformationFn] = (),
+        fallback_state: Mapping[str, Any] | None = None,
+        lazy_parameters: bool = False,
+    ) -> train_state_lib.TrainState:
+        """Restores a state.
+
+        Args:
+            step: the step to restore; the last by default. Give this or ``path``.
+            path: folder of a checkpoint, or the file ``checkpoint`` in it.
+            state_transformation_fns: changes to make to what the checkpoint holds, in order.
+            fallback_state: values for leaves that the checkpoint lacks.
+            lazy_parameters: deliver arrays that are read when asked for; needs ``params_on_devices=False``.
+
+        Raises:
+            ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.
+        """
+        if lazy_parameters and self._partitioner.params_on_devices:
+            raise ValueError("lazy_parameters needs a partitioner with params_on_devices=False")
+        file = CheckpointFile.read(self._path_to_restore(step, path))
+        target = self._train_state.state_dict()
+        stored = _flat(transform_for_restore(file.state, target, state_transformation_fns))
+        fallback = {} if fallback_state is None else state_utils.flatten_state_dict(fallback_state)
+        infos = _flat(self._parameter_infos)
+        wanted = {name: leaf for name, leaf in _flat(target).items() if isinstance(infos[name], _ParameterInfo)}
+        missing = [name for name in wanted if name not in stored and name not in fallback]
+        if missing:
+            raise ValueError(describe_missing(file.path, missing, stored))
+
+        def value_of(name: str) -> Any:
+            if name not in stored:
+                logging.warning("%s is not in checkpoint %s and starts from its initial value", name, file.path)
+                return self._placed(fallback[name], infos[name])
+            lazy = self._lazy(file, name, stored[name], wanted[name], infos[name])
+            return lazy if lazy_parameters else lazy.get()
+
+        with ThreadPoolExecutor(_READERS) as readers:
+            values = dict(zip(wanted, readers.map(value_of, wanted), strict=True))
+        if self._dataset_iterator is not None:
+            _dataset_state.load_iterator(self._dataset_iterator, os.path.join(file.folder, self._dataset_ckpt_name))
+        unread = {name: leaf for name, leaf in _flat(target).items() if name not in wanted}
+        return self._train_state.restore_state(traverse_util.unflatten_dict(values | unread, sep="/"))
+
+    def _path_to_restore(self, step: int | None, path: str | None) -> str:
+        if step is not None and path is not None:
+            raise ValueError(f"restore takes step or path, not both: step={step}, path={path!r}")
+        if path:
+            return path
+        step = self.latest_step() if step is None else step
+        if not step:  # T5X does not restore step 0 unless it is given as a path
+            raise ValueError(
+                f"No checkpoint after step 0 in {self.checkpoints_dir!r}; steps there: {list(self.all_steps())}"
+            )
+        return self._get_checkpoint_dir(step)
+
+    def _lazy(self, file: CheckpointFile, name: str, stored: Any, expected: Any, info: _ParameterInfo) -> LazyArray:
+        is_spec = isinstance(stored, Mapping)
+        shape = _arrays.stored_shape(stored) if is_spec else tuple(np.shape(stored))
+        _restoring.check_shape(file.folder, name, shape, expected, exact=is_spec or _is_parameter(name))
+        cast = self.restore_dtype if _is_parameter(name) else None
+        stored_dtype = _arrays.stored_dtype(stored) if is_spec else np.asarray(stored).dtype
+
+        def read() -> Any:
+            if is_spec and self._partitioner.params_on_devices:
+                sharding = _restoring.sharding_on(self._partitioner.mesh, info.axes)
+                return _arrays.read_array(file.folder, stored, name, cast, sharding)
+            value = _arrays.read_array(file.folder, stored, name, cast) if is_spec else np.asarray(stored)
+            return self._placed(value, info, cast)
+
+        return LazyThreadPoolArray(shape, stored_dtype if cast is None else cast, read)
+
+    def _placed(self, value: Any, info: _ParameterInfo, dtype: Any = None) -> Any:
+        if not self._partitioner.params_on_devices:
+            return value if dtype is None else value.astype(jnp.dtype(dtype))
+        return _restoring.place(value, _restoring.sharding_on(self._partitioner.mesh, info.axes), dtype)
+
+    def restore_from_tf_checkpoint(
+        self, path_or_dir: str, strict: bool = True, translator: checkpoint_importer.CheckpointTranslator | None = None
+    ) -> train_state_lib.TrainState:
+        """Restores a T5 checkpoint of the TensorFlow (Mesh TensorFlow) code base.
+
+        Args:
+            path_or_dir: a TensorFlow checkpoint, or a folder with one.
+            strict: refuse variables that the model does not have.
+            translator: how names are translated; as T5 and T5.1.1 need it by default.
+        """
+        state = checkpoint_importer.restore_from_t5_checkpoint(
+            self._train_state.state_dict(), path_or_dir, strict=strict, translator=translator
+        )
+        infos = _flat(self._parameter_infos)
+        values = {
+            name: self._placed(value, infos[name], self.restore_dtype if _is_parameter(name) else None)
+            for name, value in _flat(state).items()
+        }
+        return self._train_state.restore_state(traverse_util.unflatten_dict(values, sep="/"))
+
+    def convert_from_tf_checkpoint(
+        self,
+        path_or_dir: str,
+        *,
+        state_transformation_fns: Sequence[SaveStateTransformationFn] = (),
+        concurrent_gb: int = 16,
+        translator: checkpoint_importer.CheckpointTranslator | None = None,
+    ) -> None:
+        """Saves a TensorFlow T5 checkpoint in T5X's layout, array by array.
+
+        Args:
+            path_or_dir: a TensorFlow checkpoint, or a folder with one.
+            state_transformation_fns: changes to make before saving, in order.
+            concurrent_gb: the most gigabytes to hold in memory at a time.
+            translator: how names are translated.
+        """
+        state = checkpoint_importer.restore_from_t5_checkpoint(
+            self._train_state.state_dict(), path_or_dir, lazy_parameters=True, translator=translator
+        )
+        self.save(self._train_state.restore_state(state), state_transformation_fns, concurrent_gb=concurrent_gb)
+
+
+def _finish(futures: Sequence[Any]) -> None:
+    for future in futures:
+        future.result()
+
+
+def _is_parameter(name: str) -> bool:
+    return name.startswith("target/")
+
+
+def _flat(tree: Any) -> dict[str, Any]:
+    return state_utils.flatten_state_dict(flax.core.unfreeze(tree), keep_empty_nodes=True)
+
+
+def populate_metrics_for_steps(checkpoints_dir: str, metric_name: str, steps: Iterable[int]) -> Mapping[int, float]:
+    """Returns a metric's value at each of the steps that have one.
+
+    Args:
+        checkpoints_dir: folder of the run, with TensorBoard's folders in it.
+        metric_name: ``run/tag``, where the run is a folder, such as ``train/accuracy`` or
+            ``inference_eval/glue_cola_v002/eval/accuracy``. The shortest run that has event files counts.
+        steps: the steps to look for.
+    """
+    wanted = set(steps)
+    parts = metric_name.split("/")
+    for length in range(1, len(parts)):
+        files = sorted(tf.io.gfile.glob(os.path.join(checkpoints_dir, *parts[:length], _EVENT_FILES)))
+        if files:
+            tag = "/".join(parts[length:])
+            return {step: value for file in files for step, value in _scalars(file, tag) if step in wanted}
+    return {}
+
+
+def _scalars(file: str, tag: str) -> Iterator[tuple[int, float]]:
+    records = iter(tf.data.TFRecordDataset(file).as_numpy_iterator())
+    while True:
+        try:
+            record = next(records, None)
+        except tf.errors.DataLossError:  # the writer is in the middle of a record
+            return
+        if record is None:
+            return
+        event = tf.compat.v1.Event.FromString(record)
+        for value in event.summary.value[:1]:  # T5X looks at the first value of an event only
+            if value.tag == tag:
+                is_tensor = value.HasField("tensor")
+                yield event.step, float(tf.make_ndarray(value.tensor)) if is_tensor else value.simple_value
+
+
+@gin.configurable
+class SaveBestCheckpointer(Checkpointer):
+    """A checkpointer that keeps the checkpoints with the best metric, and the latest one besides.
+
+    The metric is read from TensorBoard files in folders beside the checkpoints.
+
+    Args:
+        train_state: see :class:`Checkpointer`.
+        partitioner: see :class:`Checkpointer`.
+        checkpoints_dir: folder of all checkpoints and of TensorBoard's folders.
+        dataset_iterator: see :class:`Checkpointer`.
+        keep: how many of the best to keep.
+        save_dtype: see :class:`Checkpointer`.
+        restore_dtype: see :class:`Checkpointer`.
+        metric_name_to_monitor: ``run/tag``, such as ``train/accuracy``.
+        metric_mode: ``max`` or ``min``: which values are the best.
+        keep_checkpoints_without_metrics: keep those that have no value; otherwise they are the first to go.
+        force_keep_period: keep the checkpoints of steps that this divides.
+        keep_dataset_checkpoints: see :class:`Checkpointer`.
+
+    Raises:
+        ValueError: another ``metric_mode``.
+    """
+
+    def __init__(
+        self,
+        train_state: train_state_lib.TrainState,
+        partitioner: partitioning.BasePartitioner,
+        checkpoints_dir: str,
+        dataset_iterator: Any = None,
+        *,
+        keep: int | None = None,
+        save_dtype: Any = np.float32,
+        restore_dtype: Any = None,
+        metric_name_to_monitor: str = "train/accuracy",
+        metric_mode: str = "max",
+        keep_checkpoints_without_metrics: bool = True,
+        force_keep_period: int | None = None,
+        keep_dataset_checkpoints: int | None = None,
+    ):
+        if metric_mode not in _MODES:
+            raise ValueError(f"SaveBestCheckpointer.metric_mode is {metric_mode!r}; it must be one of {_MODES}")
+        super().__init__(
+            train_state,
+            partitioner,
+            checkpoints_dir,
+            dataset_iterator,
+            keep=keep,
+            save_dtype=save_dtype,
+            restore_dtype=restore_dtype,
+            keep_dataset_checkpoints=keep_dataset_checkpoints,
+        )
+        # The train script hands these four to the orbax manager, when that one is to save.
+        self._force_keep_period = force_keep_period
+        self._keep_checkpoints_without_metrics = keep_checkpoints_without_metrics
+        self._metric_mode, self._metric_name_to_monitor = metric_mode, metric_name_to_monitor
+
+    def _remove_old_checkpoints(self) -> None:
+        if not self.keep:
+            return
+        *older, latest = self.all_steps()
+        if self._force_keep_period:
+            older = [step for step in older if step % self._force_keep_period]
+        if len(older) <= self.keep:
+            return
+        values = populate_metrics_for_steps(self.checkpoints_dir, self._metric_name_to_monitor, [*older, latest])
+        logging.info("%s by step: %s", self._metric_name_to_monitor, values)
+        if self._keep_checkpoints_without_metrics:
+            older = [step for step in older if step in values]
+        sign = 1.0 if self._metric_mode == "max" else -1.0
+        worst_first = sorted(older, key=lambda step: sign * values[step] if step in values else float("-inf"))
+        for step in worst_first[: max(len(older) - self.keep, 0)]:
+            checkpoint_utils.remove_checkpoint_dir(self._get_checkpoint_dir(step))
+
+
+@dataclasses.dataclass(frozen=True)
+class _ScoredCheckpoint:
+    """A checkpoint with its metric, as orbax' policies look at it."""
+
+    step: int
+    time: datetime.datetime
+    metrics: float | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _BestByTensorBoard(checkpoint_managers.PreservationPolicy):
+    """Tells orbax to keep the checkpoints with the best value of a metric in TensorBoard files.
+
+    Attributes:
+        directory: folder of the run.
+        metric_name: ``run/tag``.
+        mode: ``max`` or ``min``.
+        keep: how many to keep; None for all.
+        keep_without_metrics: keep those that have no value too.
+    """
+
+    directory: str
+    metric_name: str
+    mode: str
+    keep: int | None
+    keep_without_metrics: bool
+
+    def should_preserve(
+        self, checkpoints: Sequence[Any], *, context: checkpoint_managers.PreservationContext
+    ) -> Sequence[bool]:
+        """Returns for each checkpoint whether to keep it."""
+        values = populate_metrics_for_steps(self.directory, self.metric_name, [info.step for info in checkpoints])
+        best = checkpoint_managers.BestN(
+            get_metric_fn=float,
+            reverse=self.mode == "min",
+            n=self.keep,
+            keep_checkpoints_without_metrics=self.keep_without_metrics,
+        )
+        scored = [_ScoredCheckpoint(info.step, info.time, values.get(info.step)) for info in checkpoints]
+        return best.should_preserve(scored, context=context)
+
+
+def find_checkpoint(path: str | os.PathLike[str], step: int | None = None) -> str:
+    """Returns the msgpack file of a checkpoint in T5X's own layout.
+
+    Args:
+        path: the folder of all checkpoints, that of one, or the file.
+        step: which one, for a folder of all checkpoints; the last by default.
+
+    Raises:
+        ValueError: there is none.
+    """
+    folder = os.fspath(path)
+    if gfile.isdir(folder):
+        step = latest_step(folder) if step is None else step
+        folder = folder if step is None else get_checkpoint_dir(folder, step)
+        file = os.path.join(folder, FILE_NAME)
+    else:
+        file = folder
+    if not gfile.exists(file) or gfile.isdir(file):
+        raise ValueError(f"{file} is not the file of a T5X checkpoint: {what_is_there(folder)}")
+    return file
+
+
+def load_t5x_checkpoint(
+    path: str | os.PathLike[str],
+    step: int | None = None,
+    state_transformation_fns: Sequence[RestoreStateTransformationFn] = (),
+    remap: bool = True,
+    restore_dtype: Any = None,
+    lazy_parameters: bool = False,
+) -> dict[str, Any]:
+    """Reads a whole checkpoint into host memory.
+
+    Args:
+        path: the folder of all checkpoints, that of one, or the file ``checkpoint`` in it.
+        step: which one, for a folder of all checkpoints; the last by default.
+        state_transformation_fns: changes to make, in order; they see no model.
+        remap: apply the changes.
+        restore_dtype: dtype to deliver all leaves in; as saved by default.
+        lazy_parameters: deliver arrays that are read when asked for.
+
+    Returns:
+        Nested dicts of NumPy arrays, or lazy arrays, under ``target`` and ``state``.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it is in another layout.
+    """
+    file = CheckpointFile.read(find_checkpoint(path, step))
+    state = transform_for_restore(file.state, {}, state_transformation_fns) if remap else file.state
+    leaves = state_utils.flatten_state_dict(state, keep_empty_nodes=True)
+    lazy = {name: _lazy_leaf(file, name, leaf, restore_dtype) for name, leaf in leaves.items()}
+    if lazy_parameters:
+        return traverse_util.unflatten_dict(lazy, sep="/")
+    with ThreadPoolExecutor(_READERS) as readers:
+        values = readers.map(lambda leaf: leaf.get() if isinstance(leaf, LazyArray) else leaf, lazy.values())
+        return traverse_util.unflatten_dict(dict(zip(lazy, values, strict=True)), sep="/")
+
+
+def _lazy_leaf(file: CheckpointFile, name: str, leaf: Any, dtype: Any) -> Any:
+    if leaf is None or leaf is traverse_util.empty_node:
+        return leaf
+    if isinstance(leaf, Mapping):
+        stored_as = dtype or _arrays.stored_dtype(leaf)
+        return LazyThreadPoolArray(
+            _arrays.stored_shape(leaf), stored_as, lambda: _arrays.read_array(file.folder, leaf, name, dtype)
+        )
+    value = np.asarray(leaf)
+    return LazyThreadPoolArray(value.shape, value.dtype if dtype is None else jnp.dtype(dtype), lambda: value)
+
+
+class DatasetCheckpointHandler(ocp.CheckpointHandler):
+    """Keeps the place of an input pipeline.
+
+    Args:
+        checkpoint_filename: what the names of the files begin with.
+        should_write_dataset_ckpt: whether this process keeps anything.
+    """
+
+    def __init__(self, checkpoint_filename: str, should_write_dataset_ckpt: bool):
+        self._checkpoint_filename = checkpoint_filename
+        self._should_write_dataset_ckpt = should_write_dataset_ckpt
+
+    def save(self, directory: epath.Path, args: DatasetArgs) -> None:
+        """Writes the place of ``args.item``.
+
+        Raises:
+            ValueError: there is no iterator.
+        """
+        if not self._should_write_dataset_ckpt:
+            return
+        if args.item is None:
+            raise ValueError(f"The dataset state cannot be saved to {directory}: DatasetArgs holds no iterator")
+        folder = self._own_folder(directory)
+        if folder != directory:
+            folder.mkdir(parents=False, exist_ok=False)
+        save_iterator(args.item, folder / self._checkpoint_filename)
+
+    def restore(self, directory: epath.Path, args: DatasetArgs | None = None) -> Any:
+        """Moves ``args.item`` to the place that was written, and returns it.
+
+        Raises:
+            ValueError: there is no iterator, or nothing was written.
+        """
+        if not self._should_write_dataset_ckpt:
+            return None
+        if args is None or args.item is None:
+            raise ValueError(f"The dataset state of {directory} cannot be restored: DatasetArgs holds no iterator")
+        load_iterator(args.item, self._own_folder(directory) / self._checkpoint_filename)
+        return args.item
+
+    def _own_folder(self, directory: epath.Path) -> epath.Path:
+        if jax.process_count() == 1:
+            return directory
+        return directory / f"process_{jax.process_index()}-of-{jax.process_count()}"
+
+
+@ocp.args.register_with_handler(DatasetCheckpointHandler, for_save=True, for_restore=True)
+@dataclasses.dataclass
+class DatasetArgs(ocp.args.CheckpointArgs):
+    """What to save or restore.
+
+    Attributes:
+        item: a ``tf.data`` iterator or one of clu.
+    """
+
+    item: Any = None
+
+
+@gin.configurable
+class OrbaxCheckpointManagerInterface:
+    """Saves and restores train states through ``orbax.checkpoint.CheckpointManager``, in the background.
+
+    Args:
+        directory: folder of all checkpoints. For one that does not exist, such as the path of a checkpoint to restore,
+            its parent is taken.
+        train_state: a state with the structure, shapes and dtypes of those to save and restore.
+        partitioner: tells how arrays are divided.
+        dataset_iterator: an input pipeline whose place is kept too.
+        save_dtype: not used: as with T5X, parameters are saved in their own dtype.
+        restore_dtype: dtype that parameters, and replicated leaves such as the step, are restored in.
+        keep: how many checkpoints to keep; None for all.
+        period: steps between saves that are not forced.
+        checkpoint_steps: not used here; T5X' train loop acts on it.
+        keep_dataset_checkpoints: not used here; a dataset state goes with its checkpoint.
+        force_keep_period: keep the checkpoints of steps that this divides.
+        metric_name_to_monitor: ``run/tag`` in TensorBoard files: keep the best by it instead of the latest.
+        metric_mode: ``max`` or ``min``: which values are the best.
+        keep_checkpoints_without_metrics: keep those that have no value of the metric too.
+
+    Raises:
+        ValueError: there is neither ``directory`` nor its parent.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        train_state: train_state_lib.TrainState,
+        partitioner: partitioning.BasePartitioner,
+        dataset_iterator: Any = None,
+        save_dtype: Any = None,
+        restore_dtype: Any = None,
+        keep: int | None = None,
+        period: int | None = 1,
+        checkpoint_steps: Sequence[int] | None = None,
+        keep_dataset_checkpoints: int | None = None,
+        force_keep_period: int | None = None,
+        metric_name_to_monitor: str | None = None,
+        metric_mode: str = "max",
+        keep_checkpoints_without_metrics: bool = True,
+    ):
+        del save_dtype, checkpoint_steps, keep_dataset_checkpoints
+        _dataset_state.check_iterator(dataset_iterator)
+        self._train_state = train_state
+        self._partitioner = partitioner
+        self._dataset_iterator = dataset_iterator
+        self._restore_dtype = restore_dtype
+        layout = partitioner.get_data_layout()
+        self._keeps_dataset = dataset_iterator is not None and layout.is_first_host_in_replica_set
+        folder = _folder_of_checkpoints(os.fspath(directory))
+        if metric_name_to_monitor is None:
+            removal: dict[str, Any] = {"max_to_keep": keep, "keep_period": force_keep_period}
+        else:
+            policies: list[Any] = [
+                _BestByTensorBoard(
+                    directory=folder,
+                    metric_name=metric_name_to_monitor,
+                    mode=metric_mode,
+                    keep=keep,
+                    keep_without_metrics=keep_checkpoints_without_metrics,
+                )
+            ]
+            if force_keep_period:
+                policies.append(checkpoint_managers.EveryNSteps(force_keep_period))
+            removal = {"preservation_policy": checkpoint_managers.AnyPreservationPolicy(policies)}
+        self._manager = ocp.CheckpointManager(
+            directory=folder,
+            options=ocp.CheckpointManagerOptions(
+                save_interval_steps=period or 1,
+                step_prefix=get_checkpoint_prefix(),
+                cleanup_tmp_directories=True,
+                async_options=ocp.AsyncOptions(timeout_secs=_SAVE_TIMEOUT_SECONDS),
+                **removal,
+            ),
+            item_handlers={
+                _STATE: ocp.PyTreeCheckpointHandler(use_ocdbt=True),
+                _DATASET: DatasetCheckpointHandler(_dataset_state.iterator_file_name(layout), self._keeps_dataset),
+            },
+        )
+
+    @property
+    def directory(self) -> epath.Path:
+        """Folder of all checkpoints."""
+        return self._manager.directory
+
+    def all_steps(self) -> Sequence[int]:
+        """Returns the steps that have a checkpoint, ascending."""
+        return self._manager.all_steps()
+
+    def latest_step(self) -> int | None:
+        """Returns the last step that has a checkpoint, or None."""
+        return self._manager.latest_step()
+
+    def should_save(self, step: int) -> bool:
+        """Returns whether a save that is not forced would be done at a step."""
+        return self._manager.should_save(step)
+
+    def wait_until_finished(self) -> None:
+        """Waits for the checkpoint that is being written."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for the checkpoint that is being written and ends the writer."""
+        self._manager.close()
+
+    def save(
+        self,
+        train_state: train_state_lib.TrainState,
+        state_transformation_fns: Sequence[SaveStateTransformationFn] = (),
+        force: bool = True,
+    ) -> bool:
+        """Begins to save a state under its step.
+
+        Args:
+            train_state: the state.
+            state_transformation_fns: changes to make before, in order.
+            force: save even where :meth:`should_save` says no, as T5X' train loop, which decides itself, wants it.
+
+        Returns:
+            Whether a checkpoint is being saved.
+        """
+        step = _step_from_train_state(train_state)
+        if not force and not self.should_save(step):
+            return False
+        state, _ = _transform_for_save(train_state.state_dict(), self._parameter_infos(), state_transformation_fns)
+        items = {_STATE: ocp.args.PyTreeSave(state), _DATASET: DatasetArgs(self._dataset_iterator)}
+        return self._manager.save(step, args=ocp.args.Composite(**items), force=force)
+
+    def _parameter_infos(self) -> Any:
+        axes = self._partitioner.get_mesh_axes(self._train_state).state_dict()
+        names = state_utils.get_name_tree(self._train_state.state_dict(), keep_empty_nodes=True)
+        shapes = jax.tree.map(lambda leaf: tuple(leaf.shape), self._train_state.state_dict())
+        return jax.tree.map(
+            lambda name, shape, spec: _ParameterInfo(name, shape, None, None, spec),
+            names,
+            shapes,
+            axes,
+            is_leaf=lambda leaf: isinstance(leaf, str),
+        )
+
+    def restore(
+        self,
+        step: int | None = None,
+        path: str | None = None,
+        fallback_state: Mapping[str, Any] | None = None,
+        state_transformation_fns: Sequence[RestoreStateTransformationFn] = (),
+        lazy_parameters: bool = False,
+    ) -> train_state_lib.TrainState:
+        """Restores a state; a checkpoint in T5X's own layout too, without the place of the input pipeline.
+
+        Args:
+            step: the step to restore. Give this or ``path``.
+            path: folder of a checkpoint, anywhere.
+            fallback_state: values for leaves that the checkpoint lacks.
+            state_transformation_fns: changes to make to what the checkpoint holds, in order.
+            lazy_parameters: not possible in orbax layout; arrays are read at once.
+
+        Raises:
+            ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.
+        """
+        if lazy_parameters:
+            logging.warning("lazy_parameters is not possible for checkpoints in orbax layout: arrays are read at once")
+        directory = os.fspath(self.directory)
+        if path is not None and step is None:
+            directory, step = get_step_from_checkpoint_dir(os.fspath(path))
+        elif path is not None or step is None:
+            raise ValueError(f"restore takes either step or path: step={step}, path={path!r}")
+        folder = get_checkpoint_dir(directory, step)
+        if _is_legacy(folder):
+            legacy = Checkpointer(self._train_state, self._partitioner, directory, restore_dtype=self._restore_dtype)
+            return legacy.restore(
+                path=folder, fallback_state=fallback_state, state_transformation_fns=state_transformation_fns
+            )
+        state_folder = os.path.join(folder, _STATE)
+        if not gfile.isdir(state_folder):
+            raise ValueError(
+                f"{folder} is not a checkpoint: it has no folder {_STATE!r}. "
+                f"Steps in {directory}: {list(all_steps(directory))}"
+            )
+        reader = StateReader(
+            folder=epath.Path(state_folder),
+            mesh=self._partitioner.mesh,
+            target=state_utils.flatten_state_dict(self._train_state.state_dict()),
+            axes=state_utils.flatten_state_dict(self._partitioner.get_mesh_axes(self._train_state).state_dict()),
+            restore_dtype=self._restore_dtype,
+        )
+        fallback = {} if fallback_state is None else state_utils.flatten_state_dict(fallback_state)
+        planned = reader.plan(state_transformation_fns)
+        reader.check(planned, fallback)
+        items = {_STATE: reader.item(planned)}
+        if self._keeps_dataset:
+            items[_DATASET] = DatasetArgs(self._dataset_iterator)
+        restored = self._manager.restore(step, args=ocp.args.Composite(**items), directory=directory)
+        return self._train_state.restore_state(reader.complete(restored[_STATE], planned, fallback))
+
+    def restore_from_tf_checkpoint(
+        self, path_or_dir: str, strict: bool = True, translator: checkpoint_importer.CheckpointTranslator | None = None
+    ) -> train_state_lib.TrainState:
+        """Restores a T5 checkpoint of the TensorFlow (Mesh TensorFlow) code base.
+
+        Args:
+            path_or_dir: a TensorFlow checkpoint, or a folder with one.
+            strict: refuse variables that the model does not have.
+            translator: how names are translated; as T5 and T5.1.1 need it by default.
+        """
+        legacy = Checkpointer(
+            self._train_state, self._partitioner, os.fspath(self.directory), restore_dtype=self._restore_dtype
+        )
+        return legacy.restore_from_tf_checkpoint(path_or_dir, strict=strict, translator=translator)
+
+
+def _folder_of_checkpoints(directory: str) -> str:
+    if gfile.isdir(directory):
+        return directory
+    parent = os.path.dirname(directory)
+    if not gfile.isdir(parent) and "://" not in parent:
+        raise ValueError(f"There is no folder for checkpoints: neither {directory!r} nor {parent!r} exists")
+    return parent
+
+
+def _is_legacy(folder: str) -> bool:
+    """Whether a checkpoint is in T5X's own layout.
+
+    Raises:
+        ValueError: it is of TensorFlow.
+    """
+    if not gfile.exists(os.path.join(folder, "checkpoint")):
+        return False
+    file = find_checkpoint(folder)
+    kind = checkpoint_utils.detect_checkpoint_type(file, expected=CheckpointTypes.ORBAX)
+    if kind is CheckpointTypes.T5X_TF:
+        raise ValueError(f"{file} is of a TensorFlow checkpoint; restore it with restore_from_tf_checkpoint")
+    return kind is CheckpointTypes.T5X

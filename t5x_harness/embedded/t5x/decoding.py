@@ -5,52 +5,788 @@ A decoder gets the model as a function from a `DecodingState` to logits and a ne
 
 from __future__ import annotations
 
-from t5x._decoding.beam_search import BeamState, beam_init, beam_search
-from t5x._decoding.beams import (
-    add_beam_dim,
-    brevity_penalty,
-    cache_gather_beams,
-    cache_map,
-    flat_batch_beam_expand,
-    flatten_beam_dim,
-    gather_beams,
-    gather_topk_beams,
-    top_k_two_stage,
-    unflatten_beam_dim,
-)
-from t5x._decoding.sampling import (
-    MIN_TEMPERATURE,
-    LogitCallbackFn,
-    SamplingLoopState,
-    StateCallbackFn,
-    temperature_sample,
-)
-from t5x._decoding.state import NEG_INF, NEG_INF_VALUE, DecodingState, PyTree
-from t5x._public import publish
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
-__all__ = [
-    "MIN_TEMPERATURE",
-    "NEG_INF",
-    "NEG_INF_VALUE",
-    "BeamState",
-    "DecodingState",
-    "LogitCallbackFn",
-    "PyTree",
-    "SamplingLoopState",
-    "StateCallbackFn",
-    "add_beam_dim",
-    "beam_init",
-    "beam_search",
-    "brevity_penalty",
-    "cache_gather_beams",
-    "cache_map",
-    "flat_batch_beam_expand",
-    "flatten_beam_dim",
-    "gather_beams",
-    "gather_topk_beams",
-    "temperature_sample",
-    "top_k_two_stage",
-    "unflatten_beam_dim",
-]
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+from flax.core import FrozenDict, freeze, unfreeze
+from jax import lax
 
-publish(__name__)
+PyTree = Any
+Cache = Mapping[str, Any]
+
+# Finite, so that sums and products of masked scores never become NaN.
+NEG_INF_VALUE = -1.0e7
+NEG_INF = np.array(NEG_INF_VALUE)
+
+
+@flax.struct.dataclass
+class DecodingState:
+    """What the model sees when it is asked for the next token. A row is one sequence, or one beam of one sequence.
+
+    Attributes:
+      cur_index: int32 scalar or int32[rows], position of `cur_token`.
+      sequences: int32[rows, length], the tokens so far.
+      cur_token: int32[rows, 1], the token to go on from.
+      cache: The model's autoregressive cache.
+    """
+
+    cur_index: jax.Array
+    sequences: jax.Array
+    cur_token: jax.Array
+    cache: Cache
+
+
+TokensToLogits = Callable[[DecodingState], tuple[jax.Array, Cache]]
+
+
+def _like_cache(new: Cache, old: Cache) -> Cache:
+    """Freezes `new` if `old` is frozen: a loop must keep the type of what it carries, and Flax mixes the two."""
+    return freeze(new) if isinstance(old, FrozenDict) else new
+
+
+# Cache entries that all rows share, so they have no batch axis to work on.
+_SHARED_ENTRIES = frozenset({"cached_bias", "position_embedder_index"})
+_INDEX_ENTRY = "cache_index"
+_TPU_LANES = 128
+
+
+def brevity_penalty(alpha: float, length: int | jax.Array) -> jax.Array:
+    """The divisor that lets long sequences compete with short ones: ((5 + length) / 6) ** alpha.
+
+    Args:
+      alpha: How much length is forgiven; 0 turns the penalty off.
+      length: Tokens of the sequence, as a number or an array.
+
+    Returns:
+      The divisor of a summed log probability, of the shape of `length`. From Wu et al. 2016, arXiv:1609.08144.
+    """
+    return jnp.power((5.0 + length) / 6.0, alpha)
+
+
+def cache_map(fn: Callable[[jax.Array], Any], cache: Cache, apply_to_index: bool = False) -> Cache:
+    """Applies `fn` to the cache entries that have a batch axis.
+
+    Args:
+      fn: From one array to another.
+      cache: A nested dict, frozen or not.
+      apply_to_index: Whether `cache_index` entries have a batch axis too, which they have after a prefill.
+
+    Returns:
+      A cache of the same structure and type, with entries that all rows share left as they are.
+    """
+    left_alone = _SHARED_ENTRIES if apply_to_index else _SHARED_ENTRIES | {_INDEX_ENTRY}
+    plain = unfreeze(cache) if isinstance(cache, FrozenDict) else cache
+    mapped = {
+        path: value if path[-1] in left_alone else jax.tree.map(fn, value)
+        for path, value in traverse_util.flatten_dict(plain).items()
+    }
+    return _like_cache(traverse_util.unflatten_dict(mapped), cache)
+
+
+def add_beam_dim(x: jax.Array, beam_size: int, offset: int = 0) -> jax.Array:
+    """Repeats every row `beam_size` times: [batch, ...] becomes [batch, beam, ...].
+
+    Args:
+      x: An array with a batch axis.
+      beam_size: How often to repeat.
+      offset: Where the batch axis is; 1 for caches of scanned layers.
+
+    Returns:
+      The array with a beam axis right after the batch axis.
+    """
+    axis = offset + 1
+    shape = (*x.shape[:axis], beam_size, *x.shape[axis:])
+    return jnp.broadcast_to(jnp.expand_dims(x, axis), shape)
+
+
+def flatten_beam_dim(x: jax.Array, offset: int = 0) -> jax.Array:
+    """Merges the batch and the beam axis: [batch, beam, ...] becomes [batch * beam, ...]; see `add_beam_dim`."""
+    batch, beams = x.shape[offset : offset + 2]
+    return x.reshape(*x.shape[:offset], batch * beams, *x.shape[offset + 2 :])
+
+
+def unflatten_beam_dim(x: jax.Array, batch_size: int, beam_size: int, offset: int = 0) -> jax.Array:
+    """Splits rows into sequences and beams: [batch * beam, ...] becomes [batch, beam, ...].
+
+    Args:
+      x: An array whose rows are beams of sequences, all beams of a sequence together.
+      batch_size: Number of sequences.
+      beam_size: Beams of each.
+      offset: Where the batch axis is.
+
+    Returns:
+      The array with batch and beam axes.
+
+    Raises:
+      AssertionError: The number of rows is not `batch_size * beam_size`.
+    """
+    rows = x.shape[offset]
+    if rows != batch_size * beam_size:
+        raise AssertionError(f"{rows} rows cannot be split into {batch_size} sequences of {beam_size} beams")
+    return x.reshape(*x.shape[:offset], batch_size, beam_size, *x.shape[offset + 1 :])
+
+
+def flat_batch_beam_expand(x: jax.Array, beam_size: int, offset: int = 0) -> jax.Array:
+    """Repeats every row `beam_size` times in place: [batch, ...] becomes [batch * beam, ...]; see `add_beam_dim`."""
+    return flatten_beam_dim(add_beam_dim(x, beam_size, offset), offset)
+
+
+def _beam_picker(
+    beam_indices: jax.Array, batch_size: int, old_beam_size: int, new_beam_size: int, one_hot: bool, offset: int = 0
+) -> Callable[[jax.Array], jax.Array]:
+    """Makes the function that picks beams of one array; arguments as in `cache_gather_beams`."""
+    if offset not in (0, 1):
+        raise AssertionError(f"the batch axis must be the first or the second, but offset is {offset}")
+    if one_hot:
+        # A contraction, which TPUs do much faster than a gather.
+        chosen = jax.nn.one_hot(beam_indices, old_beam_size, dtype=jnp.int32)
+        equation = "bno,bo...->bn..." if offset == 0 else "bno,lbo...->lbn..."
+        return lambda x: jnp.einsum(equation, chosen, x).astype(x.dtype)
+    rows = jnp.broadcast_to(jnp.arange(batch_size)[:, None], (batch_size, new_beam_size))
+    return lambda x: x[(slice(None),) * offset + (rows, beam_indices)]
+
+
+def cache_gather_beams(
+    nested: Cache,
+    beam_indices: jax.Array,
+    batch_size: int,
+    old_beam_size: int,
+    new_beam_size: int,
+    one_hot: bool = True,
+    offset: int = 0,
+) -> Cache:
+    """Picks beams of every entry of a cache.
+
+    Args:
+      nested: A cache whose entries have shape [batch, old_beam, ...]; entries that all rows share are kept.
+      beam_indices: int[batch, new_beam], which old beam each new one continues.
+      batch_size: Number of sequences.
+      old_beam_size: Beams before.
+      new_beam_size: Beams after.
+      one_hot: Whether to pick by a matrix product (fast on TPU) instead of by indexing. The values are the same.
+      offset: Where the batch axis is, 0 or 1.
+
+    Returns:
+      A cache whose entries have shape [batch, new_beam, ...].
+
+    Raises:
+      AssertionError: `offset` is neither 0 nor 1.
+    """
+    return cache_map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot, offset), nested)
+
+
+def gather_beams(
+    nested: PyTree,
+    beam_indices: jax.Array,
+    batch_size: int,
+    old_beam_size: int,
+    new_beam_size: int,
+    one_hot: bool = True,
+) -> PyTree:
+    """Picks beams of every array of a tree; as `cache_gather_beams`, with no array left out."""
+    return jax.tree.map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot), nested)
+
+
+def gather_topk_beams(nested: PyTree, score_or_log_prob: jax.Array, batch_size: int, new_beam_size: int) -> PyTree:
+    """Picks the beams with the best scores, the best one last.
+
+    Args:
+      nested: A tree of arrays of shape [batch, beam, ...].
+      score_or_log_prob: float[batch, beam].
+      batch_size: Number of sequences.
+      new_beam_size: How many beams to keep.
+
+    Returns:
+      The tree with arrays of shape [batch, new_beam, ...].
+    """
+    best_first = lax.top_k(score_or_log_prob, new_beam_size)[1]
+    return gather_beams(nested, best_first[:, ::-1], batch_size, score_or_log_prob.shape[1], new_beam_size)
+
+
+def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The k largest values of every row, in two passes where TPUs gain from it.
+
+    A small batch of long rows leaves most lanes of a TPU idle. So each row is cut into one piece a lane, and the best
+    of the pieces compete in a second pass. The result is that of `jax.lax.top_k`, ties included.
+
+    Args:
+      x: float[batch, length].
+      k: How many to find.
+
+    Returns:
+      float[batch, k] values in descending order and int32[batch, k] positions.
+    """
+    batch, length = x.shape
+    if batch > 8 or length <= 8 * _TPU_LANES * k:
+        return lax.top_k(x, k)
+    pieces = jnp.pad(x, ((0, 0), (0, -length % _TPU_LANES)), constant_values=-jnp.inf).reshape(batch, _TPU_LANES, -1)
+    values, positions = lax.top_k(pieces, k)
+    positions += pieces.shape[-1] * jnp.arange(_TPU_LANES)[:, None]
+    values, winners = lax.top_k(values.reshape(batch, -1), k)
+    return values, jnp.take_along_axis(positions.reshape(batch, -1), winners, axis=1)
+
+
+def _shift_right(tokens: jax.Array, by: jax.Array) -> jax.Array:
+    """Shifts every row by its own distance (negative: to the left) and fills up with zeros."""
+    length = tokens.shape[1]
+    source = jnp.arange(length) - by[:, None]
+    shifted = jnp.take_along_axis(tokens, jnp.clip(source, 0, length - 1), axis=1)
+    return jnp.where((source >= 0) & (source < length), shifted, 0)
+
+
+def _right_align_prompts(prompts: jax.Array) -> jax.Array:
+    """Shifts int[rows, length] prompts until the last token that is not padding stands in the last column."""
+    length = prompts.shape[1]
+    last_token = jnp.max(jnp.where(prompts != 0, jnp.arange(length), 0), axis=1)
+    return _shift_right(prompts, length - 1 - last_token)
+
+
+def _left_align_prompts(prompts: jax.Array) -> jax.Array:
+    """Shifts int[rows, length] prompts until the first token that is not padding stands in the first column."""
+    first_token = jnp.argmax(prompts != 0, axis=1)  # 0 for rows of padding only
+    return _shift_right(prompts, -first_token)
+
+
+def _keep(logits: jax.Array, kept: jax.Array) -> jax.Array:
+    return jnp.where(kept, logits, jnp.asarray(NEG_INF_VALUE, logits.dtype))
+
+
+def _keep_top_k(logits: jax.Array, k: int | jax.Array) -> jax.Array:
+    """Rules out all but the k likeliest tokens; tokens as likely as the last of them stay too.
+
+    Args:
+      logits: float[..., vocabulary].
+      k: How many to keep, possibly traced; 0 keeps all.
+
+    Returns:
+      The logits, with `NEG_INF` for the tokens that are ruled out.
+    """
+    vocabulary = logits.shape[-1]
+    ascending = jnp.sort(logits, axis=-1)
+    place = jnp.clip(vocabulary - jnp.asarray(k), 0, vocabulary - 1)
+    least = jnp.take(ascending, place, axis=-1)[..., None]
+    return _keep(logits, (logits >= least) | (jnp.asarray(k) == 0))
+
+
+def _keep_top_p(logits: jax.Array, p: float | jax.Array) -> jax.Array:
+    """Rules out all but the likeliest tokens that together reach probability p; ties with the last of them stay too.
+
+    Args:
+      logits: float[..., vocabulary].
+      p: The probability to reach, possibly traced. T5X rules out every token when a traced p is 0, which makes all
+        tokens equally likely; so does this.
+
+    Returns:
+      The logits, with `NEG_INF` for the tokens that are ruled out.
+    """
+    probs = jax.nn.softmax(logits, axis=-1)
+    descending = jnp.flip(jnp.sort(probs, axis=-1), axis=-1)
+    short_of_p = jnp.sum(jnp.cumsum(descending, axis=-1) < p, axis=-1, keepdims=True)
+    least = jnp.take_along_axis(descending, jnp.minimum(short_of_p, probs.shape[-1] - 1), axis=-1)
+    return _keep(logits, (probs >= least) & (jnp.asarray(p) > 0))
+
+
+# At or below this temperature the likeliest token is taken.
+MIN_TEMPERATURE = np.array(1e-4)
+
+# Columns after the prompts, so that position i + 1 can be read and written whatever i is.
+_SPARE = 2
+
+
+@flax.struct.dataclass
+class SamplingLoopState:
+    """What the sampling loop carries from step to step.
+
+    Attributes:
+      step: int32 scalar, steps done.
+      cur_index: int32[rows], position of the last token of every row.
+      sequences: int32[rows, length + 2], prompts, overwritten by what is sampled. Position 0 is the start token.
+      cache: The model's autoregressive cache.
+      cur_token: int32[rows, 1], the last token.
+      ended: bool[rows, 1], whether the row has its end token or has no room left.
+      rng: The key that the next step splits.
+      log_prob: float32[rows], summed log probability of the sampled tokens.
+    """
+
+    step: jax.Array
+    cur_index: jax.Array
+    sequences: jax.Array
+    cache: Cache
+    cur_token: jax.Array
+    ended: jax.Array
+    rng: jax.Array
+    log_prob: jax.Array
+
+
+StateCallbackFn = Callable[[SamplingLoopState], SamplingLoopState]
+LogitCallbackFn = Callable[[jax.Array, SamplingLoopState], jax.Array]
+
+
+def _is_on(setting: Any) -> bool:
+    """Says whether a setting is in use; one that is traced may be."""
+    return isinstance(setting, jax.core.Tracer) or bool(setting)
+
+
+def _log_prob_of(token: jax.Array, logits: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), token[:, None], axis=-1)[:, 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _TokenChooser:
+    """How one token is chosen from the logits of a step; fields as the arguments of `temperature_sample`."""
+
+    temperature: jax.Array
+    topk: int | jax.Array
+    topp: float | jax.Array
+    rescale_log_probs: bool
+
+    def __call__(self, logits: jax.Array, rng: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Chooses from float[rows, vocabulary]: int32[rows] tokens, float32[rows] log probabilities."""
+        if self.temperature.ndim == 0:
+            return lax.cond(
+                self.temperature > MIN_TEMPERATURE,
+                lambda: self._sampled(logits, rng, self.temperature),
+                lambda: self._likeliest(logits),
+            )
+        rows_each = logits.shape[0] // self.temperature.shape[0]
+        temperature = jnp.repeat(self.temperature, rows_each)
+        # Rows with temperatures of their own all draw with the same key, as in T5X: equal rows give equal tokens.
+        one_row = functools.partial(self._sampled, rng=rng)
+        token, log_prob = jax.vmap(lambda row, t: one_row(row[None], temperature=t))(logits, temperature)
+        greedy_token, greedy_log_prob = self._likeliest(logits)
+        warm = temperature > MIN_TEMPERATURE
+        return jnp.where(warm, token[:, 0], greedy_token), jnp.where(warm, log_prob[:, 0], greedy_log_prob)
+
+    def _sampled(self, logits: jax.Array, rng: jax.Array, temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
+        scaled = logits / jnp.maximum(temperature, MIN_TEMPERATURE)
+        if _is_on(self.topk):
+            scaled = _keep_top_k(scaled, self.topk)
+        if _is_on(self.topp):
+            scaled = _keep_top_p(scaled, self.topp)
+        token = jax.random.categorical(rng, scaled).astype(jnp.int32)
+        return token, _log_prob_of(token, scaled if self.rescale_log_probs else logits)
+
+    def _likeliest(self, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+        token = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+        if self.rescale_log_probs:  # the distribution at temperature zero gives this token all probability
+            return token, jnp.zeros(token.shape, jnp.float32)
+        return token, _log_prob_of(token, logits)
+
+
+def _last_positions(inputs: jax.Array, max_decode_steps: int | jax.Array | None) -> int | jax.Array:
+    """Where rows must stop: at the end of the buffer, or a number of steps after each row's prompt."""
+    length = inputs.shape[1]
+    if max_decode_steps is None:
+        return length
+    if not isinstance(max_decode_steps, jax.core.Tracer) and max_decode_steps > length:
+        raise ValueError(
+            f"max_decode_steps={max_decode_steps} is more than the {length} positions of a sequence; raise the targets "
+            "length of the task or lower max_decode_steps"
+        )
+    return jnp.minimum(length, jnp.sum(inputs != 0, axis=1) + max_decode_steps)
+
+
+def _sample(
+    inputs: jax.Array,
+    cache: Cache,
+    tokens_to_logits: TokensToLogits,
+    eos_id: int,
+    rng: jax.Array,
+    choose: _TokenChooser,
+    initial_index: jax.Array | None,
+    stop_at: int | jax.Array,
+    state_callback_fn: StateCallbackFn | None,
+    logit_callback_fn: LogitCallbackFn | None,
+) -> tuple[jax.Array, jax.Array]:
+    """Samples one continuation of every row; int32[rows, length] tokens and float32[rows] log probabilities."""
+    num_rows = inputs.shape[0]
+    rows = jnp.arange(num_rows)
+    buffer = jnp.pad(inputs, ((0, 0), (0, _SPARE)))
+    # Ends in the prompt don't end the row.
+    eos_in_prompt = jnp.sum(buffer == eos_id, axis=-1, keepdims=True)
+
+    def step(state: SamplingLoopState) -> SamplingLoopState:
+        if state_callback_fn is not None:
+            state = state_callback_fn(state)
+        draw, carry_on = jax.random.split(state.rng)
+        logits, new_cache = tokens_to_logits(
+            DecodingState(
+                cur_index=state.cur_index,
+                sequences=state.sequences[:, :-_SPARE],
+                cur_token=state.cur_token,
+                cache=state.cache,
+            )
+        )
+        if logit_callback_fn is not None:
+            logits = logit_callback_fn(logits, state)
+        token, log_prob = choose(logits, draw)
+
+        here = jnp.minimum(state.cur_index, stop_at)
+        prompt_token = state.sequences[rows, here + 1]
+        is_free = prompt_token == 0
+        ended = state.ended[:, 0]
+        token = jnp.where(ended, 0, jnp.where(is_free, token, prompt_token))
+        sequences = state.sequences.at[rows, here + 1].set(token)
+        has_eos = jnp.sum(sequences == eos_id, axis=-1, keepdims=True) > eos_in_prompt
+        return SamplingLoopState(
+            step=state.step + 1,
+            cur_index=here + 1,
+            sequences=sequences,
+            cache=_like_cache(new_cache, state.cache),
+            cur_token=token[:, None],
+            ended=state.ended | has_eos | (here >= stop_at - 1)[:, None],
+            rng=carry_on,
+            log_prob=state.log_prob + jnp.where(is_free & ~ended, log_prob, 0),
+        )
+
+    start = jnp.zeros(num_rows, jnp.int32) if initial_index is None else initial_index
+    state = SamplingLoopState(
+        step=jnp.zeros((), jnp.int32),
+        cur_index=start,
+        sequences=buffer,
+        cache=cache,
+        cur_token=jnp.zeros((num_rows, 1), jnp.int32) if initial_index is None else buffer[rows, start][:, None],
+        ended=jnp.zeros((num_rows, 1), jnp.bool_),
+        rng=rng,
+        log_prob=jnp.zeros(num_rows, jnp.float32),
+    )
+    state = lax.while_loop(lambda state: ~jnp.all(state.ended), step, state)
+    if state_callback_fn is not None:
+        state = state_callback_fn(state)
+    return state.sequences[:, 1 : inputs.shape[1] + 1], state.log_prob
+
+
+def temperature_sample(
+    inputs: jax.Array,
+    cache: Cache,
+    tokens_to_logits: TokensToLogits,
+    eos_id: int,
+    decode_rng: jax.Array | None = None,
+    num_decodes: int = 1,
+    temperature: float | jax.Array = 1.0,
+    topk: int = 1,
+    topp: float = 0.0,
+    cache_offset: int = 0,
+    initial_index: jax.Array | None = None,
+    max_decode_steps: int | jax.Array | None = None,
+    max_decode_steps_hard_limit: int | None = None,
+    rescale_log_probs: bool = True,
+    state_callback_fn: StateCallbackFn | None = None,
+    logit_callback_fn: LogitCallbackFn | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Continues prompts by sampling one token after the other.
+
+    With the default `topk=1` the likeliest token is taken. Set `topk=0` to sample from the whole vocabulary.
+
+    Args:
+      inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. The zeros are
+        filled in. All zeros means no prompt.
+      cache: The model's autoregressive cache for `batch` rows.
+      tokens_to_logits: The model: from a `DecodingState` of batch * num_decodes rows to float[rows, vocabulary] logits
+        and the next cache.
+      eos_id: The token that ends a sequence.
+      decode_rng: Key for sampling; `jax.random.PRNGKey(0)` if None.
+      num_decodes: Continuations of each prompt.
+      temperature: What logits are divided by: a scalar, or float[batch] for a temperature of its own for each prompt.
+        At 0 the likeliest token is taken.
+      topk: Sample among the `topk` likeliest tokens only; 0 for all.
+      topp: Sample among the likeliest tokens that together have this probability only; 0 for all.
+      cache_offset: Where the batch axis of the cache entries is; 1 for scanned layers.
+      initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
+      max_decode_steps: The most tokens to add to each prompt; as many as fit if None.
+      max_decode_steps_hard_limit: A limit on `max_decode_steps`, for when that comes from a request. 0 or None for no
+        limit.
+      rescale_log_probs: Whether log probabilities are those of the distribution that is sampled from (after temperature
+        and truncation) or those of the model.
+      state_callback_fn: Changes the loop state before every step and after the last, e.g. to stream tokens.
+      logit_callback_fn: Changes float[rows, vocabulary] logits before a token is chosen, e.g. to forbid tokens.
+
+    Returns:
+      int32[batch, num_decodes, length] sequences without the start token, and float32[batch, num_decodes] log
+      probabilities. The likeliest comes last.
+
+    Raises:
+      ValueError: Both `topk` and `topp` are set, or `max_decode_steps` is more than the length.
+    """
+    if not any(isinstance(setting, jax.core.Tracer) for setting in (topk, topp)) and topk and topp:
+        raise ValueError(
+            f"topk={topk} and topp={topp} cannot both be on: set one of them to 0 (topk is 1 unless it is set)"
+        )
+    if max_decode_steps is not None and max_decode_steps_hard_limit is not None and max_decode_steps_hard_limit > 0:
+        max_decode_steps = jnp.minimum(max_decode_steps, max_decode_steps_hard_limit)
+
+    batch_size = inputs.shape[0]
+    if num_decodes > 1:
+        inputs = flat_batch_beam_expand(inputs, num_decodes)
+        repeat = functools.partial(flat_batch_beam_expand, beam_size=num_decodes, offset=cache_offset)
+        cache = cache_map(repeat, cache, apply_to_index=initial_index is not None)
+        if initial_index is not None:
+            initial_index = flat_batch_beam_expand(initial_index, num_decodes)
+
+    sequences, log_prob = _sample(
+        inputs,
+        cache,
+        tokens_to_logits,
+        eos_id,
+        jax.random.PRNGKey(0) if decode_rng is None else decode_rng,
+        _TokenChooser(jnp.asarray(temperature), topk, topp, rescale_log_probs),
+        initial_index,
+        _last_positions(inputs, max_decode_steps),
+        state_callback_fn,
+        logit_callback_fn,
+    )
+    sequences = unflatten_beam_dim(sequences, batch_size, num_decodes)
+    log_prob = unflatten_beam_dim(log_prob, batch_size, num_decodes)
+    worst_first = jnp.argsort(log_prob, axis=-1)
+    return (
+        jnp.take_along_axis(sequences, worst_first[..., None], axis=1),
+        jnp.take_along_axis(log_prob, worst_first, axis=-1),
+    )
+
+
+@flax.struct.dataclass
+class BeamState:
+    """What the beam search loop carries from step to step. In every batch row the best beam stands last.
+
+    Attributes:
+      cur_index: int32 scalar, position of the last token of the live beams.
+      live_logprobs: float32[batch, beam], summed log probabilities of the live beams.
+      finished_scores: float32[batch, beam], log probabilities of the finished beams divided by the brevity penalty.
+      live_seqs: int32[batch, beam, length], beams without an end token.
+      finished_seqs: int32[batch, beam, length], beams with one.
+      finished_flags: bool[batch, beam], which of the finished slots are in use.
+      cache: The model's autoregressive cache, with a beam axis.
+      initial_index: int32[batch], tokens that were in the cache before the search began.
+    """
+
+    cur_index: jax.Array
+    live_logprobs: jax.Array
+    finished_scores: jax.Array
+    live_seqs: jax.Array
+    finished_seqs: jax.Array
+    finished_flags: jax.Array
+    cache: Cache
+    initial_index: jax.Array | None
+
+
+def beam_init(
+    batch_size: int,
+    beam_size: int,
+    max_decode_len: int,
+    cache: Cache,
+    offset: int = 0,
+    live_seqs: jax.Array | None = None,
+    initial_index: jax.Array | None = None,
+) -> BeamState:
+    """Makes the state that a beam search starts from.
+
+    Args:
+      batch_size: Number of sequences.
+      beam_size: Beams of each. All are equal at first, so only the first one may live.
+      max_decode_len: Positions of a sequence, the start token included.
+      cache: The model's autoregressive cache, without a beam axis.
+      offset: Where the batch axis of the cache entries is.
+      live_seqs: int32[batch, beam, max_decode_len] to go on from, with a cache that is prefilled; zeros if None.
+      initial_index: int32[batch], how many tokens the prefilled cache holds.
+
+    Returns:
+      The state before the first step.
+    """
+    slots = (batch_size, beam_size)
+    nothing = jnp.zeros((*slots, max_decode_len), jnp.int32)
+    return BeamState(
+        cur_index=jnp.array(0),
+        live_logprobs=jnp.full(slots, NEG_INF_VALUE, jnp.float32).at[:, 0].set(0.0),
+        finished_scores=jnp.full(slots, NEG_INF_VALUE, jnp.float32),
+        live_seqs=nothing if live_seqs is None else live_seqs,
+        finished_seqs=nothing,
+        finished_flags=jnp.zeros(slots, jnp.bool_),
+        cache=cache_map(lambda x: add_beam_dim(x, beam_size, offset), cache, apply_to_index=live_seqs is not None),
+        initial_index=initial_index,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """One beam search; fields as the arguments of `beam_search`, with every default filled in.
+
+    Attributes:
+      length: Positions of a sequence, the start token included.
+    """
+
+    inputs: jax.Array
+    tokens_to_logits: TokensToLogits
+    eos_id: int
+    beam_size: int
+    alpha: float
+    length: int
+    max_decode_step: int
+    min_log_prob: float
+    cache_offset: int
+
+    @property
+    def _split(self) -> dict[str, int]:
+        return {"batch_size": self.inputs.shape[0], "beam_size": self.beam_size}
+
+    def goes_on(self, state: BeamState) -> jax.Array:
+        """Says whether another step can change the result (a bool scalar)."""
+        longest_penalty = brevity_penalty(self.alpha, self.length)
+        best_live = state.live_logprobs[:, -1:] / longest_penalty
+        worst_finished = jnp.min(state.finished_scores, axis=1, keepdims=True)
+        worst_finished = jnp.where(state.finished_flags, worst_finished, NEG_INF_VALUE)
+        settled = jnp.all(worst_finished > best_live)
+        hopeless = (state.cur_index > 0) & jnp.all(best_live < self.min_log_prob / longest_penalty)
+        full = state.cur_index + jnp.min(state.initial_index) >= self.length - 1
+        out_of_steps = (self.max_decode_step > 0) & (state.cur_index >= self.max_decode_step)
+        return ~(settled | hopeless | full | out_of_steps)
+
+    def step(self, state: BeamState) -> BeamState:
+        """Extends all live beams by one token and keeps the best ones, live and finished."""
+        log_probs, cache = self._next_log_probs(state)
+        candidates, origin, candidate_log_probs = self._candidates(state, log_probs)
+        ends = candidates[:, :, state.cur_index + 1] == self.eos_id
+
+        alive_log_probs = candidate_log_probs + jnp.where(ends, NEG_INF_VALUE, 0.0)
+        live_seqs, live_logprobs, live_origin = gather_topk_beams(
+            (candidates, alive_log_probs, origin), alive_log_probs, self._split["batch_size"], self.beam_size
+        )
+        cache = cache_gather_beams(
+            cache, live_origin, self._split["batch_size"], self.beam_size, self.beam_size, offset=self.cache_offset
+        )
+
+        lengths = state.initial_index[:, None] + state.cur_index + 1
+        scores = candidate_log_probs / brevity_penalty(self.alpha, lengths) + jnp.where(ends, 0.0, NEG_INF_VALUE)
+        finished = (
+            jnp.concatenate([state.finished_seqs, candidates], axis=1),
+            jnp.concatenate([state.finished_scores, scores], axis=1),
+            jnp.concatenate([state.finished_flags, ends], axis=1),
+        )
+        finished_seqs, finished_scores, finished_flags = gather_topk_beams(
+            finished, finished[1], self._split["batch_size"], self.beam_size
+        )
+        return state.replace(
+            cur_index=state.cur_index + 1,
+            live_logprobs=live_logprobs,
+            finished_scores=finished_scores,
+            live_seqs=live_seqs,
+            finished_seqs=finished_seqs,
+            finished_flags=finished_flags,
+            cache=cache,
+        )
+
+    def _next_log_probs(self, state: BeamState) -> tuple[jax.Array, Cache]:
+        """Asks the model: float[batch, beam, vocabulary] log probabilities of the next token, and the next cache."""
+        last_tokens = lax.dynamic_slice_in_dim(state.live_seqs, state.cur_index, 1, axis=2)
+        logits, cache = self.tokens_to_logits(
+            DecodingState(
+                cur_index=state.cur_index,
+                sequences=flatten_beam_dim(state.live_seqs),
+                cur_token=flatten_beam_dim(last_tokens),
+                cache=cache_map(functools.partial(flatten_beam_dim, offset=self.cache_offset), state.cache),
+            )
+        )
+        unflatten = functools.partial(unflatten_beam_dim, **self._split, offset=self.cache_offset)
+        return jax.nn.log_softmax(unflatten_beam_dim(logits, **self._split)), cache_map(unflatten, cache)
+
+    def _candidates(self, state: BeamState, log_probs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Picks the best continuations; twice as many as beams, because up to half of them may end.
+
+        Returns:
+          int32[batch, 2 * beam, length] sequences, the int32[batch, 2 * beam] beam that each continues, and
+          float[batch, 2 * beam] summed log probabilities.
+        """
+        batch_size, _, vocabulary = log_probs.shape
+        total = (log_probs + state.live_logprobs[..., None]).reshape(batch_size, -1)
+        best, choice = top_k_two_stage(total, 2 * self.beam_size)
+        origin, token = choice // vocabulary, choice % vocabulary
+
+        # Inside a prompt there is one continuation, which costs nothing; the other candidates must lose.
+        prompt_token = self.inputs[:, state.cur_index + 1, None].astype(jnp.int32)
+        is_free = prompt_token == 0
+        token = jnp.where(is_free, token, prompt_token)
+        best = jnp.where(is_free, best, jnp.where(jnp.arange(best.shape[1]) == 0, 0.0, NEG_INF_VALUE))
+
+        sequences = gather_beams(state.live_seqs, origin, batch_size, self.beam_size, best.shape[1])
+        sequences = lax.dynamic_update_slice_in_dim(sequences, token[..., None], state.cur_index + 1, axis=2)
+        return sequences, origin, best
+
+
+def beam_search(
+    inputs: jax.Array,
+    cache: Cache,
+    tokens_to_logits: TokensToLogits,
+    eos_id: int,
+    num_decodes: int = 4,
+    alpha: float = 0.6,
+    max_decode_len: int | None = None,
+    max_decode_step: int = -1,
+    min_log_prob: float = NEG_INF_VALUE,
+    decode_rng: jax.Array | None = None,
+    cache_offset: int = 0,
+    initial_index: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Searches for the continuations of prompts with the best length-corrected log probability.
+
+    Args:
+      inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. All zeros means
+        no prompt.
+      cache: The model's autoregressive cache for `batch` rows.
+      tokens_to_logits: The model: from a `DecodingState` of batch * num_decodes rows to float[rows, vocabulary] logits
+        and the next cache.
+      eos_id: The token that ends a sequence.
+      num_decodes: Number of beams.
+      alpha: Exponent of the brevity penalty, see `brevity_penalty`.
+      max_decode_len: The most tokens of a sequence; the length of `inputs` if None.
+      max_decode_step: The most steps of the search; no limit of its own if it isn't positive.
+      min_log_prob: The search stops when no live beam can reach this score.
+      decode_rng: Not read, because the search draws no random numbers. Decoders share this argument.
+      cache_offset: Where the batch axis of the cache entries is; 1 for scanned layers.
+      initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
+
+    Returns:
+      int32[batch, num_decodes, max_decode_len] sequences without the start token, and float32[batch, num_decodes]
+      scores. The best comes last. A row in which no beam ended gives its live beams and their log probabilities.
+    """
+    del decode_rng
+    inputs = jnp.asarray(inputs)  # the loop indexes them with a traced index
+    batch_size, input_length = inputs.shape
+    length = (input_length if max_decode_len is None else max_decode_len) + 1
+    live_seqs = None
+    prompt = None
+    if initial_index is None:
+        initial_index = jnp.zeros(batch_size, jnp.int32)
+    else:
+        # The search goes on from the last token of each prompt as if that were the start token.
+        prompt = _right_align_prompts(inputs)
+        inputs = jnp.zeros_like(prompt).at[:, 0].set(prompt[:, -1])
+        live_seqs = jnp.zeros((batch_size, num_decodes, length), prompt.dtype).at[:, :, 0].set(prompt[:, -1:])
+
+    search = _Search(
+        inputs=inputs,
+        tokens_to_logits=tokens_to_logits,
+        eos_id=eos_id,
+        beam_size=num_decodes,
+        alpha=alpha,
+        length=length,
+        max_decode_step=max_decode_step,
+        min_log_prob=min_log_prob,
+        cache_offset=cache_offset,
+    )
+    start = beam_init(batch_size, num_decodes, length, cache, cache_offset, live_seqs, initial_index)
+    end = lax.while_loop(search.goes_on, search.step, start)
+
+    any_finished = jnp.any(end.finished_flags, axis=1)[:, None]
+    scores = jnp.where(any_finished, end.finished_scores, end.live_logprobs)
+    sequences = jnp.where(any_finished[..., None], end.finished_seqs, end.live_seqs)[:, :, 1:]
+    if prompt is not None:
+        whole = jnp.concatenate([add_beam_dim(prompt, num_decodes), sequences], axis=-1)
+        aligned = _left_align_prompts(flatten_beam_dim(whole))
+        sequences = unflatten_beam_dim(aligned, batch_size, num_decodes)[:, :, : length - 1]
+    return sequences, scores

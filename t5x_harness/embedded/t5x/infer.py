@@ -5,42 +5,33 @@ usage: python -m t5x.infer --gin_file=MODEL.gin --gin_file=t5x/configs/runs/infe
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import hashlib
+import json
 import os
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import seqio
+import tensorflow as tf
 import typing_extensions
 from absl import logging
 from t5x import checkpoints, gin_utils, models, partitioning, utils
-from t5x._driver.chunks import ChunkFiles, TaskInference, check_vocabulary_feature, merge_chunks_to_file
-from t5x._driver.errors import ConfigError
-from t5x._driver.inferences import MODES, Inferences, write_inferences_to_file
-from t5x._driver.tfexample_task import create_task_from_tfexample_file
-from t5x._driver.write_pool import FailFastThreadPoolExecutor
-from t5x._public import publish
-
-__all__ = [
-    "FailFastThreadPoolExecutor",
-    "Inferences",
-    "MergeFn",
-    "SummarizeConfigFn",
-    "WriteFn",
-    "create_task_from_tfexample_file",
-    "infer",
-    "merge_chunks_to_file",
-    "update_measurement_series",
-    "write_inferences_to_file",
-]
+from t5x._errors import ConfigError
+from t5x._infer_chunks import ChunkFiles, Inferences, TaskInference, check_vocabulary_feature, is_column
 
 WriteFn = Callable[..., None]
 MergeFn = Callable[[str, str, str, int | None], None]
-
 _INFER_STEPS = {"predict": "predict_batch", "score": "score_batch", "predict_with_aux": "predict_batch_with_aux"}
+_MODES = ("predict", "score", "predict_with_aux")
+_PRETOKENIZED = "_pretokenized"
+_READERS = {"tfrecord": tf.data.TFRecordDataset}
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
@@ -49,6 +40,208 @@ class SummarizeConfigFn(typing_extensions.Protocol):
     def __call__(self, model_dir: str, summary_writer: Any, step: int) -> None:
         """Writes to the folder ``model_dir`` and, unless it is None, to the ``clu`` writer ``summary_writer``."""
         ...
+
+
+class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
+    """A thread pool that raises what went wrong in its threads in the thread that uses it, at the next chance.
+
+    It is to be used from one thread only.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        """Takes the arguments of ``concurrent.futures.ThreadPoolExecutor``."""
+        super().__init__(*args, **kwargs)
+        self._unchecked: list[concurrent.futures.Future[Any]] = []
+
+    def check_for_exceptions(self, wait: bool = False) -> None:
+        """Raises the first exception of the calls that have ended.
+
+        Args:
+            wait: wait for all calls to end first.
+        """
+        if wait:
+            concurrent.futures.wait(self._unchecked)
+        ended = [future for future in self._unchecked if future.done()]
+        self._unchecked = [future for future in self._unchecked if future not in ended]
+        for future in ended:
+            future.result()
+
+    def submit(self, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        """Schedules a call, and raises what went wrong in earlier ones."""
+        future = super().submit(*args, **kwargs)
+        self._unchecked.append(future)
+        self.check_for_exceptions()
+        return future
+
+    def shutdown(self, *args: Any, wait: bool = False, **kwargs: Any) -> None:
+        """Ends the pool; raises what went wrong so far, or in any call if ``wait`` is set."""
+        try:
+            self.check_for_exceptions(wait=wait)
+        finally:
+            super().shutdown(*args, wait=wait, **kwargs)
+
+
+def create_task_from_tfexample_file(
+    paths: Sequence[str],
+    file_type: str,
+    inputs_key: str,
+    targets_key: str | None,
+    features: Mapping[str, seqio.Feature],
+    task_id: str | None = None,
+) -> str:
+    """Registers a task with one split, ``infer``, that reads serialized TFExamples.
+
+    Args:
+        paths: files or patterns.
+        file_type: 'tfrecord'.
+        inputs_key: feature of the examples that holds the input text, UTF-8.
+        targets_key: feature that holds the target text, for scoring; or None.
+        features: a SeqIO feature for 'inputs', and for 'targets' if there are any.
+        task_id: the task's name after ``infer_``; None makes one from paths and keys.
+
+    Returns:
+        The name of the task.
+
+    Raises:
+        ConfigError: if no file matches, or the type is unknown.
+    """
+    files = tf.io.gfile.glob(paths)
+    if not files:
+        raise ConfigError(f"no file matches the TFExample paths {list(paths)}")
+    if file_type not in _READERS:
+        raise ConfigError(f"TFExample files of type {file_type!r} cannot be read; types are {', '.join(_READERS)}")
+    logging.info("Reading TFExamples from %s.", files)
+    keys = [inputs_key, *([targets_key] if targets_key else [])]
+    if task_id is None:
+        identity = ":".join([*paths, inputs_key, targets_key or ""])
+        task_id = hashlib.md5(identity.encode()).hexdigest()[:10]
+    task = seqio.TaskRegistry.add(
+        f"infer_{task_id}",
+        source=seqio.TFExampleDataSource(
+            {"infer": paths},
+            feature_description={key: tf.io.FixedLenFeature([], tf.string) for key in keys},
+            reader_cls=_READERS[file_type],
+        ),
+        preprocessors=[
+            functools.partial(seqio.preprocessors.rekey, key_map={"inputs": inputs_key, "targets": targets_key}),
+            seqio.preprocessors.tokenize_and_append_eos,
+        ],
+        output_features=features,
+    )
+    return str(task.name)
+
+
+def merge_chunks_to_file(output_dir: str, output_fname: str, tmp_dir: str, step: int | None) -> None:
+    """Joins the files of the chunks to one.
+
+    Args:
+        output_dir: folder of the joined file.
+        output_fname: its name.
+        tmp_dir: folder of the chunks, named ``OUTPUT_FNAME-chunkNNNNN``.
+        step: of the checkpoint; for merge functions that want to tell it.
+
+    Raises:
+        FileNotFoundError: if there is no chunk, or one is missing.
+    """
+    prefix = os.path.join(tmp_dir, f"{output_fname}-chunk")
+    chunks = sorted(tf.io.gfile.glob(prefix + "?????"))
+    if not chunks:
+        raise FileNotFoundError(f"there are no results to write to {output_fname}: did the input have no example?")
+    last = int(chunks[-1].removeprefix(prefix))
+    if last + 1 != len(chunks):
+        raise FileNotFoundError(
+            f"there should be {last + 1} chunks of {output_fname} in {tmp_dir}, but there are "
+            f"{len(chunks)}: remove that "
+            "folder and infer again"
+        )
+    joined = os.path.join(output_dir, output_fname)
+    with tf.io.gfile.GFile(joined, "wb") as target:
+        for chunk in chunks:
+            with tf.io.gfile.GFile(chunk, "rb") as source:
+                shutil.copyfileobj(source, target)
+    logging.info("The results are in %s.", joined)
+
+
+def _plain(value: Any) -> Any:
+    """Returns what JSON can hold; numpy integers become floats, as T5X writes them."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, np.ndarray | jax.Array):
+        return value.tolist()
+    if isinstance(value, np.integer | np.floating | jnp.bfloat16.dtype.type):
+        return float(value)
+    return value
+
+
+def _kept_inputs(
+    example: Mapping[str, Any], include_all_inputs: bool, fields: Sequence[str] | None
+) -> Iterator[tuple[str, Any]]:
+    for name, value in example.items():
+        stem = name.removesuffix(_PRETOKENIZED)
+        if include_all_inputs or (
+            name in fields or (stem != name and stem in fields) if fields is not None else stem != name
+        ):
+            yield name, _plain(value)
+
+
+def write_inferences_to_file(
+    path: str,
+    inferences: Inferences,
+    task_ds: tf.data.Dataset,
+    mode: str,
+    vocabulary: seqio.Vocabulary | None = None,
+    json_encoder_cls: type[json.JSONEncoder] = seqio.TensorAndNumpyEncoder,
+    include_all_inputs: bool = False,
+    input_fields_to_include: Sequence[str] | None = None,
+    output_ids: bool = False,
+) -> None:
+    """Writes one JSON object a line: the inputs, and the prediction or score.
+
+    Args:
+        path: of the file.
+        inferences: predicted token ids, or scores, per example, and auxiliary values per example by name.
+        task_ds: the examples, in the same order; features named ``*_pretokenized`` are written as inputs.
+        mode: 'predict', 'score' or 'predict_with_aux'.
+        vocabulary: decodes the token ids.
+        json_encoder_cls: encodes what JSON does not know.
+        include_all_inputs: write all features as inputs.
+        input_fields_to_include: write these features, and their pretokenized texts, as inputs.
+        output_ids: write the token ids up to the first padding, too.
+
+    Raises:
+        ConfigError: if the mode is unknown, a vocabulary is missing, or both ways to choose inputs are used.
+    """
+    if mode not in _MODES:
+        raise ConfigError(f"the mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if mode != "score" and vocabulary is None:
+        raise ConfigError(f"write_inferences_to_file needs a vocabulary to decode with in mode {mode!r}")
+    if include_all_inputs and input_fields_to_include is not None:
+        raise ConfigError(
+            "write_inferences_to_file.include_all_inputs is True, so input_fields_to_include "
+            f"({list(input_fields_to_include)}) must be None"
+        )
+    values, aux = inferences
+
+    def predicted(ids: Any) -> Iterator[tuple[str, Any]]:
+        assert vocabulary is not None
+        yield "prediction", _plain(vocabulary.decode_tf(tf.constant(ids)).numpy())
+        if output_ids:
+            tokens = tf.constant(ids).numpy().tolist()
+            yield "prediction_tokens", tokens[: tokens.index(0)] if 0 in tokens else tokens
+
+    with tf.io.gfile.GFile(path, "w") as file:
+        for index, example in enumerate(task_ds.as_numpy_iterator()):
+            record: dict[str, Any] = {
+                "inputs": dict(_kept_inputs(example, include_all_inputs, input_fields_to_include))
+            }
+            if mode == "score":
+                record["score"] = _plain(values[index])
+            else:
+                record.update(predicted(values[index]))
+            if mode == "predict_with_aux" or (mode == "score" and aux):
+                mine = jax.tree.map(lambda column, index=index: column[index], aux, is_leaf=is_column)
+                record["aux"] = jax.tree.map(_plain, mine)
+            file.write(json.dumps(record, cls=json_encoder_cls) + "\n")
 
 
 def update_measurement_series(series_name: str, step: int, value: float) -> None:
@@ -119,8 +312,8 @@ def infer(
     Raises:
         ConfigError: where values of the config cannot work together, before any inference.
     """
-    if mode not in MODES:
-        raise ConfigError(f"infer.mode must be one of {', '.join(MODES)}, not {mode!r}")
+    if mode not in _MODES:
+        raise ConfigError(f"infer.mode must be one of {', '.join(_MODES)}, not {mode!r}")
     if not 0 <= shard_id < num_shards:
         raise ConfigError(
             f"infer.shard_id ({shard_id}) must be at least 0 and less than infer.num_shards ({num_shards})"
@@ -193,13 +386,12 @@ def infer(
             vocabulary_feature=output_vocab_feature_name,
             measure=update_measurement_series,
             step=int(checkpoints.get_local_data(train_state.step)),
+            pool_cls=FailFastThreadPoolExecutor,
         ).run()
     logging.info("The inference ended: %d tasks.", len(tasks))
 
 
-publish(__name__)
-
 if __name__ == "__main__":
-    from t5x._driver import script
+    from t5x import _script
 
-    script.run(infer, script.SHARD)
+    _script.run(infer, _script.SHARD)

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import gin
 import seqio
 from absl import app, flags, logging
-from t5x import config_utils
-from t5x._driver import flag_names, script
+from t5x import _script, config_utils
 
 FLAGS = flags.FLAGS
 
@@ -40,9 +39,8 @@ _NAMES_IN_MAIN = {
     RunMode.PRECOMPILE: ("precompile",),
     RunMode.EXPORT: ("save",),
 }
-
-flag_names.define_config_flags()
-flag_names.define_dry_run_flag()
+_script.define_config_flags()
+_script.define_dry_run_flag()
 flags.DEFINE_enum_class("run_mode", None, RunMode, "What to run.")
 
 
@@ -78,15 +76,15 @@ def main(argv: Sequence[str]) -> None:
     if FLAGS.tfds_data_dir is not None:
         seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
     if config_utils.using_fdl():
-        configured = script.build_fiddle(function)
+        configured = _script.build_fiddle(function)
     else:
         gin.register(function, module="__main__")
-        script.read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
+        _script.read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
         configured = gin.get_configurable(function)
     if FLAGS.dry_run:
         logging.info("The config is read; --dry_run ends here.")
         return
-    script.call(configured)
+    _script.call(configured)
 
 
 if __name__ == "__main__":

@@ -2,42 +2,1062 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import abc
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
-from t5x._models.base import BaseModel, DecodeFnCallable, PyTree, TokensIdsToLogitsCallable
-from t5x._models.decoder_only import DecoderOnlyModel, remove_prefix
-from t5x._models.encoder_decoder import DecoderParams, EncoderDecoderModel
-from t5x._models.metrics import (
-    compute_base_metrics,
-    compute_metrics,
-    compute_weighted_accuracy,
-    count_packed_examples,
-)
-from t5x._models.transformer import BaseTransformerModel
-from t5x._public import publish
-from t5x.metrics import MetricsMap
+import jax
+import jax.numpy as jnp
+import seqio
+from absl import logging
+from clu import metrics as clu_metrics
+from flax import core as flax_core
+from flax.linen import partitioning as flax_partitioning
+from t5x import decoding, losses
+from t5x import metrics as metrics_lib
+from t5x.metrics import AveragePerStep, MetricsMap, StepsPerTime, Sum, Time, TimeRate
+from typing_extensions import Protocol
 
 if TYPE_CHECKING:
-    import seqio
+    import numpy as np
+    from flax import linen as nn
+    from t5x.optimizers import OptimizerDefType
 
-__all__ = [
-    "BaseModel",
-    "BaseTransformerModel",
-    "DecodeFnCallable",
-    "DecoderOnlyModel",
-    "DecoderParams",
-    "EncoderDecoderModel",
-    "MetricsMap",
-    "PyTree",
-    "TokensIdsToLogitsCallable",
-    "compute_base_metrics",
-    "compute_metrics",
-    "compute_weighted_accuracy",
-    "count_packed_examples",
-    "get_input_vocabulary",
-    "get_output_vocabulary",
-    "remove_prefix",
-]
+
+PyTree = Any
+Batch = Mapping[str, jax.Array]
+
+
+class TokensIdsToLogitsCallable(Protocol):
+    """The model as a decoder sees it."""
+
+    def __call__(self, decoding_state: decoding.DecodingState) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Computes the logits of the next token.
+
+        Args:
+          decoding_state: The tokens so far and the cache, for batch * num_decodes rows.
+
+        Returns:
+          float[rows, vocabulary] logits and the next cache.
+        """
+
+
+class DecodeFnCallable(Protocol):
+    """A decoder as a model calls it; `t5x.decoding` has two."""
+
+    def __call__(
+        self,
+        *,
+        inputs: jax.Array,
+        cache: Mapping[str, jax.Array],
+        tokens_to_logits: TokensIdsToLogitsCallable,
+        eos_id: int,
+        num_decodes: int,
+        decode_rng: jax.Array | None,
+        cache_offset: int,
+        **kwargs: Any,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Continues prompts.
+
+        Args:
+          inputs: int32[batch, length] prompts, zeros where tokens are wanted.
+          cache: The model's autoregressive cache.
+          tokens_to_logits: The model.
+          eos_id: The token that ends a sequence.
+          num_decodes: Continuations of each prompt.
+          decode_rng: Key for decoders that draw random numbers.
+          cache_offset: Where the batch axis of the cache entries is; 1 for scanned layers.
+          **kwargs: What else the decoder takes.
+
+        Returns:
+          int32[batch, num_decodes, length] sequences and float32[batch, num_decodes] scores, the best last.
+        """
+
+
+class BaseModel(abc.ABC):
+    """A model together with its loss, its metrics and its way to predict.
+
+    Models hold no parameters. The trainer keeps those and passes them in.
+
+    Attributes:
+      FEATURE_CONVERTER_CLS: The seqio feature converter that makes this model's batches.
+      optimizer_def: The optimizer that the model is trained with.
+    """
+
+    FEATURE_CONVERTER_CLS: Callable[..., Any]
+
+    def __init__(self, optimizer_def: OptimizerDefType) -> None:
+        self.optimizer_def = optimizer_def
+
+    @abc.abstractmethod
+    def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
+        """Computes the loss that training minimises.
+
+        Args:
+          params: The parameters.
+          batch: Features by name.
+          dropout_rng: Key of the dropout; None turns dropout off.
+
+        Returns:
+          The scalar loss, and metrics by name.
+        """
+
+    def eval_fn(self, params: PyTree, batch: Batch) -> tuple[jax.Array, MetricsMap]:
+        """Computes loss and metrics without dropout; arguments and results as of `loss_fn`."""
+        return self.loss_fn(params=params, batch=batch, dropout_rng=None)
+
+    def predict_batch(self, params: PyTree, batch: Batch, rng: jax.Array | None = None) -> jax.Array:
+        """Predicts, and leaves out what `predict_batch_with_aux` gives besides the predictions."""
+        return self.predict_batch_with_aux(params=params, batch=batch, rng=rng)[0]
+
+    @abc.abstractmethod
+    def predict_batch_with_aux(
+        self, params: PyTree, batch: Batch, rng: jax.Array | None = None
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Predicts.
+
+        Args:
+          params: The parameters.
+          batch: Features by name.
+          rng: Key for models that draw random numbers.
+
+        Returns:
+          The predictions, batch axis first, and what else there is to say about each, e.g. scores.
+        """
+
+    @abc.abstractmethod
+    def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> jax.Array:
+        """Scores the targets of a batch: the higher, the likelier the model finds them.
+
+        Args:
+          params: The parameters.
+          batch: Features by name.
+          return_intermediates: Whether to return what the network sows into `intermediates` too.
+
+        Returns:
+          float[batch] scores.
+        """
+
+    @abc.abstractmethod
+    def get_initial_variables(
+        self,
+        rng: jax.Array,
+        input_shapes: Mapping[str, Any],
+        input_types: Mapping[str, np.dtype] | None = None,
+    ) -> Mapping[str, Any]:
+        """Initialises the parameters.
+
+        Args:
+          rng: Key of the initial values.
+          input_shapes: The shape of every feature.
+          input_types: The dtype of every feature.
+
+        Returns:
+          The variable collections: `params`, `params_axes` (logical axis names) and whatever else the network has.
+        """
+
+
+LossNormalizingFactor = float | int | str | losses.SpecialLossNormalizingFactor | None
+
+
+class BaseTransformerModel(BaseModel):
+    """A model of sequences of tokens.
+
+    Attributes:
+      module: The network.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        input_vocabulary: seqio.Vocabulary,
+        output_vocabulary: seqio.Vocabulary,
+        optimizer_def: OptimizerDefType,
+        decode_fn: DecodeFnCallable | None = None,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        loss_normalizing_factor: LossNormalizingFactor = None,
+    ) -> None:
+        """Puts a model together.
+
+        Args:
+          module: The network.
+          input_vocabulary: Of the inputs.
+          output_vocabulary: Of the targets.
+          optimizer_def: The optimizer that the model is trained with.
+          decode_fn: How to predict.
+          label_smoothing: See `t5x.losses.compute_weighted_cross_entropy`.
+          z_loss: See there.
+          loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
+        """
+        super().__init__(optimizer_def=optimizer_def)
+        self.module = module
+        self._input_vocabulary, self._output_vocabulary = input_vocabulary, output_vocabulary
+        self._decode_fn = decode_fn
+        self._loss_normalizing_factor = loss_normalizing_factor
+        self._label_smoothing, self._z_loss = label_smoothing, z_loss
+
+    @property
+    def input_vocabulary(self) -> seqio.Vocabulary:
+        """The vocabulary of the inputs."""
+        return self._input_vocabulary
+
+    @property
+    def output_vocabulary(self) -> seqio.Vocabulary:
+        """The vocabulary of the targets."""
+        return self._output_vocabulary
+
+    @property
+    def decode_fn(self) -> DecodeFnCallable | None:
+        """How the model predicts."""
+        return self._decode_fn
+
+    @abc.abstractmethod
+    def _compute_logits(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None = None) -> jax.Array:
+        """Runs the network on whole targets: float[batch, length, vocabulary]; arguments as of `loss_fn`."""
+
+    def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
+        """Computes the weighted cross entropy of the targets.
+
+        Args:
+          params: The parameters.
+          batch: Features by name.
+          dropout_rng: Key of the dropout; None turns dropout off.
+
+        Returns:
+          The scalar loss, summed over the batch, and metrics by name.
+        """
+        targets = batch["decoder_target_tokens"]
+        logits = self._compute_logits(params, batch, dropout_rng)
+        factor, weights = losses.get_loss_normalizing_factor_and_weights(self._loss_normalizing_factor, batch)
+        loss, z_loss, _ = losses.compute_weighted_cross_entropy(
+            logits,
+            targets=targets,
+            weights=weights,
+            label_smoothing=self._label_smoothing,
+            z_loss=self._z_loss,
+            loss_normalizing_factor=factor,
+        )
+        metrics = self._compute_metrics(
+            logits=logits, targets=targets, mask=weights, loss=loss, z_loss=z_loss, segment_ids=_segments(batch)
+        )
+        return loss, metrics
+
+    def _compute_metrics(
+        self,
+        logits: jax.Array,
+        targets: jax.Array,
+        mask: jax.Array,
+        loss: jax.Array,
+        z_loss: jax.Array | None = None,
+        segment_ids: Mapping[str, jax.Array] | None = None,
+    ) -> MetricsMap:
+        """Makes the metrics of a batch; subclasses add their own. Arguments as of `compute_base_metrics`."""
+        return compute_base_metrics(logits, targets, mask, loss, z_loss, segment_ids)
+
+
+def _segments(batch: Batch) -> dict[str, jax.Array]:
+    """Finds the packed segments of every feature; features that aren't packed have one segment a row."""
+    suffix = "_segment_ids"
+    packed = {name.removesuffix(suffix): ids for name, ids in batch.items() if name.endswith(suffix)}
+    if packed:
+        return packed
+    counted = ("encoder_input_tokens", "decoder_target_tokens")
+    return {name: tokens != 0 for name, tokens in batch.items() if name in counted}
+
+
+def _score_targets(
+    compute_logits: Callable[..., Any], params: PyTree, batch: Batch, return_intermediates: bool
+) -> jax.Array | tuple[jax.Array, Mapping[str, Any]]:
+    """Sums the log probabilities of the targets of every sequence.
+
+    Args:
+      compute_logits: A model's `_compute_logits`.
+      params: The parameters.
+      batch: Features by name; `decoder_loss_weights` says what each target counts.
+      return_intermediates: Whether to return intermediates too.
+
+    Returns:
+      float[batch] scores. With intermediates, a pair of them and of what the network sowed, to which the entry
+      `decoder` adds the targets, their weights and the log probability of each.
+    """
+    targets, weights = batch["decoder_target_tokens"], batch["decoder_loss_weights"]
+    sown: Mapping[str, Any] = {}
+    if return_intermediates:
+        logits, variables = compute_logits(params=params, batch=batch, mutable=["intermediates"])
+        sown = variables.get("intermediates", {})
+    else:
+        logits = compute_logits(params, batch)
+    one_hot = jax.nn.one_hot(targets, logits.shape[-1], dtype=jnp.float32)
+    token_scores = -losses.cross_entropy_with_logits(logits, one_hot, 0.0)[0] * weights
+    scores = token_scores.sum(axis=-1)
+    if not return_intermediates:
+        return scores
+    of_decoder = {"target_tokens": (targets,), "loss_weights": (weights,), "token_scores": (token_scores,)}
+    return scores, {**sown, "decoder": {**sown.get("decoder", {}), **of_decoder}}
+
+
+def _decoder_arguments(
+    given: MutableMapping[str, Any] | None, rng: jax.Array | None, vocabulary: seqio.Vocabulary
+) -> dict[str, Any]:
+    """Completes the arguments of a decoder.
+
+    Args:
+      given: What the caller wants; it's left unchanged.
+      rng: Key for the decoder, if the caller passes it on its own.
+      vocabulary: Says which token ends a sequence, unless the caller does.
+
+    Returns:
+      Keyword arguments for the decoder.
+
+    Raises:
+      ValueError: There are two keys.
+    """
+    arguments = dict(given or {})
+    if rng is not None:
+        if arguments.get("decode_rng") is not None:
+            raise ValueError(
+                f"two random keys for decoding: rng={rng} and decoder_params['decode_rng']={arguments['decode_rng']}; "
+                "give only one of them"
+            )
+        arguments["decode_rng"] = rng
+    arguments.setdefault("eos_id", vocabulary.eos_id or 1)
+    return arguments
+
+
+def _cache_batch_axis(module: nn.Module) -> int:
+    """Says where the batch axis of a network's cache entries is: it comes second after the axis of scanned layers."""
+    return 1 if getattr(module, "scan_layers", False) else 0
+
+
+def _pick_decodes(
+    sequences: jax.Array, scores: jax.Array, return_all_decodes: bool
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Makes a prediction of what a decoder gives: all continuations of each prompt, or the last and best one."""
+    if return_all_decodes:
+        return sequences, {"scores": scores}
+    return sequences[:, -1], {"scores": scores[:, -1]}
+
+
+# What the network takes besides the tokens, if the batch has it.
+_OPTIONAL_FEATURES = ("encoder_positions", "decoder_positions", "encoder_segment_ids", "decoder_segment_ids")
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderParams:
+    """How a model predicts unless the call says otherwise.
+
+    Attributes:
+      return_all_decodes: Whether to return all continuations of each input, not only the best.
+      num_decodes: How many continuations to look for.
+    """
+
+    return_all_decodes: bool = False
+    num_decodes: int = 1
+
+
+class EncoderDecoderModel(BaseTransformerModel):
+    """A model that reads inputs with an encoder and writes targets with a decoder, e.g. T5.
+
+    Attributes:
+      FEATURE_CONVERTER_CLS: The seqio feature converter that makes this model's batches.
+    """
+
+    FEATURE_CONVERTER_CLS = seqio.EncDecFeatureConverter
+
+    def __init__(
+        self,
+        module: nn.Module,
+        input_vocabulary: seqio.Vocabulary,
+        output_vocabulary: seqio.Vocabulary,
+        optimizer_def: OptimizerDefType,
+        decode_fn: DecodeFnCallable = decoding.beam_search,
+        feature_converter_cls: Callable[..., seqio.FeatureConverter] | None = None,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        loss_normalizing_factor: LossNormalizingFactor = None,
+        default_decoder_params: DecoderParams | None = None,
+    ) -> None:
+        """Puts a model together.
+
+        Args:
+          module: The network, with the methods `__call__`, `encode` and `decode` of `t5x.examples.t5.network`.
+          input_vocabulary: Of the inputs.
+          output_vocabulary: Of the targets.
+          optimizer_def: The optimizer that the model is trained with.
+          decode_fn: How to predict; `t5x.decoding` has two ways.
+          feature_converter_cls: What makes the batches, in place of `FEATURE_CONVERTER_CLS`.
+          label_smoothing: See `t5x.losses.compute_weighted_cross_entropy`.
+          z_loss: See there.
+          loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
+          default_decoder_params: How to predict unless the call says otherwise.
+        """
+        super().__init__(
+            module=module,
+            input_vocabulary=input_vocabulary,
+            output_vocabulary=output_vocabulary,
+            optimizer_def=optimizer_def,
+            decode_fn=decode_fn,
+            label_smoothing=label_smoothing,
+            z_loss=z_loss,
+            loss_normalizing_factor=loss_normalizing_factor,
+        )
+        self._default_decoder_params = default_decoder_params or DecoderParams()
+        if feature_converter_cls is not None:
+            self.FEATURE_CONVERTER_CLS = feature_converter_cls
+
+    def get_initial_variables(
+        self,
+        rng: jax.Array,
+        input_shapes: Mapping[str, Any],
+        input_types: Mapping[str, np.dtype] | None = None,
+    ) -> flax_core.FrozenDict[str, Any]:
+        """Initialises the parameters by a pass over features of ones.
+
+        Args:
+          rng: Key of the initial values.
+          input_shapes: The shape of every feature: of `encoder_input_tokens` and `decoder_input_tokens` at least.
+          input_types: The dtype of every feature; float32 for tokens and int32 for others unless given.
+
+        Returns:
+          The variable collections, frozen: `params` and `params_axes`.
+        """
+        types = input_types or {}
+
+        def ones(feature: str, default_type: Any) -> jax.Array:
+            return jnp.ones(input_shapes[feature], types.get(feature, default_type))
+
+        decoder_tokens = ones("decoder_input_tokens", jnp.float32)
+        variables = self.module.init(
+            rng,
+            ones("encoder_input_tokens", jnp.float32),
+            decoder_tokens,
+            decoder_tokens,
+            **{name: ones(name, jnp.int32) if name in input_shapes else None for name in _OPTIONAL_FEATURES},
+            decode=False,
+            enable_dropout=False,
+        )
+        return flax_core.freeze(variables)
+
+    def _compute_logits(
+        self,
+        params: PyTree,
+        batch: Batch,
+        dropout_rng: jax.Array | None = None,
+        mutable: Any = False,
+        other_variables: PyTree | None = None,
+    ) -> Any:
+        """Runs the network on whole targets.
+
+        Args:
+          params: The parameters.
+          batch: Features by name.
+          dropout_rng: Key of the dropout; None turns dropout off.
+          mutable: Which collections the network may write to, see `flax.linen.Module.apply`.
+          other_variables: More collections to give to the network.
+
+        Returns:
+          float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
+        """
+        return self.module.apply(
+            {"params": params, **(other_variables or {})},
+            batch["encoder_input_tokens"],
+            batch["decoder_input_tokens"],
+            batch["decoder_target_tokens"],
+            **{name: batch.get(name) for name in _OPTIONAL_FEATURES},
+            decode=False,
+            enable_dropout=dropout_rng is not None,
+            rngs=None if dropout_rng is None else {"dropout": dropout_rng},
+            mutable=mutable,
+        )
+
+    def _compute_logits_from_slice(
+        self,
+        decoding_state: decoding.DecodingState,
+        params: PyTree,
+        encoded_inputs: jax.Array,
+        raw_inputs: jax.Array,
+        max_decode_length: int,
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Runs the decoder for one token.
+
+        Args:
+          decoding_state: The last tokens and the cache, one row for every beam.
+          params: The parameters.
+          encoded_inputs: float[rows, input length, features], the encoder's output for every beam.
+          raw_inputs: int[rows, input length], the input tokens for every beam.
+          max_decode_length: How many positions the cache has.
+
+        Returns:
+          float[rows, vocabulary] logits, and the next cache.
+        """
+        token = decoding_state.cur_token
+        logits, variables = self.module.apply(
+            {"params": params, "cache": decoding_state.cache},
+            encoded_inputs,
+            raw_inputs,
+            token,
+            token,
+            enable_dropout=False,
+            decode=True,
+            max_decode_length=max_decode_length,
+            mutable=["cache"],
+            method=self.module.decode,
+        )
+        return jnp.squeeze(logits, axis=1), variables["cache"]
+
+    def _compute_kv_cache(
+        self,
+        params: PyTree,
+        encoded_inputs: jax.Array,
+        encoder_input_tokens: jax.Array,
+        decoder_input_tokens: jax.Array,
+        prefill_decoder_prompt: bool = False,
+    ) -> tuple[PyTree, jax.Array | None]:
+        """Makes the cache that decoding starts with.
+
+        Args:
+          params: The parameters.
+          encoded_inputs: float[batch, input length, features], the encoder's output.
+          encoder_input_tokens: int[batch, input length].
+          decoder_input_tokens: int[batch, length], prompts for the decoder; their length is that of the cache.
+          prefill_decoder_prompt: Whether to run the decoder over the whole prompt at once instead of token by token.
+
+        Returns:
+          The cache, and the length of every prompt if it's prefilled, else None.
+        """
+        _, variables = self.module.apply(
+            {"params": params},
+            encoder_input_tokens=jnp.ones_like(encoder_input_tokens),
+            decoder_input_tokens=jnp.ones_like(decoder_input_tokens),
+            decoder_target_tokens=jnp.ones_like(decoder_input_tokens),
+            mutable=["cache"],
+            decode=True,
+            enable_dropout=False,
+        )
+        empty = variables["cache"]
+        if not prefill_decoder_prompt:
+            return empty, None
+        lengths = jnp.sum(decoder_input_tokens != 0, axis=1)
+        _, variables = self.module.apply(
+            {"params": params, "cache": empty},
+            encoded=encoded_inputs,
+            encoder_input_tokens=encoder_input_tokens,
+            decoder_input_tokens=decoder_input_tokens,
+            decoder_target_tokens=jnp.ones_like(decoder_input_tokens),
+            mutable=["cache"],
+            enable_dropout=False,
+            prefill=True,
+            prefill_lengths=lengths,
+            method=self.module.decode,
+        )
+        cache = variables["cache"]
+        if "position_embedder" in cache["decoder"]:
+            # Absolute positions are counted by the decoder itself, which doesn't do it while prefilling.
+            cache["decoder"]["position_embedder"]["position_embedder_index"] = lengths
+        return cache, lengths
+
+    def _can_prefill(self) -> bool:
+        """Says whether both the decoder function and the network know prompts that are in the cache already."""
+        for callee, argument in [(self.decode_fn, "initial_index"), (self.module.decode, "prefill")]:
+            if argument not in inspect.signature(callee).parameters:
+                logging.info("Prompts are decoded token by token: %s takes no %s.", callee, argument)
+                return False
+        return True
+
+    def predict_batch_with_aux(
+        self,
+        params: PyTree,
+        batch: Batch,
+        rng: jax.Array | None = None,
+        decoder_params: MutableMapping[str, Any] | None = None,
+        return_all_decodes: bool | None = None,
+        num_decodes: int | None = None,
+        prompt_with_targets: bool = False,
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Decodes the inputs of a batch.
+
+        Args:
+          params: The parameters.
+          batch: Features by name. The length of `decoder_input_tokens` is that of the predictions.
+          rng: Key for decoders that draw random numbers.
+          decoder_params: More arguments for the decoder; it's left unchanged.
+          return_all_decodes: Whether to return all continuations; None for the model's default.
+          num_decodes: How many continuations to look for; None for the model's default.
+          prompt_with_targets: Whether the decoder must begin with the targets of the batch (without end tokens).
+
+        Returns:
+          int32[batch, length] predictions and `scores`: float32[batch]. With `return_all_decodes`, both have an axis of
+          size `num_decodes` after the batch axis, the best last.
+
+        Raises:
+          ValueError: `rng` is given both by itself and within `decoder_params`.
+        """
+        defaults = self._default_decoder_params
+        return_all_decodes = defaults.return_all_decodes if return_all_decodes is None else return_all_decodes
+        num_decodes = defaults.num_decodes if num_decodes is None else num_decodes
+        inputs, targets = batch["encoder_input_tokens"], batch["decoder_input_tokens"]
+        prompts = jnp.zeros_like(targets)
+        if prompt_with_targets:
+            prompts = jnp.where(targets == self.output_vocabulary.eos_id, 0, targets)
+
+        encoded = self.module.apply({"params": params}, inputs, enable_dropout=False, method=self.module.encode)
+        cache, prompt_lengths = self._compute_kv_cache(
+            params,
+            encoded_inputs=encoded,
+            encoder_input_tokens=inputs,
+            decoder_input_tokens=prompts,
+            prefill_decoder_prompt=self._can_prefill(),
+        )
+        arguments = _decoder_arguments(decoder_params, rng, self.output_vocabulary)
+        if prompt_lengths is not None:
+            arguments["initial_index"] = prompt_lengths
+        sequences, scores = self._decode_fn(
+            inputs=prompts,
+            cache=cache,
+            tokens_to_logits=functools.partial(
+                self._compute_logits_from_slice,
+                params=params,
+                # All beams of an input read the same.
+                encoded_inputs=decoding.flat_batch_beam_expand(encoded, num_decodes),
+                raw_inputs=decoding.flat_batch_beam_expand(inputs, num_decodes),
+                max_decode_length=targets.shape[1],
+            ),
+            num_decodes=num_decodes,
+            cache_offset=_cache_batch_axis(self.module),
+            **arguments,
+        )
+        return _pick_decodes(sequences, scores, return_all_decodes)
+
+    def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> Any:
+        """Computes the log probability of the targets of every example.
+
+        Args:
+          params: The parameters.
+          batch: Features by name; `decoder_loss_weights` says what each target counts.
+          return_intermediates: Whether to return intermediates too.
+
+        Returns:
+          float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
+          `decoder` also has `target_tokens`, `loss_weights` and `token_scores`.
+        """
+        return _score_targets(self._compute_logits, params, batch, return_intermediates)
+
+
+# Marks the positions of the inputs (1), which a prefix language model may read in both directions.
+_PREFIX_FEATURE = "decoder_causal_attention"
+
+
+@jax.vmap
+def remove_prefix(sequence: jax.Array, prefix_length: jax.Array) -> jax.Array:
+    """Drops the beginning of every sequence and fills up with zeros at the end.
+
+    Args:
+      sequence: int[batch, length], or int[batch, num_decodes, length].
+      prefix_length: int[batch], how many tokens to drop.
+
+    Returns:
+      An array of the shape of `sequence`.
+    """
+    is_prefix = jnp.arange(sequence.shape[-1]) < prefix_length
+    return jnp.roll(jnp.where(is_prefix, 0, sequence), -prefix_length, axis=-1)
+
+
+class DecoderOnlyModel(BaseTransformerModel):
+    """A model that continues sequences of tokens; inputs and targets are one sequence.
+
+    Attributes:
+      FEATURE_CONVERTER_CLS: The seqio feature converter that makes this model's batches.
+    """
+
+    FEATURE_CONVERTER_CLS = seqio.DecoderFeatureConverter
+
+    def __init__(
+        self,
+        module: nn.Module,
+        vocabulary: seqio.Vocabulary,
+        optimizer_def: OptimizerDefType,
+        decode_fn: DecodeFnCallable = decoding.temperature_sample,
+        inputs_bidirectional_attention: bool = False,
+        feature_converter_cls: Callable[..., seqio.FeatureConverter] | None = None,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        loss_normalizing_factor: LossNormalizingFactor = None,
+    ) -> None:
+        """Puts a model together.
+
+        Args:
+          module: The network, called with decoder inputs and targets.
+          vocabulary: Of inputs and targets.
+          optimizer_def: The optimizer that the model is trained with.
+          decode_fn: How to predict; `t5x.decoding` has two ways.
+          inputs_bidirectional_attention: Whether the positions of the inputs see each other in both directions (prefix
+            language models).
+          feature_converter_cls: What makes the batches, in place of `FEATURE_CONVERTER_CLS`.
+          label_smoothing: See `t5x.losses.compute_weighted_cross_entropy`.
+          z_loss: See there.
+          loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
+        """
+        super().__init__(
+            module,
+            input_vocabulary=vocabulary,
+            output_vocabulary=vocabulary,
+            optimizer_def=optimizer_def,
+            decode_fn=decode_fn,
+            label_smoothing=label_smoothing,
+            z_loss=z_loss,
+            loss_normalizing_factor=loss_normalizing_factor,
+        )
+        self._inputs_bidirectional_attention = inputs_bidirectional_attention
+        if feature_converter_cls is not None:
+            self.FEATURE_CONVERTER_CLS = feature_converter_cls
+
+    def get_initial_variables(
+        self,
+        rng: jax.Array,
+        input_shapes: Mapping[str, Any],
+        input_types: Mapping[str, np.dtype] | None = None,
+    ) -> flax_core.FrozenDict[str, Any]:
+        """Initialises the parameters by a pass over tokens of ones.
+
+        Args:
+          rng: Key of the initial values.
+          input_shapes: The shape of `decoder_input_tokens`, and of other features, which aren't read.
+          input_types: The dtype of every feature; float32 unless given.
+
+        Returns:
+          The variable collections, frozen: `params` and `params_axes`.
+        """
+        feature = "decoder_input_tokens"
+        tokens = jnp.ones(input_shapes[feature], (input_types or {}).get(feature, jnp.float32))
+        return flax_core.freeze(self.module.init(rng, tokens, tokens, enable_dropout=False))
+
+    def _get_decoder_causal_attention(self, batch: Batch) -> jax.Array | None:
+        """Gives the positions that see each other in both directions, or None if there are none.
+
+        Raises:
+          ValueError: The model wants them, but the batch doesn't say which they are.
+        """
+        if not self._inputs_bidirectional_attention:
+            return None
+        if _PREFIX_FEATURE not in batch:
+            raise ValueError(
+                f"inputs_bidirectional_attention needs the feature {_PREFIX_FEATURE!r}, but the batch has only "
+                f"{sorted(batch)}; use a feature converter that makes it, such as seqio.PrefixLMFeatureConverter"
+            )
+        return batch[_PREFIX_FEATURE]
+
+    def _compute_logits(
+        self,
+        params: PyTree,
+        batch: Batch,
+        dropout_rng: jax.Array | None = None,
+        mutable: Any = False,
+        other_variables: PyTree | None = None,
+    ) -> Any:
+        """Runs the network on whole sequences.
+
+        Args:
+          params: The parameters.
+          batch: Features by name.
+          dropout_rng: Key of the dropout; None turns dropout off.
+          mutable: Which collections the network may write to, see `flax.linen.Module.apply`.
+          other_variables: More collections to give to the network.
+
+        Returns:
+          float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
+        """
+        return self.module.apply(
+            {"params": params, **(other_variables or {})},
+            batch["decoder_input_tokens"],
+            batch["decoder_target_tokens"],
+            decoder_segment_ids=batch.get("decoder_segment_ids"),
+            decoder_positions=batch.get("decoder_positions"),
+            decoder_causal_attention=self._get_decoder_causal_attention(batch),
+            decode=False,
+            enable_dropout=dropout_rng is not None,
+            rngs=None if dropout_rng is None else {"dropout": dropout_rng},
+            mutable=mutable,
+        )
+
+    def _compute_logits_from_slice(
+        self, decoding_state: decoding.DecodingState, params: PyTree, max_decode_length: int
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Runs the network for one token.
+
+        Args:
+          decoding_state: The last tokens and the cache, one row for every beam.
+          params: The parameters.
+          max_decode_length: How many positions the cache has.
+
+        Returns:
+          float[rows, vocabulary] logits, and the next cache.
+        """
+        token = decoding_state.cur_token
+        logits, variables = self.module.apply(
+            {"params": params, "cache": decoding_state.cache},
+            token,
+            token,
+            enable_dropout=False,
+            decode=True,
+            max_decode_length=max_decode_length,
+            mutable=["cache"],
+        )
+        return jnp.squeeze(logits, axis=1), variables["cache"]
+
+    def _compute_kv_cache(
+        self, params: PyTree, inputs: jax.Array, causal_attention_mask: jax.Array
+    ) -> tuple[PyTree, jax.Array]:
+        """Makes a cache that holds the inputs already.
+
+        Args:
+          params: The parameters.
+          inputs: int[batch, length], the start token, the inputs, then zeros.
+          causal_attention_mask: int[batch, length], 1 at the positions of the inputs and at the start token.
+
+        Returns:
+          The cache, and int[batch] lengths of the inputs, the start token not counted.
+        """
+        lengths = jnp.sum(inputs[:, 1:] != 0, axis=-1)
+        blank = jnp.ones_like(inputs)
+        _, variables = self.module.apply(
+            {"params": params}, blank, blank, enable_dropout=False, decode=True, mutable=["cache"]
+        )
+        cache = variables["cache"]
+        if "cache_axes" in variables:
+            axes = flax_partitioning.get_axis_names(variables["cache_axes"])
+            cache = jax.tree.map(flax_partitioning.with_sharding_constraint, cache, axes)
+        # The mask stands in for the targets: it isn't zero exactly where the inputs are, so nothing else is read.
+        _, variables = self.module.apply(
+            {"params": params, "cache": cache},
+            decoder_input_tokens=inputs,
+            decoder_target_tokens=causal_attention_mask,
+            decoder_causal_attention=self._get_decoder_causal_attention({_PREFIX_FEATURE: causal_attention_mask}),
+            mutable=["cache"],
+            enable_dropout=False,
+            prefill=True,
+            prefill_lengths=lengths,
+        )
+        return variables["cache"], lengths
+
+    def predict_batch_with_aux(
+        self,
+        params: PyTree,
+        batch: Batch,
+        rng: jax.Array | None = None,
+        *,
+        return_all_decodes: bool = False,
+        num_decodes: int = 1,
+        decoder_params: MutableMapping[str, Any] | None = None,
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Continues the inputs of a batch.
+
+        Args:
+          params: The parameters.
+          batch: Features by name, with `decoder_causal_attention`, which tells inputs from targets.
+          rng: Key for decoders that draw random numbers.
+          return_all_decodes: Whether to return all continuations, not only the best.
+          num_decodes: How many continuations to look for.
+          decoder_params: More arguments for the decoder; it's left unchanged.
+
+        Returns:
+          int32[batch, length] predictions without the inputs, and `scores`: float32[batch]. With `return_all_decodes`,
+          both have an axis of size `num_decodes` after the batch axis, the best last.
+
+        Raises:
+          ValueError: The batch doesn't tell inputs from targets, or `rng` is given both by itself and within
+            `decoder_params`.
+        """
+        if _PREFIX_FEATURE not in batch:
+            raise ValueError(
+                f"the batch has no feature {_PREFIX_FEATURE!r}, so it's unknown what to continue; task_feature_lengths "
+                "must name both 'inputs' and 'targets', and the feature converter must tell them apart"
+            )
+        tokens, is_input = batch["decoder_input_tokens"], batch[_PREFIX_FEATURE]
+        prompts = tokens * is_input
+        cache, prompt_lengths = self._compute_kv_cache(params, prompts, is_input)
+        sequences, scores = self._decode_fn(
+            inputs=prompts,
+            cache=cache,
+            tokens_to_logits=functools.partial(
+                self._compute_logits_from_slice, params=params, max_decode_length=tokens.shape[1]
+            ),
+            num_decodes=num_decodes,
+            initial_index=prompt_lengths,
+            cache_offset=_cache_batch_axis(self.module),
+            **_decoder_arguments(decoder_params, rng, self.output_vocabulary),
+        )
+        sequences, aux = _pick_decodes(sequences, scores, return_all_decodes)
+        return remove_prefix(sequences, prompt_lengths), aux
+
+    def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> Any:
+        """Computes the log probability of the targets of every example.
+
+        Args:
+          params: The parameters.
+          batch: Features by name; `decoder_loss_weights` says what each target counts.
+          return_intermediates: Whether to return intermediates too.
+
+        Returns:
+          float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
+          `decoder` also has `target_tokens`, `loss_weights` and `token_scores`.
+        """
+        return _score_targets(self._compute_logits, params, batch, return_intermediates)
+
+
+def compute_weighted_accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array | None = None) -> jax.Array:
+    """Sums the weights of the targets that the model gets right.
+
+    Args:
+      logits: float[batch, length, vocabulary].
+      targets: int[batch, length].
+      weights: float[batch, length]; all ones if None.
+
+    Returns:
+      A scalar: the weight (or the number) of right targets.
+
+    Raises:
+      ValueError: `logits` doesn't have exactly one axis more than `targets`.
+    """
+    if logits.ndim != targets.ndim + 1:
+        raise ValueError(
+            f"logits need one axis more than targets: got logits of shape {logits.shape} and targets of shape "
+            f"{targets.shape}"
+        )
+    right = jnp.argmax(logits, axis=-1) == targets
+    return jnp.sum(right if weights is None else right * weights)
+
+
+def compute_metrics(
+    logits: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    loss: jax.Array,
+    weight_sum: jax.Array,
+    additional_metrics: MetricsMap,
+) -> MetricsMap:
+    """Makes plain sums of loss, accuracy, weights, examples and tokens.
+
+    Args:
+      logits: float[batch, length, vocabulary].
+      targets: int[batch, length].
+      weights: float[batch, length].
+      loss: Scalar, summed over the batch.
+      weight_sum: Scalar, the sum of the weights.
+      additional_metrics: Metrics to add; they win over those of the same name.
+
+    Returns:
+      Metrics by name.
+    """
+    sums = metrics_lib.create_metrics_dict(
+        {
+            "loss": loss,
+            "accuracy": compute_weighted_accuracy(logits, targets, weights),
+            "weight_sum": weight_sum,
+            "num_examples": targets.shape[0],
+            "num_tokens": targets.size,
+        }
+    )
+    return {**sums, **additional_metrics}
+
+
+def count_packed_examples(segment_ids: jax.Array) -> jax.Array:
+    """Counts the sequences that are packed into a batch.
+
+    Args:
+      segment_ids: int[batch, length], numbered from 1 in every row; the padding at the end of a row is 0.
+
+    Returns:
+      An integer scalar.
+    """
+    # Every change of the id starts a sequence, or the padding.
+    changes = jnp.sum(segment_ids[:, 1:] != segment_ids[:, :-1])
+    rows_with_padding = jnp.sum(segment_ids[:, -1] == 0)
+    return segment_ids.shape[0] + changes - rows_with_padding
+
+
+def compute_base_metrics(
+    logits: jax.Array,
+    targets: jax.Array,
+    mask: jax.Array | None,
+    loss: jax.Array,
+    z_loss: jax.Array | None = None,
+    segment_ids: Mapping[str, jax.Array] | None = None,
+) -> MetricsMap:
+    """Makes the metrics that every model reports: accuracy, losses, speed, and how full the batch is.
+
+    Args:
+      logits: float[batch, length, vocabulary].
+      targets: int[batch, length].
+      mask: float[batch, length], what each target counts; None if all count the same.
+      loss: Scalar, summed over the batch, z-loss included.
+      z_loss: Scalar; None if there is none.
+      segment_ids: int[batch, length] packed segments by feature, 0 for padding; None to leave those metrics out.
+
+    Returns:
+      Metrics by name. Names that begin with `timing/` wait for a duration.
+    """
+    # Arrays, because metrics pass through compiled functions.
+    num_examples, num_tokens = jnp.array(targets.shape[0]), jnp.array(targets.size)
+    weight = targets.size if mask is None else jnp.sum(mask)
+    accuracy = clu_metrics.Accuracy.from_model_output(logits=logits, labels=targets.astype(jnp.int32), mask=mask)
+    return {
+        "accuracy": accuracy,
+        "loss": AveragePerStep(total=loss),
+        "loss_per_nonpadding_target_token": _ratio(loss, weight),
+        "loss_per_all_target_tokens": _ratio(loss, num_tokens),
+        **_speed(num_examples, num_tokens),
+        "non_padding_fraction/loss_weights": _ratio(weight, num_tokens),
+        **({} if z_loss is None else _losses_apart(loss, z_loss, num_tokens)),
+        **({} if segment_ids is None else _fullness(segment_ids)),
+    }
+
+
+def _ratio(total: jax.Array | int, count: jax.Array | int) -> clu_metrics.Average:
+    return clu_metrics.Average(total=total, count=count)
+
+
+def _speed(num_examples: jax.Array, num_tokens: jax.Array) -> MetricsMap:
+    num_devices = jax.device_count()
+    rates = {
+        "seqs_per_second": num_examples,
+        "seqs_per_second_per_core": num_examples / num_devices,
+        "target_tokens_per_second": num_tokens,
+        "target_tokens_per_second_per_core": num_tokens / num_devices,
+    }
+    return {
+        **{f"timing/{name}": TimeRate.from_model_output(numerator=total) for name, total in rates.items()},
+        "timing/steps_per_second": StepsPerTime.from_model_output(),
+        "timing/seconds": Time(),
+        "timing/seqs": Sum(total=num_examples),
+    }
+
+
+def _losses_apart(loss: jax.Array, z_loss: jax.Array, num_tokens: jax.Array) -> MetricsMap:
+    cross_entropy = loss - z_loss
+    return {
+        "z_loss": AveragePerStep(total=z_loss),
+        "z_loss_per_all_target_tokens": _ratio(z_loss, num_tokens),
+        "cross_ent_loss": AveragePerStep(total=cross_entropy),
+        "cross_ent_loss_per_all_target_tokens": _ratio(jnp.sum(cross_entropy), num_tokens),
+    }
+
+
+def _fullness(segment_ids: Mapping[str, jax.Array]) -> MetricsMap:
+    report: dict[str, clu_metrics.Metric] = {}
+    all_used, all_positions = jnp.array(0), jnp.array(0)
+    for feature, ids in segment_ids.items():
+        if ids is None or ids.shape[1] == 0:
+            continue
+        used, positions = jnp.sum(ids != 0), jnp.array(ids.size)
+        report[f"effective_batch_size/{feature}"] = AveragePerStep(total=count_packed_examples(ids))
+        report[f"non_padding_fraction/{feature}"] = _ratio(used, positions)
+        all_used, all_positions = all_used + used, all_positions + positions
+    report["non_padding_fraction/overall"] = _ratio(all_used, all_positions)
+    return report
 
 
 def get_input_vocabulary(model: BaseTransformerModel) -> seqio.Vocabulary:
@@ -48,6 +1068,3 @@ def get_input_vocabulary(model: BaseTransformerModel) -> seqio.Vocabulary:
 def get_output_vocabulary(model: BaseTransformerModel) -> seqio.Vocabulary:
     """Returns the vocabulary of a model's targets; Gin files give it to those who need one."""
     return model.output_vocabulary
-
-
-publish(__name__)

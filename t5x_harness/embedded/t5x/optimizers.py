@@ -2,19 +2,316 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+import flax.core
+import flax.struct
+import jax
+import jax.numpy as jnp
 import optax
-from t5x._optimizers.base import Optimizer, OptimizerDef, OptimizerState
-from t5x._optimizers.multi import MultiOptimizer
-from t5x._optimizers.optax_axes import OptaxStatePartitionRules
-from t5x._optimizers.wrapped import OptaxWrapper, wrap_optax_optimizer
+from flax import serialization, traverse_util
+
+
+@flax.struct.dataclass
+class OptimizerState:
+    """Where an optimizer is.
+
+    Attributes:
+        step: updates made, an int32 scalar.
+        param_states: what the optimizer remembers of each parameter.
+    """
+
+    step: Any  # an array, or a leaf of another kind in a state of axis names
+    param_states: Any
+
+
+class OptimizerDef:
+    """The rule of an optimizer, without any arrays.
+
+    Args:
+        hyper_params: a dataclass with a ``replace`` method; values given at each step override it.
+    """
+
+    def __init__(self, hyper_params: Any):
+        self.hyper_params = hyper_params
+
+    def init_state(self, params: Any) -> OptimizerState:
+        """Returns the state at step 0 for these parameters."""
+        raise NotImplementedError(f"{type(self).__name__}.init_state")
+
+    def apply_gradient(
+        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
+    ) -> tuple[Any, OptimizerState]:
+        """Returns the parameters and the state after one update."""
+        raise NotImplementedError(f"{type(self).__name__}.apply_gradient")
+
+    def update_hyper_params(self, **hyper_param_overrides: Any) -> Any:
+        """Returns the hyperparameters of one step.
+
+        Args:
+            **hyper_param_overrides: values that replace the definition's own; ``hyper_params=`` replaces all of them.
+        """
+        own = hyper_param_overrides.pop("hyper_params", self.hyper_params)
+        return own.replace(**hyper_param_overrides) if hyper_param_overrides else own
+
+    def create(self, target: Any) -> Optimizer:
+        """Returns an optimizer for these parameters, at step 0."""
+        return Optimizer(optimizer_def=self, state=self.init_state(target), target=target)
+
+    def state_dict(self, target: Any, state: OptimizerState) -> dict[str, Any]:
+        """Returns parameters and state as nested dicts under ``target`` and ``state``."""
+        return {"target": serialization.to_state_dict(target), "state": serialization.to_state_dict(state)}
+
+    def restore_state(
+        self, opt_target: Any, opt_state: OptimizerState, state_dict: Mapping[str, Any]
+    ) -> tuple[Any, OptimizerState]:
+        """Puts the values of a state dict into parameters and a state of the same structure."""
+        return (
+            serialization.from_state_dict(opt_target, state_dict["target"]),
+            serialization.from_state_dict(opt_state, state_dict["state"]),
+        )
+
+
+class Optimizer(flax.struct.PyTreeNode):
+    """A definition together with the parameters it trains.
+
+    Attributes:
+        optimizer_def: the rule; not part of the tree.
+        state: step and what is remembered of each parameter.
+        target: the parameters.
+    """
+
+    optimizer_def: OptimizerDef = flax.struct.field(pytree_node=False)
+    state: Any
+    target: Any
+
+    def apply_gradient(self, grads: Any, **hyper_param_overrides: Any) -> Optimizer:
+        """Returns the optimizer after one update.
+
+        Args:
+            grads: gradients, a tree like ``target``.
+            **hyper_param_overrides: hyperparameters of this step, such as ``learning_rate``.
+        """
+        definition = self.optimizer_def
+        hyper_params = definition.update_hyper_params(**hyper_param_overrides)
+        target, state = definition.apply_gradient(hyper_params, self.target, self.state, grads)
+        return self.replace(target=target, state=state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns parameters and state as nested dicts."""
+        return self.optimizer_def.state_dict(self.target, self.state)
+
+    def restore_state(self, state: Mapping[str, Any]) -> Optimizer:
+        """Returns a copy that holds the values of a state dict."""
+        target, restored = self.optimizer_def.restore_state(self.target, self.state, state)
+        return self.replace(target=target, state=restored)
+
 
 OptimizerType = Optimizer
 OptimizerDefType = OptimizerDef
 OptimizerStateType = OptimizerState | Mapping[str, Any]
+
+
+class _Fields(NamedTuple):
+    """The fields of an optax state that hold something per parameter; all others are replicated."""
+
+    like_params: tuple[str, ...] = ()
+    like_params_whole: tuple[str, ...] = ()  # never masked
+    states: tuple[str, ...] = ()
+
+
+# A state type that is missing here is refused, and not guessed: a state with factored arrays would get axes of another
+# rank. T5X knows these types and refuses the others too.
+_KNOWN_STATES: dict[type, _Fields] = {
+    optax.AddNoiseState: _Fields(),
+    optax.contrib.DifferentiallyPrivateAggregateState: _Fields(),
+    optax.EmptyState: _Fields(),
+    optax.ScaleByScheduleState: _Fields(),
+    optax.ScaleByTrustRatioState: _Fields(),
+    optax.ZeroNansState: _Fields(),
+    optax.EmaState: _Fields(("ema",)),
+    optax.TraceState: _Fields(("trace",)),
+    optax.ScaleByAdamState: _Fields(("mu", "nu")),
+    optax.ScaleByBeliefState: _Fields(("mu", "nu")),
+    optax.ScaleByLionState: _Fields(("mu",)),
+    optax.ScaleByRssState: _Fields(("sum_of_squares",)),
+    optax.ScaleByRmsState: _Fields(("nu",)),
+    optax.ScaleByRStdDevState: _Fields(("mu", "nu")),
+    optax.ScaleBySM3State: _Fields(("mu", "nu")),
+    optax.MaskedState: _Fields(states=("inner_state",)),
+    optax.InjectHyperparamsState: _Fields(states=("inner_state",)),
+    optax.MultiStepsState: _Fields(like_params_whole=("acc_grads",), states=("inner_opt_state",)),
+    optax.ApplyIfFiniteState: _Fields(states=("inner_state",)),
+    optax.ConditionallyTransformState: _Fields(states=("inner_state",)),
+    optax.MultiTransformState: _Fields(states=("inner_states",)),
+}
+
+
+def _rule(fields: _Fields) -> Callable[[Any, Any], Any]:
+    def axes_of(state: Any, params_axes: Any) -> Any:
+        axes = {}
+        for name, value in state._asdict().items():
+            if name in fields.like_params:
+                axes[name] = OptaxStatePartitionRules.derive_params_axes(value, params_axes)
+            elif name in fields.like_params_whole:
+                axes[name] = params_axes
+            elif name in fields.states:
+                axes[name] = OptaxStatePartitionRules.derive_optax_logical_axes(value, params_axes)
+            else:
+                axes[name] = jax.tree.map(lambda _: None, value)
+        return type(state)(**axes)
+
+    return axes_of
+
+
+class OptaxStatePartitionRules:
+    """Gives every array of an optax state the axis names of its parameter, or None.
+
+    ``_RULES`` maps a state type to a function of the state and the parameters' axes, so that a project can add the
+    states of its own transformations.
+    """
+
+    _RULES: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
+        kind: _rule(fields) for kind, fields in _KNOWN_STATES.items()
+    }
+
+    @classmethod
+    def derive_optax_logical_axes(cls, optax_state: Any, params_axes: Any) -> Any:
+        """Returns a tree like an optax state with axis names, or None, for arrays.
+
+        Args:
+            optax_state: a state or any tree of states.
+            params_axes: axis names of the parameters.
+
+        Raises:
+            ValueError: the tree has a state of an unknown type.
+        """
+
+        def axes_of(node: Any) -> Any:
+            rule = cls._rule_for(type(node))
+            if rule is not None:
+                return rule(node, params_axes)
+            if _is_optax_state(node):
+                known = sorted(kind.__name__ for kind in cls._RULES)
+                raise ValueError(
+                    f"The optax state {type(node).__module__}.{type(node).__name__} is not known to be partitionable "
+                    f"by axis names. Known: {', '.join(known)}"
+                )
+            return None
+
+        return jax.tree.map(axes_of, optax_state, is_leaf=_is_optax_state)
+
+    @classmethod
+    def derive_params_axes(cls, optax_params: Any, params_axes: Any) -> Any:
+        """Returns the parameters' axis names, with ``MaskedNode`` where a mask left a parameter out."""
+        return jax.tree.map(
+            lambda axes, value: value if isinstance(value, optax.MaskedNode) else axes, params_axes, optax_params
+        )
+
+    @classmethod
+    def _rule_for(cls, kind: type) -> Callable[[Any, Any], Any] | None:
+        if kind in cls._RULES:
+            return cls._RULES[kind]
+        # jestimator is not a requirement; its states can only be met where it was imported.
+        amos, helper = (sys.modules.get(f"jestimator.{name}") for name in ("amos", "amos_helper"))
+        if amos is not None and helper is not None and kind is amos.ScaleByAmosState:
+            rule: Callable[[Any, Any], Any] = helper.state_partition_rule
+            return rule
+        return None
+
+
+def _is_optax_state(node: Any) -> bool:
+    """Optax has no base class for states: they are named tuples whose names end in State."""
+    return isinstance(node, tuple) and hasattr(node, "_fields") and type(node).__name__.endswith("State")
+
+
+@flax.struct.dataclass
+class _OptaxWrapperHyperParams:
+    """What trainers set at each step. Optax optimizers bring their own schedule and do not read it."""
+
+    learning_rate: Any = None
+
+
+class OptaxWrapper(OptimizerDef):
+    """Trains with an optax gradient transformation.
+
+    The learning rate that a trainer passes at each step is not used: the transformation has its own.
+
+    Args:
+        optax_optimizer: the transformation.
+    """
+
+    def __init__(self, optax_optimizer: optax.GradientTransformation):
+        super().__init__(hyper_params=_OptaxWrapperHyperParams())
+        self.optax_optimizer = optax_optimizer
+
+    def init_state(self, params: Any) -> OptimizerState:
+        """Returns the state at step 0 for these parameters."""
+        return OptimizerState(step=0, param_states=self.optax_optimizer.init(params))
+
+    def apply_gradient(
+        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
+    ) -> tuple[Any, OptimizerState]:
+        """Returns the parameters and the state after one update; ``hyper_params`` is not read."""
+        del hyper_params
+        updates, param_states = self.optax_optimizer.update(grads, state.param_states, params)
+        return optax.apply_updates(params, updates), OptimizerState(step=state.step + 1, param_states=param_states)
+
+    def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: Any) -> Optimizer:
+        """Returns the optimizer with axis names, or None, in place of arrays.
+
+        Raises:
+            ValueError: the optax state is of a type that has no known partitioning.
+        """
+        axes = jax.tree.map(lambda _: None, optimizer.state_dict())
+        axes["target"] = flax.core.unfreeze(param_logical_axes)
+        state_axes = OptaxStatePartitionRules.derive_optax_logical_axes(
+            optimizer.state.param_states, param_logical_axes
+        )
+        axes["state"]["param_states"] = flax.core.unfreeze(serialization.to_state_dict(state_axes))
+        return optimizer.restore_state(axes)
+
+    def state_dict(self, target: Any, state: OptimizerState) -> dict[str, Any]:
+        """Returns parameters and state as nested dicts, without the empty branches of ``optax.EmptyState``."""
+        tree = super().state_dict(target, state)
+        # A checkpoint has no place for an empty branch; restore_state puts them back.
+        tree["state"] = traverse_util.unflatten_dict(traverse_util.flatten_dict(tree["state"]))
+        return tree
+
+    def restore_state(
+        self, opt_target: Any, opt_state: OptimizerState, state_dict: Mapping[str, Any]
+    ) -> tuple[Any, OptimizerState]:
+        """Puts the values of a state dict into parameters and a state of the same structure.
+
+        Raises:
+            ValueError: the state dict lacks a value that the optimizer state needs.
+        """
+        values = traverse_util.flatten_dict(state_dict["state"])
+        structure = traverse_util.flatten_dict(serialization.to_state_dict(opt_state), keep_empty_nodes=True)
+        missing = [path for path, leaf in structure.items() if leaf is not traverse_util.empty_node]
+        missing = ["/".join(("state", *path)) for path in missing if path not in values]
+        if missing:
+            raise ValueError(f"The state to restore lacks what the optimizer needs: {', '.join(missing)}")
+        complete = traverse_util.unflatten_dict(structure | values)
+        return super().restore_state(opt_target, opt_state, {"target": state_dict["target"], "state": complete})
+
+
+def wrap_optax_optimizer(optax_optimizer: Callable[..., optax.GradientTransformation]) -> Callable[..., OptimizerDef]:
+    """Turns a function that makes an optax optimizer into one that makes an :class:`OptimizerDef`.
+
+    Args:
+        optax_optimizer: for example ``optax.adamw``. Its signature is kept, so that gin can bind its arguments.
+    """
+
+    @functools.wraps(optax_optimizer)
+    def make(*args: Any, **kwargs: Any) -> OptimizerDef:
+        return OptaxWrapper(optax_optimizer(*args, **kwargs))
+
+    return make
 
 
 @wrap_optax_optimizer
@@ -38,34 +335,6 @@ rmsprop = wrap_optax_optimizer(optax.rmsprop)
 sgd = wrap_optax_optimizer(optax.sgd)
 yogi = wrap_optax_optimizer(optax.yogi)
 
-__all__ = [
-    "MultiOptimizer",
-    "OptaxStatePartitionRules",
-    "OptaxWrapper",
-    "Optimizer",
-    "OptimizerDef",
-    "OptimizerDefType",
-    "OptimizerState",
-    "OptimizerStateType",
-    "OptimizerType",
-    "adabelief",
-    "adagrad",
-    "adam",
-    "adamw",
-    "chain",
-    "dpsgd",
-    "fromage",
-    "lamb",
-    "lars",
-    "lion",
-    "noisy_sgd",
-    "radam",
-    "rmsprop",
-    "sgd",
-    "wrap_optax_optimizer",
-    "yogi",
-]
-
 
 def __getattr__(name: str) -> Callable[..., OptimizerDef]:
     """Makes ``optimizers.amos`` where jestimator, which brings it, is installed."""
@@ -77,3 +346,137 @@ def __getattr__(name: str) -> Callable[..., OptimizerDef]:
     except ModuleNotFoundError as missing:
         raise AttributeError(f"t5x.optimizers.amos needs the package jestimator ({missing})") from missing
     return wrap_optax_optimizer(amos.amos)
+
+
+_Path = tuple[str, ...]
+_Flat = dict[_Path, Any]
+
+
+class MultiOptimizer(OptimizerDef):
+    """Splits the parameters among optimizers by traversals.
+
+    A parameter that no traversal matches stays as it is, and its state is None. Hyperparameters are a list, one entry
+    for each optimizer in order.
+
+    Args:
+        traversals_and_optimizers: pairs of a ``flax.traverse_util.Traversal`` and the optimizer of what it matches.
+    """
+
+    def __init__(self, traversals_and_optimizers: Sequence[tuple[traverse_util.Traversal, OptimizerDef]]):
+        self.traversals = tuple(traversal for traversal, _ in traversals_and_optimizers)
+        self.sub_optimizers = tuple(optimizer for _, optimizer in traversals_and_optimizers)
+        super().__init__([optimizer.hyper_params for optimizer in self.sub_optimizers])
+
+    def init_state(self, params: Any) -> OptimizerState:
+        """Returns the state at step 0.
+
+        Raises:
+            ValueError: several optimizers match the same parameter.
+            TypeError: an optimizer's state is not a tree like the parameters, as with those that wrap optax.
+        """
+        self._refuse_overlaps(params)
+        states = [optimizer.init_state(self._select(i, params)) for i, optimizer in enumerate(self.sub_optimizers)]
+        for optimizer, state in zip(self.sub_optimizers, states, strict=True):
+            if not isinstance(state.param_states, dict | flax.core.FrozenDict):
+                raise TypeError(
+                    f"MultiOptimizer cannot divide the state of {type(optimizer).__name__}, which is not a tree "
+                    "like the parameters. Combine optax optimizers by optax.multi_transform or optax.masked instead"
+                )
+        return OptimizerState(
+            step=jnp.asarray(0, dtype=jnp.int32),
+            param_states=self._combine(params, [state.param_states for state in states]),
+        )
+
+    def apply_gradient(
+        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
+    ) -> tuple[Any, OptimizerState]:
+        """Returns the parameters and the state after one update of every optimizer."""
+        new_params, new_states = [], []
+        for i, (optimizer, own_hyper_params) in enumerate(zip(self.sub_optimizers, hyper_params, strict=True)):
+            updated, updated_state = optimizer.apply_gradient(
+                own_hyper_params,
+                self._select(i, params),
+                OptimizerState(state.step, self._select(i, params, state.param_states)),
+                self._select(i, params, grads),
+            )
+            new_params.append(updated)
+            new_states.append(updated_state.param_states)
+        return self._combine(params, new_params, default=_flat(params).__getitem__), OptimizerState(
+            step=state.step + 1, param_states=self._combine(params, new_states)
+        )
+
+    def update_hyper_params(self, **hyper_param_overrides: Any) -> Any:
+        """Returns the hyperparameters of one step, with the overrides applied for every optimizer."""
+        own = hyper_param_overrides.pop("hyper_params", self.hyper_params)
+        return [entry.replace(**hyper_param_overrides) for entry in own] if hyper_param_overrides else own
+
+    def set_param_axes(self, param_logical_axes: Any) -> None:
+        """Tells each optimizer that wants to know the axis names of its parameters."""
+        for i, optimizer in enumerate(self.sub_optimizers):
+            if hasattr(optimizer, "set_param_axes"):
+                optimizer.set_param_axes(self._select(i, param_logical_axes))
+
+    def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: Any) -> Optimizer:
+        """Returns the optimizer with axis names, or None, in place of arrays."""
+        axes: list[Any] = []
+        for i, definition in enumerate(self.sub_optimizers):
+            if not hasattr(definition, "derive_logical_axes"):
+                axes.append({})
+                continue
+            own_axes = self._select(i, param_logical_axes)
+            own_state = OptimizerState(None, self._select(i, param_logical_axes, optimizer.state.param_states))
+            derived = definition.derive_logical_axes(Optimizer(definition, own_state, own_axes), own_axes)
+            axes.append(derived.state.param_states)
+        return Optimizer(
+            optimizer_def=optimizer.optimizer_def,
+            state=OptimizerState(None, self._combine(param_logical_axes, axes)),
+            target=param_logical_axes,
+        )
+
+    def _matches(self, index: int, params: Any) -> list[_Path]:
+        """The paths of the parameters that one traversal matches."""
+        paths = {path: path for path in _flat(params)}
+        # A path is a leaf only when it is not a pytree: an object that holds it.
+        tree = _nest(params, {path: _Box(path) for path in paths})
+        return [box.path for box in self.traversals[index].iterate(tree)]
+
+    def _refuse_overlaps(self, params: Any) -> None:
+        owners: dict[_Path, list[int]] = {}
+        for index in range(len(self.traversals)):
+            for path in self._matches(index, params):
+                owners.setdefault(path, []).append(index)
+        shared = {"/".join(path): which for path, which in owners.items() if len(which) > 1}
+        if shared:
+            listing = "; ".join(f"{path} by optimizers {which}" for path, which in sorted(shared.items()))
+            raise ValueError(f"Each parameter can have one optimizer only, but these are matched by several: {listing}")
+
+    def _select(self, index: int, params: Any, values: Any = None) -> Any:
+        """The part of ``values`` (by default the parameters) that belongs to one optimizer."""
+        leaves = _flat(params) if values is None else _flat(values, stop_at=_flat(params))
+        return _nest(params, {path: leaves[path] for path in self._matches(index, params)})
+
+    def _combine(self, params: Any, parts: Sequence[Any], default: Callable[[_Path], Any] = lambda path: None) -> Any:
+        """One tree for all parameters out of what each optimizer returned for its own."""
+        own_paths = _flat(params)
+        leaves = {path: default(path) for path in own_paths}
+        for part in parts:
+            leaves.update(_flat(part, stop_at=own_paths))
+        return _nest(params, leaves)
+
+
+class _Box:
+    """Holds a path where a tree needs a leaf."""
+
+    def __init__(self, path: _Path):
+        self.path = path
+
+
+def _flat(tree: Any, stop_at: Mapping[_Path, Any] | None = None) -> _Flat:
+    """Flattens nested dicts; with ``stop_at``, what lies at a parameter's path is a leaf even when it is a dict."""
+    is_leaf = None if stop_at is None else (lambda path, _: path in stop_at)
+    return traverse_util.flatten_dict(flax.core.unfreeze(tree), is_leaf=is_leaf)
+
+
+def _nest(like: Any, leaves: Mapping[_Path, Any]) -> Any:
+    tree = traverse_util.unflatten_dict(leaves)
+    return flax.core.freeze(tree) if isinstance(like, flax.core.FrozenDict) else tree

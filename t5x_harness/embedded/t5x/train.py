@@ -16,15 +16,14 @@ import seqio
 import tensorflow as tf
 from absl import logging
 from jax.experimental import multihost_utils
+from t5x import _train_setup, partitioning, utils
 from t5x import eval as eval_lib
 from t5x import models as models_lib
-from t5x import partitioning, utils
 from t5x import train_state as train_state_lib
 from t5x import trainer as trainer_lib
-from t5x._driver import train_setup
-from t5x._driver.errors import ConfigError
-from t5x._driver.schedule import Schedule
-from t5x._driver.train_loop import Evaluation, Saver, TrainLoop
+from t5x._errors import ConfigError
+from t5x._train_loop import Evaluation, Saver, TrainLoop
+from t5x._train_schedule import Schedule
 
 TRAIN_METRIC_KEY = "train"
 
@@ -151,12 +150,14 @@ def train(
         ConfigError: where values of the config cannot work together, before any step if it can be known then.
     """
     evaluates = train_eval_dataset_cfg or infer_eval_dataset_cfg
-    periods = train_setup.read_periods(checkpoint_cfg, eval_period=eval_period if evaluates else 0, gc_period=gc_period)
+    periods = _train_setup.read_periods(
+        checkpoint_cfg, eval_period=eval_period if evaluates else 0, gc_period=gc_period
+    )
     actions_by_mode = _actions_by_mode(actions, concurrent_metrics)
-    train_setup.check_model_dir(model_dir, periods, use_orbax)
+    _train_setup.check_model_dir(model_dir, periods, use_orbax)
     tf.io.gfile.makedirs(model_dir)
-    init_rng, trainer_rng = train_setup.make_keys(random_seed, use_hardware_rng)
-    inputs = train_setup.open_inputs(
+    init_rng, trainer_rng = _train_setup.make_keys(random_seed, use_hardware_rng)
+    inputs = _train_setup.open_inputs(
         model=model,
         partitioner=partitioner,
         checkpoint_cfg=checkpoint_cfg,
@@ -165,9 +166,9 @@ def train(
         eval_steps=eval_steps,
         get_dataset_fn=get_dataset_fn,
         train_eval_get_dataset_fn=train_eval_get_dataset_fn,
-        verify_vocabularies=train_setup.vocabulary_check(model, verify_matching_vocabs_fn),
+        verify_vocabularies=_train_setup.vocabulary_check(model, verify_matching_vocabs_fn),
     )
-    start = train_setup.restore_or_initialize(
+    start = _train_setup.restore_or_initialize(
         model=model,
         partitioner=partitioner,
         inputs=inputs,
@@ -240,6 +241,6 @@ def train(
 
 
 if __name__ == "__main__":
-    from t5x._driver import script
+    from t5x import _script
 
-    script.run(train, script.PROCESSES)
+    _script.run(train, _script.PROCESSES)

@@ -1,1 +1,0 @@
-"""The parts behind ``t5x.optimizers``."""

@@ -1,0 +1,117 @@
+"""Tasks and mixtures by their names, and what of them cannot be read here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import seqio
+import tensorflow as tf
+from absl import logging
+
+if TYPE_CHECKING:
+    from t5x.utils import DatasetConfig
+
+
+def is_airio(value: object) -> bool:
+    """Whether a value belongs to AirIO, without importing AirIO."""
+    return any(cls.__module__.partition(".")[0] == "airio" for cls in type(value).__mro__)
+
+
+def refuse_airio(value: object) -> None:
+    """Raises a ValueError if ``value`` belongs to AirIO."""
+    if is_airio(value):
+        raise ValueError(
+            f"{type(value).__module__}.{type(value).__qualname__} belongs to AirIO, but the embedded T5X runtime reads "
+            "SeqIO tasks and mixtures only. Name a SeqIO task, or install T5X itself to run this config."
+        )
+
+
+def get_provider(cfg: DatasetConfig) -> seqio.Task | seqio.Mixture:
+    """Finds the task or mixture that a config names.
+
+    Raises:
+        ValueError: Nothing of that name is registered; or it is an AirIO one.
+        TypeError: It is neither a name nor a task or mixture.
+    """
+    named = cfg.mixture_or_task_name
+    if isinstance(named, seqio.DatasetProviderBase):
+        return named
+    refuse_airio(named)
+    if not isinstance(named, str):
+        raise TypeError(
+            "`DatasetConfig.mixture_or_task_name` must be the name of a registered task or mixture, or one itself; "
+            f"got {named!r}."
+        )
+    known = {*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()}
+    if named not in known:
+        raise ValueError(_unknown_name(named, known))
+    return seqio.get_mixture_or_task(named)
+
+
+def _unknown_name(name: str, known: set[str]) -> str:
+    what = f"No Task or Mixture found with name {name!r}"
+    fix = "import the module that registers it in the Gin file, or name the module in MIXTURE_OR_TASK_MODULE"
+    if not known:
+        return f"{what}: none is registered; {fix}."
+    close = difflib.get_close_matches(name, sorted(known), n=3)
+    if close:
+        return f"{what}; did you mean {' or '.join(map(repr, close))}? ({len(known)} are registered.) Otherwise {fix}."
+    return f"{what}, nor one of a similar name among the {len(known)} that are registered; {fix}."
+
+
+def warn_of_airio_settings(cfg: DatasetConfig) -> None:
+    """Logs the settings of ``cfg`` that SeqIO has no use for."""
+    defaults = {field.name: field.default for field in dataclasses.fields(cfg)}
+    for name in ("runtime_preprocessors", "num_prefetch_threads", "num_workers"):
+        if getattr(cfg, name) != defaults[name]:
+            logging.warning("`DatasetConfig.%s` only concerns AirIO sources; it is ignored for a SeqIO one.", name)
+
+
+def check_batch_size(batch_size: int, num_shards: int) -> None:
+    rest = batch_size % num_shards
+    if rest:
+        nearest = " or ".join(str(size) for size in (batch_size - rest, batch_size - rest + num_shards) if size)
+        raise ValueError(
+            f"Batch size ({batch_size}) must be divisible by the number of data shards ({num_shards}); "
+            f"the nearest that is: {nearest}."
+        )
+
+
+@contextlib.contextmanager
+def explaining(cfg: DatasetConfig, provider: seqio.Task | seqio.Mixture) -> Iterator[None]:
+    """Says which setting of ``cfg`` is wrong where SeqIO and data sources only show its consequence."""
+    try:
+        yield
+    except AssertionError as error:
+        if not (cfg.use_cached and "cache directories" in str(error)):
+            raise
+        folders = ", ".join(map(str, seqio.get_global_cache_dirs())) or "none are set"
+        raise AssertionError(
+            f"{str(error).rstrip('.')} (searched: {folders}). Set `use_cached` to False (USE_CACHED_TASKS in most "
+            "configs), or run seqio_cache_tasks and name its output folder: seqio.add_global_cache_dirs(['FOLDER']), "
+            "or for t5x.train --seqio_additional_cache_dirs."
+        ) from error
+    except (LookupError, ValueError, TypeError, OSError, tf.errors.OpError) as error:
+        splits = declared_splits(provider, error)
+        if splits is None or cfg.split in splits:
+            raise
+        known = ", ".join(map(repr, sorted(splits)))
+        raise ValueError(
+            f"{provider.name!r} has no split {cfg.split!r}, which `DatasetConfig.split` asks for; it has {known}."
+        ) from error
+
+
+def declared_splits(provider: seqio.Task | seqio.Mixture, error: Exception) -> Sequence[str] | None:
+    """The splits a provider can be asked for, or None if only reading can tell.
+
+    TFDS understands slices ('train[:5%]') and names the right splits itself, unless the task declares a mapping: then a
+    wrong name is a KeyError.
+    """
+    tasks = seqio.get_subtasks(provider)
+    if any(isinstance(task.source, seqio.TfdsDataSource) for task in tasks) and not isinstance(error, KeyError):
+        return None
+    return sorted({split for task in tasks for split in task.splits})
