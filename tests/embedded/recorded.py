@@ -177,3 +177,30 @@ def changed(value: Any, replacement: Any, *path: str) -> Any:
     if not path:
         return replacement
     return {**value, path[0]: changed(value[path[0]], replacement, *path[1:])}
+
+
+def parameter_differences(network: str, variables: Any) -> list[str]:
+    """Every way in which parameters and their logical axes differ from those recorded of an example network."""
+    import numpy as np
+    from flax import traverse_util
+    from flax.core import unfreeze
+
+    trees = json.loads((REFERENCE / "param_trees.json").read_text())[network]
+    got = traverse_util.flatten_dict(unfreeze(variables), sep="/")
+    lines = [f"parameters missing {sorted(set(trees) - set(got))}, more {sorted(set(got) - set(trees))}"]
+    if set(trees) == set(got):
+        lines.clear()
+    for name in sorted(set(trees) & set(got)):
+        fact, value = trees[name], got[name]
+        if "axes" in fact:
+            have: Any = {"axes": list(value.names)}
+        else:
+            exact = np.asarray(value, np.float64)
+            sums = {"sum": float(exact.sum()), "abs_sum": float(np.abs(exact).sum())}
+            close = all(abs(sums[key] - fact[key]) <= 1e-5 * max(fact["abs_sum"], 1e-9) for key in sums)
+            have = {"shape": list(value.shape), "dtype": str(value.dtype)} | {
+                key: fact[key] if close else sums[key] for key in sums
+            }
+        if have != fact:
+            lines.append(f"{name}: {have}, not {fact}")
+    return lines

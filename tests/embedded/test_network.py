@@ -1,70 +1,64 @@
-"""The T5 network has T5X's parameters, and attends to what it may and to nothing else."""
+"""The T5 networks have T5X's parameters, and attend to what they may and to nothing else."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import traverse_util
-from flax.core import unfreeze
+import seqio
+from recorded import parameter_differences
+from t5x import models
+from t5x.examples.scalable_t5 import network as scalable_network
 from t5x.examples.t5 import network
 
-RECORD = json.loads((Path(__file__).parents[1] / "reference" / "param_trees.json").read_text())["t5"]
-CONFIG = network.T5Config(
-    vocab_size=384,
-    emb_dim=16,
-    num_heads=8,
-    head_dim=4,
-    mlp_dim=32,
-    num_encoder_layers=2,
-    num_decoder_layers=2,
-    mlp_activations=("gelu", "linear"),
-    dropout_rate=0.3,
-)
+SIZES: dict[str, Any] = {
+    "vocab_size": 384,
+    "emb_dim": 16,
+    "num_heads": 8,
+    "head_dim": 4,
+    "mlp_dim": 32,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "mlp_activations": ("gelu", "linear"),
+    "dropout_rate": 0.3,
+}
+CONFIG = network.T5Config(**SIZES)
+SCANNED = scalable_network.T5Config(**SIZES)
 INPUTS = jnp.array([[5, 6, 7, 1, 0], [8, 1, 0, 0, 0]])
 TARGETS = jnp.array([[9, 3, 4, 1], [3, 1, 0, 0]])
 SHIFTED = jnp.pad(TARGETS, ((0, 0), (1, 0)))[:, :-1]
 
 
-@pytest.fixture(scope="module")
+@functools.cache
+def initialise(config: Any = CONFIG) -> Any:
+    def init(key: Any) -> Any:
+        return transformer(config).init(key, INPUTS, SHIFTED, TARGETS, enable_dropout=False)
+
+    return jax.jit(init)(jax.random.PRNGKey(0))
+
+
+@pytest.fixture
 def variables() -> Any:
-    return initialise(CONFIG)
+    return initialise()
 
 
-def initialise(config: network.T5Config) -> Any:
-    init = jax.jit(lambda key: network.Transformer(config).init(key, INPUTS, SHIFTED, TARGETS, enable_dropout=False))
-    return init(jax.random.PRNGKey(0))
+def transformer(config: Any) -> Any:
+    return (network if isinstance(config, network.T5Config) else scalable_network).Transformer(config)
 
 
-def forward(variables: Any, *args: Any, config: network.T5Config = CONFIG, **kwargs: Any) -> Any:
+def forward(variables: Any, *args: Any, config: Any = CONFIG, **kwargs: Any) -> Any:
     kwargs = {"enable_dropout": False, **kwargs}
-    module = network.Transformer(config)
+    module = transformer(config)
     return jax.jit(lambda params: module.apply({"params": params}, *args, **kwargs))(variables["params"])
 
 
-def test_parameters_are_the_recorded_ones(variables: Any) -> None:
-    got = traverse_util.flatten_dict(unfreeze(variables["params"]), sep="/")
-    recorded = {name.removeprefix("params/"): fact for name, fact in RECORD.items() if name.startswith("params/")}
-    assert set(got) == set(recorded)
-    for name, fact in recorded.items():
-        assert list(got[name].shape) == fact["shape"], name
-        assert str(got[name].dtype) == fact["dtype"], name
-        value = np.asarray(got[name], np.float64)
-        np.testing.assert_allclose(value.sum(), fact["sum"], rtol=1e-4, atol=1e-4, err_msg=name)
-        np.testing.assert_allclose(np.abs(value).sum(), fact["abs_sum"], rtol=1e-5, err_msg=name)
-
-
-def test_logical_axes_are_the_recorded_ones(variables: Any) -> None:
-    got = traverse_util.flatten_dict(unfreeze(variables["params_axes"]), sep="/")
-    recorded = {name: fact for name, fact in RECORD.items() if name.startswith("params_axes/")}
-    assert {f"params_axes/{name}": list(axes.names) for name, axes in got.items()} == {
-        name: fact["axes"] for name, fact in recorded.items()
-    }
+@pytest.mark.parametrize(("name", "config"), [("t5", CONFIG), ("scalable_t5", SCANNED)])
+def test_parameters_and_their_logical_axes_are_the_recorded_ones(name: str, config: Any) -> None:
+    assert parameter_differences(name, initialise(config)) == []
 
 
 def test_logits_from_the_embedding_need_no_layer_of_their_own() -> None:
@@ -86,13 +80,14 @@ def test_bfloat16_computes_in_bfloat16_but_keeps_parameters_and_logits_in_float3
     assert forward(variables, INPUTS, SHIFTED, TARGETS, config=config).dtype == jnp.float32
 
 
-def test_decoding_token_by_token_gives_the_logits_of_one_pass(variables: Any) -> None:
-    module = network.Transformer(CONFIG)
+@pytest.mark.parametrize("config", [CONFIG, SCANNED], ids=["t5", "scalable_t5"])
+def test_decoding_token_by_token_gives_the_logits_of_one_pass(config: Any) -> None:
+    module, variables = transformer(config), initialise(config)
     params = variables["params"]
     targets = jnp.array([[9, 3, 4, 1], [3, 8, 8, 1]])
     shifted = jnp.pad(targets, ((0, 0), (1, 0)))[:, :-1]
-    expected = forward(variables, INPUTS, shifted, targets)
-    encoded = forward(variables, INPUTS, method=module.encode)
+    expected = forward(variables, INPUTS, shifted, targets, config=config)
+    encoded = forward(variables, INPUTS, config=config, method=module.encode)
     _, state = module.apply(
         {"params": params}, INPUTS, shifted, targets, enable_dropout=False, decode=True, mutable=["cache"]
     )
@@ -169,3 +164,52 @@ def test_packed_inputs_cannot_be_decoded_token_by_token(variables: Any) -> None:
             decode=True,
             method=network.Transformer.decode,
         )
+
+
+def by_layer(params: Any) -> Any:
+    """Gives each scanned layer its own part of the parameters, named as layers are that are not scanned."""
+    stacks = {
+        stack: {
+            **{name: value for name, value in params[stack].items() if name != stack},
+            **{f"layers_{i}": jax.tree.map(lambda x, i=i: x[:, i], params[stack][stack]) for i in range(2)},
+        }
+        for stack in ("encoder", "decoder")
+    }
+    return {**params, **stacks}
+
+
+@pytest.mark.parametrize("policy", ["minimal", "full"])
+def test_scanned_layers_computed_again_or_not_are_those_one_by_one(policy: str) -> None:
+    """Forward and backward: what is kept for the gradients changes none of them."""
+    params = initialise(SCANNED)["params"]
+    one_by_one = SCANNED.replace(scan_layers=False)
+
+    def gradients(config: Any, params: Any) -> Any:
+        def loss(params: Any) -> Any:
+            logits = transformer(config).apply({"params": params}, INPUTS, SHIFTED, TARGETS, enable_dropout=False)
+            return -jax.nn.log_softmax(logits)[:, :, 3].sum()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    loss, gradient = gradients(SCANNED.replace(remat_policy=policy), params)
+    expected_loss, expected = gradients(one_by_one, by_layer(params))
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4), by_layer(gradient), expected)
+
+
+def test_beam_search_finds_the_same_with_the_cache_of_scanned_layers() -> None:
+    """That cache has an axis of layers before that of the beams."""
+    params = initialise(SCANNED)["params"]
+    batch = {"encoder_input_tokens": INPUTS, "decoder_input_tokens": SHIFTED}
+
+    def predict(config: Any, params: Any) -> Any:
+        vocabulary = seqio.ByteVocabulary()
+        model = models.EncoderDecoderModel(transformer(config), vocabulary, vocabulary, optimizer_def=None)
+        search = functools.partial(model.predict_batch_with_aux, num_decodes=3, return_all_decodes=True)
+        return jax.jit(search)(params, batch)
+
+    tokens, aux = predict(SCANNED, params)
+    expected, expected_aux = predict(SCANNED.replace(scan_layers=False), by_layer(params))
+    np.testing.assert_array_equal(tokens, expected)
+    np.testing.assert_allclose(aux["scores"], expected_aux["scores"], rtol=1e-5)
+    assert len({tuple(beam) for beam in np.asarray(tokens[0])}) == 3

@@ -32,7 +32,7 @@ def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "case", ["t5_1_1", "t5_1_1_dropout", "t5_1_1_microbatches", "t5_1_1_packed", "t5_1_0", "warmup_lr"]
+    "case", ["t5_1_1", "t5_1_1_dropout", "t5_1_1_microbatches", "t5_1_1_packed", "t5_1_0", "warmup_lr", "scalable_t5"]
 )
 def test_trains_as_recorded(case: str, programs: Any, tmp_path: Path) -> None:
     assert differences(record(case), train_case(programs, tmp_path, case), Tolerance()) == []

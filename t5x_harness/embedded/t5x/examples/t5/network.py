@@ -1,30 +1,76 @@
-"""The T5 1.1 encoder-decoder network. T5 1.0, mT5 and ByT5 are this network with other settings."""
+"""The T5 1.1 encoder-decoder network. T5 1.0, mT5 and ByT5 are this network with other settings.
+
+From Raffel et al. 2019, arXiv:1910.10683.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import jax.numpy as jnp
 from flax import linen as nn
-from t5x._public import publish
+from flax import struct
 from t5x.examples.t5 import layers
-from t5x.examples.t5._stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, T5Config, check_tokens
-from t5x.examples.t5._types import Array
-
-__all__ = ["Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "T5Config", "Transformer"]
+from t5x.examples.t5.layers import Array
 
 
-class Transformer(nn.Module):
-    """The whole network.
+@struct.dataclass
+class T5Config:
+    """Sizes and settings of the network.
 
     Attributes:
-      config: Sizes and settings.
+        vocab_size: number of tokens, padded to a multiple of 128 so that the vocabulary shards evenly.
+        dtype: in what to compute; parameters are float32.
+        emb_dim: size of token vectors and of all that is passed between layers.
+        num_heads: attention heads.
+        num_encoder_layers: layers of the encoder.
+        num_decoder_layers: layers of the decoder.
+        head_dim: depth of each head.
+        mlp_dim: size of the hidden layer of the feed-forward blocks.
+        mlp_activations: activations of the feed-forward blocks: ('relu',) for T5 1.0, ('gelu', 'linear') for T5 1.1.
+        dropout_rate: of all dropouts.
+        logits_via_embedding: whether logits come from the token vectors (T5 1.0) or from a layer of their own.
+        float32_attention_logits: whether to compute attention logits in float32 whatever `dtype` is.
     """
 
-    config: T5Config
+    vocab_size: int
+    dtype: Any = jnp.float32
+    emb_dim: int = 512
+    num_heads: int = 8
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    head_dim: int = 64
+    mlp_dim: int = 2048
+    mlp_activations: Sequence[str] = ("relu",)
+    dropout_rate: float = 0.1
+    logits_via_embedding: bool = False
+    float32_attention_logits: bool = False
 
-    def setup(self) -> None:
-        """Makes the token vectors, the encoder and the decoder."""
+
+def check_tokens(name: str, tokens: Array) -> None:
+    """Raises an AssertionError unless tokens have the shape [batch, length]."""
+    if tokens.ndim != 2:
+        raise AssertionError(f"{name} must have shape [batch, length], got {tokens.shape}")
+
+
+class Blocks:
+    """What a stack consists of. Other networks derive theirs from it, with layers of their own.
+
+    Args:
+        config: settings of the network.
+    """
+
+    _layers: Any = layers
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def token_embedder(self) -> layers.Embed:
+        """Makes the table of token vectors, which also gives logits."""
         cfg = self.config
-        self.shared_embedding = layers.Embed(
+        return layers.Embed(
             num_embeddings=cfg.vocab_size,
             features=cfg.emb_dim,
             dtype=cfg.dtype,
@@ -33,8 +79,290 @@ class Transformer(nn.Module):
             one_hot=True,
             name="token_embedder",
         )
-        self.encoder = Encoder(cfg, self.shared_embedding)
-        self.decoder = Decoder(cfg, self.shared_embedding)
+
+    def relative_positions(self) -> Any:
+        """Makes position biases, which depend on how far apart query and key are."""
+        return self._layers.RelativePositionBiases(
+            num_buckets=32,
+            max_distance=128,
+            num_heads=self.config.num_heads,
+            dtype=self.config.dtype,
+            embedding_init=nn.initializers.variance_scaling(1.0, "fan_avg", "uniform"),
+            name="relpos_bias",
+        )
+
+    def attention(self, name: str) -> Any:
+        """Makes attention of several heads."""
+        cfg = self.config
+        return self._layers.MultiHeadDotProductAttention(
+            num_heads=cfg.num_heads,
+            head_dim=cfg.head_dim,
+            dtype=cfg.dtype,
+            dropout_rate=cfg.dropout_rate,
+            float32_logits=getattr(cfg, "float32_attention_logits", False),  # a setting of T5Config alone
+            name=name,
+        )
+
+    def mlp(self, deterministic: bool) -> Callable[[Array], Array]:
+        """Makes a feed-forward block."""
+        cfg = self.config
+        mlp = self._layers.MlpBlock(
+            intermediate_dim=cfg.mlp_dim,
+            activations=cfg.mlp_activations,
+            intermediate_dropout_rate=cfg.dropout_rate,
+            dtype=cfg.dtype,
+            name="mlp",
+        )
+        return functools.partial(mlp, deterministic=deterministic)
+
+    def norm(self, name: str, x: Array) -> Array:
+        """Divides float[..., emb_dim] by its root mean square."""
+        return layers.LayerNorm(dtype=self.config.dtype, name=name)(x)
+
+    def dropout(self, x: Array, deterministic: bool, name: str | None = None) -> Array:
+        """Drops features, each at all positions of a sequence at once."""
+        return nn.Dropout(self.config.dropout_rate, broadcast_dims=(-2,), name=name)(x, deterministic=deterministic)
+
+    def embed(self, tokens: Array, embedding: Any, deterministic: bool, dropout: str | None = None) -> Array:
+        """Looks up int[batch, length] tokens: float[batch, length, emb_dim]."""
+        return self.dropout(embedding(tokens.astype(jnp.int32)), deterministic, dropout).astype(self.config.dtype)
+
+    def residual(
+        self, x: Array, norm: str, block: Callable[[Array], Array], deterministic: bool, dropout: str | None = None
+    ) -> Array:
+        """Adds what a block makes of the normed float[batch, length, emb_dim]."""
+        return x + self.dropout(block(self.norm(norm, x)), deterministic, dropout)
+
+    def encoder_layer(self, x: Array, mask: Array | None, bias: Array, deterministic: bool) -> Array:
+        """Transforms float[batch, length, emb_dim]: self-attention, then a feed-forward block."""
+
+        def attend(x: Array) -> Array:
+            return self.attention("attention")(x, x, mask, bias, deterministic=deterministic)
+
+        x = self.residual(x, "pre_attention_layer_norm", attend, deterministic)
+        return self.residual(x, "pre_mlp_layer_norm", self.mlp(deterministic), deterministic)
+
+    def decoder_layer(
+        self,
+        x: Array,
+        encoded: Array,
+        mask: Array | None,
+        encoder_mask: Array | None,
+        bias: Array,
+        deterministic: bool,
+        decode: bool,
+    ) -> Array:
+        """Transforms float[batch, length, emb_dim]: self-attention, attention to the encoder, a feed-forward block."""
+
+        def attend(x: Array) -> Array:
+            attention = self.attention("self_attention")
+            return attention(x, x, mask, bias, deterministic=deterministic, decode=decode)
+
+        def attend_to_encoder(x: Array) -> Array:
+            attention = self.attention("encoder_decoder_attention")
+            return attention(x, encoded, encoder_mask, deterministic=deterministic)
+
+        x = self.residual(x, "pre_self_attention_layer_norm", attend, deterministic)
+        x = self.residual(x, "pre_cross_attention_layer_norm", attend_to_encoder, deterministic)
+        return self.residual(x, "pre_mlp_layer_norm", self.mlp(deterministic), deterministic)
+
+    def logits(self, y: Array, embedding: layers.Embed) -> Array:
+        """Turns float[batch, length, emb_dim] into float[batch, length, vocab_size]."""
+        if self.config.logits_via_embedding:
+            # The token vectors have unit variance, so their products grow with the square root of the size.
+            return embedding.attend(y) / jnp.sqrt(y.shape[-1])
+        return self._layers.DenseGeneral(
+            self.config.vocab_size, dtype=jnp.float32, kernel_axes=("embed", "vocab"), name="logits_dense"
+        )(y)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward block, each with a norm before and a residual connection around it.
+
+    Attributes:
+        config: settings of the network.
+        relative_embedding: from lengths to the relative position biases of the attention.
+    """
+
+    config: T5Config
+    relative_embedding: nn.Module
+
+    @nn.compact
+    def __call__(self, inputs: Array, encoder_mask: Array | None = None, deterministic: bool = False) -> Array:
+        """Transforms the sequences.
+
+        Args:
+            inputs: float[batch, length, emb_dim].
+            encoder_mask: [batch, 1, length, length].
+            deterministic: turns dropout off.
+
+        Returns:
+            float[batch, length, emb_dim].
+        """
+        length = inputs.shape[-2]
+        bias = self.relative_embedding(length, length, True)
+        return Blocks(self.config).encoder_layer(inputs, encoder_mask, bias, deterministic)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the encoder and a feed-forward block, each with a norm and a residual connection.
+
+    Attributes:
+        config: settings of the network.
+        relative_embedding: from lengths to the relative position biases of the self-attention.
+    """
+
+    config: T5Config
+    relative_embedding: nn.Module
+
+    @nn.compact
+    def __call__(
+        self,
+        inputs: Array,
+        encoded: Array,
+        decoder_mask: Array | None = None,
+        encoder_decoder_mask: Array | None = None,
+        deterministic: bool = False,
+        decode: bool = False,
+        max_decode_length: int | None = None,
+    ) -> Array:
+        """Transforms the sequences, or one token of each.
+
+        Args:
+            inputs: float[batch, length, emb_dim]; the length is 1 when decoding with a cache.
+            encoded: float[batch, encoder length, emb_dim], the encoder's output.
+            decoder_mask: [batch, 1, length, length].
+            encoder_decoder_mask: [batch, 1, length, encoder length].
+            deterministic: turns dropout off.
+            decode: whether to decode token by token with a cache.
+            max_decode_length: how many positions the cache has; needed when decoding one token.
+
+        Returns:
+            float[batch, length, emb_dim].
+        """
+        length = (decode and max_decode_length) or inputs.shape[-2]
+        bias = self.relative_embedding(length, length, False)
+        return Blocks(self.config).decoder_layer(
+            inputs, encoded, decoder_mask, encoder_decoder_mask, bias, deterministic, decode
+        )
+
+
+class Encoder(nn.Module):
+    """From tokens to vectors that know their context.
+
+    Attributes:
+        config: settings of the network.
+        shared_embedding: the token vectors, shared with the decoder.
+    """
+
+    config: T5Config
+    shared_embedding: nn.Module
+
+    _blocks = Blocks
+
+    @nn.compact
+    def __call__(
+        self, encoder_input_tokens: Array, encoder_mask: Array | None = None, deterministic: bool = False
+    ) -> Array:
+        """Encodes sequences.
+
+        Args:
+            encoder_input_tokens: int[batch, length].
+            encoder_mask: [batch, 1, length, length].
+            deterministic: turns dropout off.
+
+        Returns:
+            float[batch, length, emb_dim].
+        """
+        check_tokens("encoder_input_tokens", encoder_input_tokens)
+        blocks = self._blocks(self.config)
+        x = blocks.embed(encoder_input_tokens, self.shared_embedding, deterministic)
+        x = self._run_layers(x, encoder_mask, deterministic)
+        x = blocks.norm("encoder_norm", x)
+        # Unlike all other dropouts, this one drops at every position anew.
+        return nn.Dropout(self.config.dropout_rate)(x, deterministic=deterministic)
+
+    @nn.nowrap
+    def _run_layers(self, x: Array, *arguments: Any) -> Array:
+        relative_positions = self._blocks(self.config).relative_positions()
+        for i in range(self.config.num_encoder_layers):
+            x = EncoderLayer(self.config, relative_positions, name=f"layers_{i}")(x, *arguments)
+        return x
+
+
+class Decoder(nn.Module):
+    """From target tokens and the encoder's output to the logits of the next tokens.
+
+    Attributes:
+        config: settings of the network.
+        shared_embedding: the token vectors, shared with the encoder.
+    """
+
+    config: T5Config
+    shared_embedding: nn.Module
+
+    _blocks = Blocks
+
+    @nn.compact
+    def __call__(
+        self,
+        encoded: Array,
+        decoder_input_tokens: Array,
+        decoder_positions: Array | None = None,
+        decoder_mask: Array | None = None,
+        encoder_decoder_mask: Array | None = None,
+        deterministic: bool = False,
+        decode: bool = False,
+        max_decode_length: int | None = None,
+    ) -> Array:
+        """Decodes all positions at once, or one token with a cache.
+
+        Args:
+            encoded: float[batch, encoder length, emb_dim], the encoder's output.
+            decoder_input_tokens: int[batch, length], the targets shifted right.
+            decoder_positions: not read: positions are relative. Networks share this argument.
+            decoder_mask: [batch, 1, length, length].
+            encoder_decoder_mask: [batch, 1, length, encoder length].
+            deterministic: turns dropout off.
+            decode: whether to decode token by token with a cache.
+            max_decode_length: how many positions the cache has; needed when decoding one token.
+
+        Returns:
+            float[batch, length, vocab_size], float32 unless they come from the token vectors of another attend dtype.
+        """
+        del decoder_positions
+        check_tokens("decoder_input_tokens", decoder_input_tokens)
+        blocks = self._blocks(self.config)
+        y = blocks.embed(decoder_input_tokens, self.shared_embedding, deterministic)
+        y = self._run_layers(y, encoded, decoder_mask, encoder_decoder_mask, deterministic, decode, max_decode_length)
+        y = blocks.dropout(blocks.norm("decoder_norm", y), deterministic)
+        return blocks.logits(y, self.shared_embedding)
+
+    @nn.nowrap
+    def _run_layers(self, y: Array, *arguments: Any) -> Array:
+        relative_positions = self._blocks(self.config).relative_positions()
+        for i in range(self.config.num_decoder_layers):
+            y = DecoderLayer(self.config, relative_positions, name=f"layers_{i}")(y, *arguments)
+        return y
+
+
+class Transformer(nn.Module):
+    """The whole network.
+
+    Attributes:
+        config: sizes and settings.
+    """
+
+    config: T5Config
+
+    _encoder, _decoder = Encoder, Decoder
+
+    def setup(self) -> None:
+        """Makes the token vectors, the encoder and the decoder."""
+        cfg = self.config
+        self.shared_embedding = Blocks(cfg).token_embedder()
+        self.encoder = self._encoder(cfg, self.shared_embedding)
+        self.decoder = self._decoder(cfg, self.shared_embedding)
 
     def encode(
         self, encoder_input_tokens: Array, encoder_segment_ids: Array | None = None, enable_dropout: bool = True
@@ -42,12 +370,12 @@ class Transformer(nn.Module):
         """Encodes sequences.
 
         Args:
-          encoder_input_tokens: int[batch, length]; zeros are padding.
-          encoder_segment_ids: int[batch, length], which packed sequence a position belongs to.
-          enable_dropout: Whether to drop out.
+            encoder_input_tokens: int[batch, length]; zeros are padding.
+            encoder_segment_ids: int[batch, length], which packed sequence a position belongs to.
+            enable_dropout: whether to drop out.
 
         Returns:
-          float[batch, length, emb_dim].
+            float[batch, length, emb_dim].
         """
         check_tokens("encoder_input_tokens", encoder_input_tokens)
         is_token = encoder_input_tokens > 0
@@ -74,22 +402,22 @@ class Transformer(nn.Module):
         """Decodes all positions at once, or one token with a cache.
 
         Args:
-          encoded: float[batch, encoder length, emb_dim], from `encode`.
-          encoder_input_tokens: int[batch, encoder length]; says what of `encoded` is padding.
-          decoder_input_tokens: int[batch, length], the targets shifted right.
-          decoder_target_tokens: int[batch, length]; zeros are padding.
-          encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
-          decoder_segment_ids: int[batch, length], the same of the targets.
-          decoder_positions: Positions within packed sequences.
-          enable_dropout: Whether to drop out.
-          decode: Whether to decode token by token with a cache. There is no padding then.
-          max_decode_length: How many positions the cache has; needed when decoding one token.
+            encoded: float[batch, encoder length, emb_dim], from `encode`.
+            encoder_input_tokens: int[batch, encoder length]; says what of `encoded` is padding.
+            decoder_input_tokens: int[batch, length], the targets shifted right.
+            decoder_target_tokens: int[batch, length]; zeros are padding.
+            encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
+            decoder_segment_ids: int[batch, length], the same of the targets.
+            decoder_positions: positions within packed sequences.
+            enable_dropout: whether to drop out.
+            decode: whether to decode token by token with a cache. There is no padding then.
+            max_decode_length: how many positions the cache has; needed when decoding one token.
 
         Returns:
-          float[batch, length, vocab_size] logits.
+            float[batch, length, vocab_size] logits.
 
         Raises:
-          ValueError: Decoding token by token from packed sequences.
+            ValueError: decoding token by token from packed sequences.
         """
         if decode and encoder_segment_ids is not None:
             raise ValueError(
@@ -99,14 +427,14 @@ class Transformer(nn.Module):
         dtype = self.config.dtype
         if decode:
             decoder_mask = None
-            asks = jnp.ones_like(decoder_target_tokens)
+            query_is_token = jnp.ones_like(decoder_target_tokens)
         else:
             decoder_mask = layers.make_decoder_mask(
                 decoder_target_tokens, dtype=dtype, decoder_segment_ids=decoder_segment_ids
             )
-            asks = decoder_target_tokens > 0
+            query_is_token = decoder_target_tokens > 0
         cross_mask = layers.combine_masks(
-            layers.make_attention_mask(asks, encoder_input_tokens > 0),
+            layers.make_attention_mask(query_is_token, encoder_input_tokens > 0),
             self._within_segments(decoder_segment_ids, encoder_segment_ids),
             dtype=dtype,
         )
@@ -137,18 +465,18 @@ class Transformer(nn.Module):
         """Encodes and decodes: the forward pass of training.
 
         Args:
-          encoder_input_tokens: int[batch, encoder length]; zeros are padding.
-          decoder_input_tokens: int[batch, length], the targets shifted right.
-          decoder_target_tokens: int[batch, length]; zeros are padding.
-          encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
-          decoder_segment_ids: int[batch, length], the same of the targets.
-          encoder_positions: Not read: positions are relative. Networks share this argument.
-          decoder_positions: Not read either.
-          enable_dropout: Whether to drop out.
-          decode: Whether to make the cache for decoding.
+            encoder_input_tokens: int[batch, encoder length]; zeros are padding.
+            decoder_input_tokens: int[batch, length], the targets shifted right.
+            decoder_target_tokens: int[batch, length]; zeros are padding.
+            encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
+            decoder_segment_ids: int[batch, length], the same of the targets.
+            encoder_positions: not read: positions are relative. Networks share this argument.
+            decoder_positions: not read either.
+            enable_dropout: whether to drop out.
+            decode: whether to make the cache for decoding.
 
         Returns:
-          float[batch, length, vocab_size] logits.
+            float[batch, length, vocab_size] logits.
         """
         del encoder_positions
         encoded = self.encode(encoder_input_tokens, encoder_segment_ids, enable_dropout)
@@ -169,6 +497,3 @@ class Transformer(nn.Module):
         if key_ids is None:
             return None
         return layers.make_attention_mask(query_ids, key_ids, jnp.equal, dtype=self.config.dtype)
-
-
-publish(__name__)

@@ -1,0 +1,235 @@
+"""The T5 1.1 network for large models: the layers of a stack are scanned, and may be computed again for gradients.
+
+All layers of a stack have one set of parameters with an axis for the layers, so the compiler sees a single layer
+whatever their number is. Every layer has relative position biases of its own, as umT5 has (Chung et al. 2023,
+arXiv:2304.09151).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+from flax.linen import partitioning
+from t5x.examples.scalable_t5 import layers
+from t5x.examples.scalable_t5.layers import Array
+from t5x.examples.t5 import network as t5_network
+
+with_sharding_constraint = partitioning.with_sharding_constraint
+scan_with_axes = partitioning.scan_with_axes
+remat = partitioning.remat
+ScanIn = partitioning.ScanIn
+
+
+@struct.dataclass
+class T5Config:
+    """Sizes and settings of the network.
+
+    Those up to `logits_via_embedding` are as in :class:`t5x.examples.t5.network.T5Config`.
+
+    Attributes:
+        remat_policy: what is computed again for the gradients, rather than kept: 'none'; 'full', all of a layer; or
+            'minimal', all but matrix products without batch dimensions.
+        scan_layers: whether to scan over the layers. Otherwise each has parameters of its own, named as in T5.
+        param_scan_axis: which axis of the parameters is that of the layers.
+    """
+
+    vocab_size: int
+    dtype: Any = jnp.float32
+    emb_dim: int = 512
+    num_heads: int = 8
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    head_dim: int = 64
+    mlp_dim: int = 2048
+    mlp_activations: Sequence[str] = ("relu",)
+    dropout_rate: float = 0.1
+    logits_via_embedding: bool = False
+    remat_policy: str = "none"
+    scan_layers: bool = True
+    param_scan_axis: int = 1
+
+
+def _sharded(x: Array) -> Array:
+    return with_sharding_constraint(x, ("batch", "length", "embed"))
+
+
+class _Blocks(t5_network.Blocks):
+    """The parts of T5, whose activations are sharded by their logical axes between any two blocks."""
+
+    _layers = layers
+
+    def residual(
+        self, x: Array, norm: str, block: Callable[[Array], Array], deterministic: bool, dropout: str | None = None
+    ) -> Array:
+        """Adds what a block makes of the normed float[batch, length, emb_dim]."""
+        return _sharded(super().residual(_sharded(x), norm, lambda y: block(_sharded(y)), deterministic, dropout))
+
+    def position_bias(self, length: int, bidirectional: bool) -> Array:
+        """Computes the float[1, num_heads, length, length] biases of one layer."""
+        bias: Array = self.relative_positions()(length, length, bidirectional)
+        return bias
+
+    def result(self, x: Array) -> Any:
+        """Gives what a layer returns: for a scan, what is carried on, and that nothing is collected."""
+        return (x, None) if self.config.scan_layers else x
+
+    def run_layers(
+        self, stack: nn.Module, layer: type[nn.Module], name: str, number: int, x: Array, *arguments: Any
+    ) -> Array:
+        """Passes float[batch, length, emb_dim] through layers, all of which get the same further arguments.
+
+        Args:
+            stack: the module whose layers these are.
+            layer: their class.
+            name: of the scanned layers.
+            number: how many there are.
+            x: float[batch, length, emb_dim].
+            *arguments: what else each layer takes, switches last.
+        """
+        cfg = self.config
+        if cfg.remat_policy not in (None, "none"):
+            keep_products = jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims
+            switches = [i for i, value in enumerate(arguments, start=1) if isinstance(value, bool | int | None)]
+            layer = remat(
+                layer,
+                prevent_cse=not cfg.scan_layers,  # a scan prevents it already
+                policy=keep_products if cfg.remat_policy == "minimal" else None,
+                static_argnums=switches,
+            )
+        if not cfg.scan_layers:
+            for i in range(number):
+                x = layer(cfg, name=f"layers_{i}")(x, *arguments)
+            return x
+        axis = cfg.param_scan_axis
+        scanned = scan_with_axes(
+            layer,
+            variable_axes={
+                # The axis is added to the logical axes once, when the parameters are made.
+                "params": axis if stack.is_mutable_collection("params") else ScanIn(axis),
+                "cache": 0,
+            },
+            split_rngs={"params": True, "dropout": True},
+            in_axes=(nn.broadcast,) * len(arguments),
+            length=number,
+            axis_name="layers",
+        )
+        x, _ = scanned(config=cfg, name=name)(x, *arguments)
+        return x
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward block, with relative position biases of its own.
+
+    Attributes:
+        config: settings of the network.
+    """
+
+    config: T5Config
+
+    @nn.compact
+    def __call__(self, inputs: Array, encoder_mask: Array | None = None, deterministic: bool = False) -> Any:
+        """Transforms the sequences.
+
+        Args:
+            inputs: float[batch, length, emb_dim].
+            encoder_mask: [batch, 1, length, length].
+            deterministic: turns dropout off.
+
+        Returns:
+            float[batch, length, emb_dim]; if layers are scanned, a pair of that and None.
+        """
+        blocks = _Blocks(self.config)
+        bias = blocks.position_bias(inputs.shape[-2], bidirectional=True)
+        return blocks.result(blocks.encoder_layer(inputs, encoder_mask, bias, deterministic))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the encoder and a feed-forward block, with relative position biases of its own.
+
+    Attributes:
+        config: settings of the network.
+    """
+
+    config: T5Config
+
+    @nn.compact
+    def __call__(
+        self,
+        inputs: Array,
+        encoded: Array,
+        decoder_mask: Array | None = None,
+        encoder_decoder_mask: Array | None = None,
+        deterministic: bool = False,
+        decode: bool = False,
+        max_decode_length: int | None = None,
+    ) -> Any:
+        """Transforms the sequences, or one token of each.
+
+        Args:
+            inputs: float[batch, length, emb_dim]; the length is 1 when decoding with a cache.
+            encoded: float[batch, encoder length, emb_dim], the encoder's output.
+            decoder_mask: [batch, 1, length, length].
+            encoder_decoder_mask: [batch, 1, length, encoder length].
+            deterministic: turns dropout off.
+            decode: whether to decode token by token with a cache.
+            max_decode_length: how many positions the cache has; needed when decoding one token.
+
+        Returns:
+            float[batch, length, emb_dim]; if layers are scanned, a pair of that and None.
+        """
+        blocks = _Blocks(self.config)
+        length = (decode and max_decode_length) or inputs.shape[-2]
+        bias = blocks.position_bias(length, bidirectional=False)
+        return blocks.result(
+            blocks.decoder_layer(inputs, encoded, decoder_mask, encoder_decoder_mask, bias, deterministic, decode)
+        )
+
+
+class Encoder(t5_network.Encoder):
+    """From tokens to vectors that know their context, see :class:`t5x.examples.t5.network.Encoder`."""
+
+    config: T5Config
+
+    _blocks = _Blocks
+
+    @nn.nowrap
+    def _run_layers(self, x: Array, *arguments: Any) -> Array:
+        number = self.config.num_encoder_layers
+        return _Blocks(self.config).run_layers(self, EncoderLayer, "encoder", number, x, *arguments)
+
+
+class Decoder(t5_network.Decoder):
+    """From target tokens and the encoder's output to logits, see :class:`t5x.examples.t5.network.Decoder`."""
+
+    config: T5Config
+
+    _blocks = _Blocks
+
+    @nn.nowrap
+    def _run_layers(self, y: Array, *arguments: Any) -> Array:
+        number = self.config.num_decoder_layers
+        return _Blocks(self.config).run_layers(self, DecoderLayer, "decoder", number, y, *arguments)
+
+
+class Transformer(t5_network.Transformer):
+    """The whole network, see :class:`t5x.examples.t5.network.Transformer`.
+
+    Attributes:
+        config: sizes and settings.
+        scan_layers: as in the settings; where the caches for decoding have an axis of layers, models look here.
+    """
+
+    config: T5Config
+    scan_layers: bool = struct.field(init=False)
+
+    _encoder, _decoder = Encoder, Decoder
+
+    def __post_init__(self) -> None:
+        """Takes `scan_layers` over from the settings."""
+        super().__post_init__()
+        object.__setattr__(self, "scan_layers", self.config.scan_layers)  # a frozen dataclass

@@ -1,0 +1,1 @@
+"""Gin files of T5 1.1."""

@@ -1,0 +1,1 @@
+"""Gin files of whole runs with T5 1.1."""

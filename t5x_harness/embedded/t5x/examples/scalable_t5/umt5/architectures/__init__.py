@@ -1,0 +1,1 @@
+"""What kind of network umT5 is."""

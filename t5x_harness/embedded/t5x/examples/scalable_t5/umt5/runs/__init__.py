@@ -1,0 +1,1 @@
+"""What all runs of umT5 have in common."""
