@@ -55,8 +55,8 @@ def _keep_in_subprocesses(subprocess: ModuleType) -> None:
 
 def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:
     if slice_name:
-        from t5x_harness.slices.emulated_mesh import emulate_slice
         from t5x_harness.slices.slice import get_slice
+        from t5x_harness.upstream.t5x import emulate_slice
 
         emulate_slice(partitioning, get_slice(slice_name))
     if is_brief:

@@ -21,11 +21,11 @@ from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vo
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.mesh import mesh_text
 from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 from t5x_harness.system.buckets import is_remote, store
+from t5x_harness.upstream.t5x import install_mesh
 
 _PRETRAINED_STEP = 1_000_000
 """Where T5's public checkpoints stand; the step of a stand-in whose path names none."""

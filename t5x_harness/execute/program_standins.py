@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import fcntl
 import functools
-import inspect
 import os
 import re
 import shutil
@@ -26,6 +25,7 @@ from typing import Any
 from t5x_harness.spec import StandInPolicy
 from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
+from t5x_harness.upstream.t5x import before_restoring
 from t5x_harness.variables import STANDINS_VARIABLE, START_VARIABLE
 
 _BATCH = 512
@@ -149,20 +149,11 @@ class _Process:
 
     def take_checkpoints(self, utils: ModuleType) -> None:
         """Has T5X's train, eval and infer find a checkpoint where they are to restore one that is in no bucket."""
-        original = utils.create_checkpoint_manager_and_restore
-        signature = inspect.signature(original)
-
-        @functools.wraps(original)
-        def restore(*args: Any, **options: Any) -> Any:
-            arguments = signature.bind(*args, **options).arguments
-            path = arguments.get("restore_path")
-            if isinstance(path, str) and self._here.local(path) is not None:
-                self._put_checkpoint(path, arguments)
-            return original(*args, **options)
-
-        utils.create_checkpoint_manager_and_restore = restore  # type: ignore[attr-defined]
+        before_restoring(utils, self._put_checkpoint)
 
     def _put_checkpoint(self, path: str, arguments: Mapping[str, Any]) -> None:
+        if self._here.local(path) is None:
+            return
         with self._alone():
             self._explain(f"checkpoint {path}", path)
             if not StandInPolicy.MISSING.replaces(path):

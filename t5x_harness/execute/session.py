@@ -16,10 +16,10 @@ from t5x_harness.execute.sharing import share_steps
 from t5x_harness.runtime.choice import Runtime, activate, find_runtime
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
-from t5x_harness.slices.install import install_mesh
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, Mode, Reason, RunSpec, Severity, Stage
 from t5x_harness.upstream.short_run import configure_for_short_run
+from t5x_harness.upstream.t5x import install_mesh
 
 if TYPE_CHECKING:
     from t5x_harness.execute.prepare import Prepared

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gin
@@ -21,6 +21,7 @@ from t5x_harness.execute.sandbox import OutputFolder
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.upstream.t5x import count_batches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,37 +101,13 @@ class _Counter:
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
             self.model = kwargs.get("model")
-            inner = trainer.train
-
-            def watched(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
-                return inner(_Watched(batch_iter, self._taken), *rest, **options)
-
-            trainer.train = watched
+            count_batches(trainer, self._taken)
             return trainer
 
         return make
 
     def _taken(self) -> None:
         self._on_step(next(self._steps))
-
-
-class _Watched:
-    """An iterator that tells when a batch is taken and is otherwise the one it wraps."""
-
-    def __init__(self, inner: Iterator[Any], taken: Callable[[], None]) -> None:
-        self._inner = inner
-        self._taken = taken
-
-    def __iter__(self) -> _Watched:
-        return self
-
-    def __next__(self) -> Any:
-        batch = next(self._inner)
-        self._taken()
-        return batch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report: StageReport) -> None:

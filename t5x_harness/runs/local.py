@@ -15,6 +15,7 @@ from t5x_harness.runs.stages import Stages, stages_of, standins_of, with_mode
 from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import decode_fields
+from t5x_harness.upstream.t5x import T5XLacks
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 from t5x_harness.workers.run import Needed, OnProgress, Run
 
@@ -165,7 +166,7 @@ class LocalBackend(Closing):
             code, message, fix = "RUN07", f"the process of {stage} ended: {error}", "see the end of its log"
         elif isinstance(error, RunRaised):
             code, message = "RUN08", f"{stage} could not be started: {error.message}"
-            fix = "see the end of its log"
+            fix = T5XLacks.FIX if error.type_name.endswith(T5XLacks.__name__) else "see the end of its log"
             if error.at is not None:
                 location = Location(*error.at)
                 fix = "a module that T5X imports must not end the program: take the line out, or put it into a function"

@@ -17,7 +17,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 from t5x_harness.slices.mesh import MeshRefused, plan_mesh, refusal
@@ -26,7 +25,6 @@ from t5x_harness.variables import POD_VARIABLE
 
 _LOGGER = logging.getLogger(__name__)
 _DATA_AXIS = "data"
-_SEEN_AS_ON_SLICE = ("default_mesh", "get_mesh", "with_sharding_constraint")
 
 
 class DeviceCountMismatch(RuntimeError):
@@ -90,22 +88,14 @@ class _JaxOnSlice:
         return index
 
 
-def emulate_slice(module: ModuleType, slice_: Slice, data_positions: int | None = None) -> None:
-    """Makes a ``t5x.partitioning`` build a slice's mesh; a slice emulated earlier is replaced.
+class SliceView:
+    """Runs functions of the module that defines one of them while that module sees the slice.
 
     Args:
-      module: the imported module.
-      slice_: what it is to see.
+      function: of ``t5x.partitioning``.
+      slice_: what the module is to see.
       data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
     """
-    for name in _SEEN_AS_ON_SLICE:
-        function = getattr(module, name)
-        original = getattr(function, "__t5x_harness_original__", function)
-        setattr(module, name, _View(original, slice_, data_positions).wrapped(original))
-
-
-class _View:
-    """Runs functions of the module that defines one of them while that module sees the slice."""
 
     def __init__(self, function: Callable[..., Any], slice_: Slice, data_positions: int | None) -> None:
         self._globals = inspect.unwrap(function).__globals__
@@ -125,7 +115,6 @@ class _View:
                     answer = self._asked(function, args, kwargs)
             return self._on_cpu(answer)
 
-        on_slice.__dict__["__t5x_harness_original__"] = function
         return on_slice
 
     @contextmanager

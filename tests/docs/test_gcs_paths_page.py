@@ -19,6 +19,7 @@ def test_a_command_sees_the_store(blocks: list[str], tmp_path: Path, monkeypatch
     exec(compile(blocks[0], "docs/gcs-paths.md", "exec"), {})
 
 
+@pytest.mark.journey
 def test_a_test_has_a_bucket_at_gcs(blocks: list[str], pytester: pytest.Pytester) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
     pytester.makepyfile(test_on_gcs=blocks[1])

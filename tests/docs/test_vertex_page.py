@@ -22,6 +22,7 @@ def _blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.journey
 def test_the_tests_pass(page: str, pytester: pytest.Pytester) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     tests, conftest, _ = _blocks(page, "python")

@@ -86,6 +86,7 @@ def test_the_program_of_the_sdk_runs(page: str, project: Path, environment: Mapp
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 50
 
 
+@pytest.mark.journey
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_the_commands_of_gcloud_run(page: str, project: Path, environment: Mapping[str, str]) -> None:
     _, *commands = blocks(page, "shell")

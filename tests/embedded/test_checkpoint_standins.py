@@ -191,6 +191,7 @@ print("restored")
 """
 
 
+@pytest.mark.journey
 def test_in_a_bucket_over_the_network(tmp_path: Path) -> None:
     """Written and read by clients that know nothing but gs://."""
     session = pytest.importorskip("t5x_harness.google.session")

@@ -35,6 +35,7 @@ def test_goes_on_from_a_checkpoint_that_t5x_wrote(programs: Any, config: list[st
     assert sorted(path.name for path in t5x_checkpoint.glob("checkpoint_*")) == ["checkpoint_8", "checkpoint_9"]
 
 
+@pytest.mark.journey
 def test_an_interrupted_training_ends_as_if_it_had_not_been(programs: Any, config: list[str]) -> None:
     """It is killed at its seventh step; the position in the data comes from checkpoint_4 too."""
     flags = [*config, "--gin.utils.SaveCheckpointConfig.save_dataset=True"]

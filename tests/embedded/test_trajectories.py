@@ -31,8 +31,17 @@ def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
     return observed
 
 
+JOURNEYS = ("t5_1_1_dropout", "t5_1_1_packed", "t5_1_0", "warmup_lr")
+
+
 @pytest.mark.parametrize(
-    "case", ["t5_1_1", "t5_1_1_dropout", "t5_1_1_microbatches", "t5_1_1_packed", "t5_1_0", "warmup_lr", "scalable_t5"]
+    "case",
+    [
+        "t5_1_1",
+        "t5_1_1_microbatches",
+        "scalable_t5",
+        *(pytest.param(case, marks=pytest.mark.journey) for case in JOURNEYS),
+    ],
 )
 def test_trains_as_recorded(case: str, programs: Any, tmp_path: Path) -> None:
     assert differences(record(case), train_case(programs, tmp_path, case), Tolerance()) == []
@@ -50,6 +59,7 @@ fusions) gave 0.0018, 0.0016, 0.055 and two tokens.
 """
 
 
+@pytest.mark.journey
 def test_trains_in_bfloat16_as_recorded_but_for_its_rounding(programs: Any, tmp_path: Path) -> None:
     exact = record("t5_1_1")
     assert differences(exact, record("t5_1_1_bfloat16"), BFLOAT16) == []  # T5X itself is as far from float32

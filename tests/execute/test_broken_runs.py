@@ -220,6 +220,7 @@ def test_what_plan_sees(backend: Backend, train_text: str, extra: str, code: str
     assert Path(error.location.file).name == "config.gin"
 
 
+@pytest.mark.journey
 def test_a_metric_that_raises_beside_training_is_told_as_the_metrics_fault(
     backend: Backend, train_text: str, infer_eval_text: str
 ) -> None:

@@ -26,6 +26,7 @@ def facts(result: RunResult, stage: Stage) -> dict[str, str]:
     return dict(result.stage(stage).facts)
 
 
+@pytest.mark.journey
 def test_at_full_size_every_scalar_is_the_one_t5x_recorded(backend: Backend, recorded: Any) -> None:
     """The stages around T5X, the slice's mesh and the cheap compile options change no number."""
     case = recorded("t5_1_1_infer_eval")

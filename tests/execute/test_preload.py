@@ -84,6 +84,7 @@ def converted(unconverted: Zygote, tmp_path: Path) -> Converted:
     return call
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(("how", "of_the_child"), [("awaited", {NUMBER}), ("at once", set(range(1, NUMBER + 1)))])
 def test_conversions_are_taken_over_from_the_process_beside_and_generated_for(
     converted: Converted, how: str, of_the_child: set[int]
@@ -116,6 +117,7 @@ def converted_in_a_job(cache: Path, brief: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.journey
 def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(
     converted: Converted, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def google() -> Iterator[Mapping[str, str]]:
     made.close()
 
 
+@pytest.mark.journey
 def test_checkpoints_and_scalars_outlive_the_run(
     backend: Callable[..., LocalBackend], train_text: str, google: Mapping[str, str]
 ) -> None:

@@ -47,6 +47,7 @@ def facts(result: StageResult) -> dict[str, str]:
     return dict(result.facts)
 
 
+@pytest.mark.journey
 def test_a_run_writes_what_was_planned(run: Callable[..., RunResult]) -> None:
     gin = examples.trained(
         "TRAIN_STEPS = 5",

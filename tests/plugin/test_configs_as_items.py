@@ -77,6 +77,7 @@ def test_a_late_stage_alone_fails_with_the_cause(run: Run, folder: Path) -> None
     result.stdout.fnmatch_lines(["broken.gin:*: error INF11: task sample_answer has no split 'test' *"])
 
 
+@pytest.mark.journey
 def test_runs_in_pytests_own_process_for_a_debugger(run: Run, folder: Path) -> None:
     (folder / "my_tasks.py").write_text("import os\nprint('registered in', os.getpid())\n")
     (folder / "conftest.py").write_text("import os\nprint('pytest is', os.getpid())\n")

@@ -57,6 +57,7 @@ def run(
     return call
 
 
+@pytest.mark.journey
 def test_a_real_job_that_fell_back_to_the_cpu_is_no_green(
     run: Run, fake_gcs: FakeGcs, pytester: pytest.Pytester
 ) -> None:

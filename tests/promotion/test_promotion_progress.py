@@ -35,6 +35,7 @@ sys.exit(5)
 """
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("options", [[], ["-s"]], ids=["captured", "streamed"])
 def test_stage_step_and_state_of_the_job_and_with_s_its_log(tmp_path: Path, imported: None, options: list[str]) -> None:
     project = tmp_path / "project"

@@ -60,6 +60,7 @@ def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypat
     return call
 
 
+@pytest.mark.journey
 def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
     run: Run, vertex: FakeVertex, pytester: pytest.Pytester
 ) -> None:

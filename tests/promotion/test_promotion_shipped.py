@@ -282,6 +282,7 @@ if "CLOUD_ML_JOB_ID" not in os.environ:
 """
 
 
+@pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_ctrl_c_that_is_dropped_ends_the_session_with_the_phase(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makeconftest(DROPS)
@@ -296,6 +297,7 @@ def test_ctrl_c_that_is_dropped_ends_the_session_with_the_phase(vertex: FakeVert
     assert not (pytester.path / "went-on").exists()
 
 
+@pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_ctrl_c_says_which_jobs_it_could_not_cancel(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_long=HEAD + "def test_one():\n    time.sleep(300)\n")
@@ -314,6 +316,7 @@ def pytest_sessionfinish():
 """
 
 
+@pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_ctrl_c_while_pytest_ends_leaves_no_job(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makeconftest(TWICE)

@@ -121,6 +121,7 @@ def test_warns():
 """
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("distributed", [[], ["-n", "1"]], ids=["alone", "distributed"])
 def test_what_it_warns_of_is_among_the_warnings_here(run: Run, distributed: list[str]) -> None:
     result = run(WARNS, "--t5x-vertex=emulated", *distributed)

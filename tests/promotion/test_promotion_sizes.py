@@ -49,6 +49,7 @@ def run(pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPat
     return call
 
 
+@pytest.mark.journey
 def test_what_a_job_would_bind(run: Run, pytester: pytest.Pytester) -> None:
     """Also for a config without a marker, by the project's table, and with full_size of the call, which says more."""
     pytester.makepyfile(test_orders=HEAD + ORDERS)
@@ -64,6 +65,7 @@ def test_what_a_job_would_bind(run: Run, pytester: pytest.Pytester) -> None:
     assert {name for name, job in bound.items() if "BATCH_SIZE" in job} == {"sums", "test-given-false"}
 
 
+@pytest.mark.journey
 def test_without_steps_a_shrunk_job_trains_few_and_another_those_of_its_config(
     run: Run, pytester: pytest.Pytester
 ) -> None:

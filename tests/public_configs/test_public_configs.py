@@ -114,6 +114,7 @@ def flags_of(script: Path) -> list[str]:
     return flags
 
 
+@pytest.mark.journey
 def test_a_community_recipe_pretrains_from_its_shell_script(run: Run, folder) -> None:
     pytest.importorskip("datasets")
     where = folder("community")
@@ -130,6 +131,7 @@ def test_a_community_recipe_pretrains_from_its_shell_script(run: Run, folder) ->
     assert "'gs://nordlys-lm/sentencepiece/nordlys_64k.model'" in result.operative_config
 
 
+@pytest.mark.journey
 def test_a_start_script_that_sets_the_import_path_trains_under_exec(folder) -> None:
     """It names its own folder as PYTHONPATH and nothing else; T5X, the slice's mesh and the buckets stay."""
     where = folder("script")
@@ -174,6 +176,7 @@ def devices_of(checkpoint: Path) -> list[list[int]]:
     return [[device["id"] for device in row] for row in mesh]
 
 
+@pytest.mark.journey
 def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
     """On 64 chips, of which 4 are enough to execute it: what the plan says is of all."""
     result = run(
@@ -200,6 +203,7 @@ def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
     assert result.predictions[0]["input"]["inputs_pretokenized"].startswith("translate German to English: ")
 
 
+@pytest.mark.journey
 def test_evaluation_as_on_vertex(run: Run, folder) -> None:
     """Its files are those of a clone that only the image has; the checkpoint is one that a job before has written."""
     result = run(folder("vertex"), "configs/eval_xl_xsum.gin")
@@ -220,6 +224,7 @@ def test_inference_as_on_vertex_through_mounted_buckets(run: Run, folder) -> Non
     assert {"inputs", "prediction"} <= result.predictions[0].keys()
 
 
+@pytest.mark.journey
 def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: Run, folder) -> None:
     result = run(folder("others"), "mt5_captions.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
@@ -228,6 +233,7 @@ def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: Run, folder)
     assert "source of task: 'captions_de'" in result.standins
 
 
+@pytest.mark.journey
 def test_training_goes_on_with_cached_examples_and_the_latest_checkpoint(run: Run, folder) -> None:
     result = run(folder("others"), "mt5_captions_continue.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)

@@ -268,6 +268,7 @@ def test_every_sample_config_is_broken_once() -> None:
     assert configs <= {each.config for each in BROKEN}
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.config}-{b.code}")
 def test_a_broken_copy_is_told_where_and_how(
     broken: Broken, pipeline: Callable[[RunSpec], Pipeline], tmp_path: Path

@@ -45,6 +45,7 @@ def test_lint_finds_nothing(name: str) -> None:
     assert (result.outcome, result.findings) == (Outcome.PASSED, ())
 
 
+@pytest.mark.journey
 def test_a_train_config_passes_every_stage_without_a_finding_and_repeats_in_another_process(
     pipeline: Callable[[RunSpec], Pipeline], tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ PRELUDE = """
 import json, sys
 from t5x_harness.runtime import choice as t5x_runtime
 from t5x_harness.slices.devices import force_cpu_devices
-from t5x_harness.slices.install import install_mesh
+from t5x_harness.upstream.t5x import install_mesh
 from t5x_harness.slices.slice import get_slice
 t5x_runtime.activate(t5x_runtime.find_runtime("embedded"))
 
@@ -150,7 +150,7 @@ def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> N
     program = """
     import logging, sys
     from t5x_harness.slices.devices import force_cpu_devices
-    from t5x_harness.slices.install import install_mesh
+    from t5x_harness.upstream.t5x import install_mesh
     from t5x_harness.slices.slice import get_slice
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     force_cpu_devices(16)

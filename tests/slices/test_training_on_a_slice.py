@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from t5x_harness.runtime.compile_options import compile_cheaply
 
 REFERENCE = Path(__file__).parent.parent / "reference"
@@ -21,6 +23,7 @@ EXEC = (
 )
 
 
+@pytest.mark.journey
 def test_losses_are_the_recorded_ones_with_parameters_divided_as_planned(tmp_path: Path) -> None:
     model_dir = _train(tmp_path)
     losses = _losses(model_dir)

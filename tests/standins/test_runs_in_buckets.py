@@ -64,6 +64,7 @@ def buckets(tmp_path: Path) -> Path:
     return tmp_path / "buckets"
 
 
+@pytest.mark.journey
 def test_a_config_in_buckets_runs_as_it_is(zygote: Zygote, tmp_path: Path, buckets: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
     (tmp_path / "run.gin").write_text(CONFIG)

@@ -61,6 +61,7 @@ def run(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.journey
 def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> None:
     (tmp_path / "root" / "buckets" / "mine").mkdir(parents=True)
     rows = '[tool.t5x_harness.samples]\n"hf:allenai/none:en" = [{ text = "a row" }]\n'

@@ -51,6 +51,7 @@ utils.DatasetConfig.split = 'validation'
 """
 
 
+@pytest.mark.journey
 def test_a_notebook_trains_evaluates_and_infers(tmp_path: Path) -> None:
     configs = tmp_path / "configs"
     configs.mkdir()

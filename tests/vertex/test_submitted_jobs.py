@@ -111,6 +111,7 @@ print(json.dumps([job._service.transport.kind, type(job.resource).__name__, job.
 """
 
 
+@pytest.mark.journey
 def test_sending_imports_the_sdks_client_alone_and_uses_its_settings_where_the_sdk_is_imported(
     submit: Submit, script: Callable[[str], Any]
 ) -> None:
@@ -321,6 +322,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.journey
 def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Callable[[str], Any]) -> None:
     pytest.importorskip("pandas")
     found = script(TRACKED.replace("IMAGE", IMAGE))

@@ -15,6 +15,7 @@ pytest.importorskip("google.cloud.aiplatform")
 pytest.importorskip("google_crc32c", reason="needs the extra google")
 
 
+@pytest.mark.journey
 def test_a_sample_config_trains_as_a_job(tmp_path: Path, imported: None) -> None:
     (tmp_path / "my_tasks.py").write_text("import t5x_harness.sample_tasks.tasks\n")
     (tmp_path / "short.gin").write_text(

@@ -50,6 +50,7 @@ except OSError as error:
     assert told == [0.5, 7, True]
 
 
+@pytest.mark.journey
 def test_t5x_main(run_command: Callable[..., None], fake_gcs: Any, gcs_bucket: str) -> None:
     pytest.importorskip("seqio", reason="the extra t5x is not installed")
     fake_gcs.put(gcs_bucket, {"configs/main.gin": MAIN.format(bucket=gcs_bucket), "configs/base.gin": BASE})

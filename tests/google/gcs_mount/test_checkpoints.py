@@ -93,6 +93,7 @@ WITHOUT_NAMESPACES = (
 )  # fmt: skip
 
 
+@pytest.mark.journey
 def test_a_run_saves_and_restores_where_nothing_can_be_mounted(pytester: pytest.Pytester) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
     refused = [*WITHOUT_NAMESPACES, "unshare", "--user", "true"]
@@ -110,6 +111,7 @@ def test_a_run_saves_and_restores_where_nothing_can_be_mounted(pytester: pytest.
     assert not os.path.exists("/gcs/t5x-harness-test")
 
 
+@pytest.mark.journey
 def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester, imported: None) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
     if refused := refusal(Mode.FUSE):

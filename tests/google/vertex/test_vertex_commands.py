@@ -48,6 +48,7 @@ def _run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.journey
 def test_exec_runs_jobs_of_images_that_commands_stand_for_which_wait_and_meet_faults(tmp_path: Path) -> None:
     image = f'gcr.io/p/trainer*={sys.executable} -c \'import sys; open("{tmp_path}/said", "w").write(str(sys.argv))\''
     images = ["--vertex-image", image, "--vertex-image=*="]

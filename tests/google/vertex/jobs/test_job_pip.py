@@ -275,6 +275,7 @@ def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[...
     assert "went on" not in said
 
 
+@pytest.mark.journey
 def test_where_the_environment_has_no_pip_the_one_that_python_brings_is_there(tmp_path: Path) -> None:
     pytest.importorskip("ensurepip")
     venv.create(tmp_path / "of user", symlinks=True)

@@ -30,6 +30,7 @@ TWICE = """
 """
 
 
+@pytest.mark.journey
 @both_transports
 def test_what_runs_log_is_in_the_experiments_table(sdk: Sdk) -> None:
     code = """

@@ -1,0 +1,134 @@
+"""All that the harness changes in T5X, whether it is installed, a fork of it, or the embedded one.
+
+What T5X does without a part that is changed here is said where that part is not there.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from t5x_harness.slices.slice import Slice
+from t5x_harness.system.after_import import after_import
+
+MESH_FUNCTIONS = ("default_mesh", "get_mesh", "with_sharding_constraint")
+"""Of ``t5x.partitioning``: what builds a mesh, and what does nothing on CPU devices."""
+
+_ORIGINAL = "__t5x_harness_original__"
+
+
+class T5XLacks(RuntimeError):
+    """The T5X in use has not what the harness changes in T5X; the message names it and where T5X is."""
+
+    FIX = "give the fork this function, or use the embedded T5X: --t5x-runtime=embedded"
+
+    def __init__(self, module: ModuleType, name: str, purpose: str) -> None:
+        what = f"{module.__name__}.{name}"
+        super().__init__(f"the T5X in use ({module.__file__}) has no {what}, through which the harness {purpose}")
+
+
+def install_mesh(slice: Slice, data_positions: int | None = None) -> None:
+    """Makes ``t5x.partitioning`` of whichever runtime build this slice's mesh over the process's CPU devices.
+
+    Acts at once where the module is imported already, and otherwise when it is.  Installing another slice replaces
+    this one.  Costs nothing until then: neither T5X nor JAX is imported.
+
+    Args:
+      slice: whose mesh.
+      data_positions: how many positions along the mesh's data axis are kept, the first ones; None for all.
+    """
+
+    def emulate(module: ModuleType) -> None:
+        emulate_slice(module, slice, data_positions)
+
+    after_import("t5x.partitioning", emulate)
+
+
+def emulate_slice(partitioning: ModuleType, slice_: Slice, data_positions: int | None = None) -> None:
+    """Makes a ``t5x.partitioning`` build a slice's mesh; a slice emulated earlier is replaced.
+
+    Args:
+      partitioning: the imported module.
+      slice_: what it is to see.
+      data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
+
+    Raises:
+      T5XLacks: it has no such functions, as in a fork whose partitioners are other ones.
+    """
+    from t5x_harness.slices.emulated_mesh import SliceView
+
+    for name in MESH_FUNCTIONS:
+        function = _find(partitioning, name, "has T5X build the mesh of a TPU slice")
+        original = getattr(function, _ORIGINAL, function)
+        seen = SliceView(original, slice_, data_positions).wrapped(original)
+        seen.__dict__[_ORIGINAL] = original
+        setattr(partitioning, name, seen)
+
+
+def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any]], None]) -> None:
+    """Has train, eval and infer call a function before they restore a checkpoint.
+
+    Args:
+      utils: the imported ``t5x.utils``.
+      prepare: is given the path, and the arguments of ``create_checkpoint_manager_and_restore`` by name.
+
+    Raises:
+      T5XLacks: it has no such function.
+    """
+    name = "create_checkpoint_manager_and_restore"
+    original = _find(utils, name, "puts stand-ins where checkpoints are missing")
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def restore(*args: Any, **options: Any) -> Any:
+        arguments = signature.bind(*args, **options).arguments
+        path = arguments.get("restore_path")
+        if isinstance(path, str):
+            prepare(path, arguments)
+        return original(*args, **options)
+
+    setattr(utils, name, restore)
+
+
+def count_batches(trainer: Any, taken: Callable[[], None]) -> None:
+    """Has a trainer's train loop call a function for each batch that it draws.
+
+    A trainer of a fork whose loop is not ``train(batch_iter, …)`` stays as it is.
+    """
+    train = getattr(trainer, "train", None)
+    if train is None:
+        return
+
+    def counted(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
+        return train(_Counted(batch_iter, taken), *rest, **options)
+
+    trainer.train = counted
+
+
+class _Counted:
+    """An iterator that calls a function when a batch is taken and is otherwise the one it wraps."""
+
+    def __init__(self, inner: Iterator[Any], taken: Callable[[], None]) -> None:
+        self._inner = inner
+        self._taken = taken
+
+    def __iter__(self) -> _Counted:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._inner)
+        self._taken()
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _find(module: ModuleType, name: str, purpose: str) -> Any:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise T5XLacks(module, name, purpose) from None

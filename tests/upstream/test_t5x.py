@@ -1,0 +1,80 @@
+"""What the harness changes in T5X: in a T5X that has it, and in a fork that has not."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from t5x_harness.slices.slice import get_slice
+from t5x_harness.upstream.t5x import MESH_FUNCTIONS, T5XLacks, before_restoring, count_batches, emulate_slice
+
+
+def module(name: str, **names: Any) -> types.ModuleType:
+    made = types.ModuleType(name)
+    made.__file__ = "/fork/t5x/module.py"
+    vars(made).update(names)
+    return made
+
+
+def test_a_fork_without_a_mesh_function_is_refused_by_its_name_and_place() -> None:
+    for missing in MESH_FUNCTIONS:
+        fork = module("t5x.partitioning", **{name: print for name in MESH_FUNCTIONS if name != missing})
+        with pytest.raises(T5XLacks) as refused:
+            emulate_slice(fork, get_slice("v3-8"))
+        assert str(refused.value) == (
+            f"the T5X in use (/fork/t5x/module.py) has no t5x.partitioning.{missing}, through which the harness has "
+            "T5X build the mesh of a TPU slice"
+        )
+
+
+def test_a_slice_takes_the_place_of_the_one_before() -> None:
+    pytest.importorskip("jax")
+    program = (
+        "import jax\ndef default_mesh(): return jax.device_count()\nget_mesh = with_sharding_constraint = default_mesh"
+    )
+    partitioning = module("t5x.partitioning")
+    exec(program, vars(partitioning))
+    original = partitioning.get_mesh
+    for name in ("v3-8", "v2-32"):
+        emulate_slice(partitioning, get_slice(name))
+        assert partitioning.get_mesh() == get_slice(name).num_devices
+        assert partitioning.get_mesh.__wrapped__ is original
+
+
+def test_a_path_is_prepared_before_it_is_restored() -> None:
+    happened: list[Any] = []
+
+    def restore(train_state_initializer: Any, restore_path: str | None = None, **options: Any) -> str:
+        happened.append(("restored", restore_path, options))
+        return "state"
+
+    def prepare(path: str, arguments: Mapping[str, Any]) -> None:
+        happened.append((path, dict(arguments)))
+
+    utils = module("t5x.utils", create_checkpoint_manager_and_restore=restore)
+    before_restoring(utils, prepare)
+    assert utils.create_checkpoint_manager_and_restore(1, restore_path="gs://b/checkpoint_2", use_orbax=True) == "state"
+    assert utils.create_checkpoint_manager_and_restore(1) == "state"
+    assert happened == [
+        ("gs://b/checkpoint_2", {"train_state_initializer": 1, "restore_path": "gs://b/checkpoint_2", "options": {"use_orbax": True}}),
+        ("restored", "gs://b/checkpoint_2", {"use_orbax": True}),
+        ("restored", None, {}),
+    ]  # fmt: skip
+    with pytest.raises(T5XLacks, match=r"has no t5x\.utils\.create_checkpoint_manager_and_restore, through which"):
+        before_restoring(module("t5x.utils"), prepare)
+
+
+def test_batches_are_counted_as_the_loop_draws_them() -> None:
+    class Trainer:
+        def train(self, batch_iter: Iterator[int], num_steps: int) -> int:
+            return sum(next(batch_iter) for _ in range(num_steps))
+
+    drawn: list[None] = []
+    trainer = Trainer()
+    count_batches(trainer, lambda: drawn.append(None))
+    assert trainer.train(iter([3, 4, 5]), num_steps=2) == 7
+    assert len(drawn) == 2
+    count_batches(object(), lambda: drawn.append(None))  # of a fork with a loop of another name
