@@ -60,8 +60,8 @@ def emulate_slice(partitioning: ModuleType, slice_: Slice, data_positions: int |
     """
     from t5x_harness.slices.emulated_mesh import SliceView
 
-    for name in MESH_FUNCTIONS:
-        function = _find(partitioning, name, "has T5X build the mesh of a TPU slice")
+    functions = {name: _find(partitioning, name, "has T5X build the mesh of a TPU slice") for name in MESH_FUNCTIONS}
+    for name, function in functions.items():
         original = getattr(function, _ORIGINAL, function)
         seen = SliceView(original, slice_, data_positions).wrapped(original)
         seen.__dict__[_ORIGINAL] = original

@@ -58,11 +58,15 @@ def test_a_path_is_prepared_before_it_is_restored() -> None:
     before_restoring(utils, prepare)
     assert utils.create_checkpoint_manager_and_restore(1, restore_path="gs://b/checkpoint_2", use_orbax=True) == "state"
     assert utils.create_checkpoint_manager_and_restore(1) == "state"
+    orbax = {"use_orbax": True}
     assert happened == [
-        ("gs://b/checkpoint_2", {"train_state_initializer": 1, "restore_path": "gs://b/checkpoint_2", "options": {"use_orbax": True}}),
-        ("restored", "gs://b/checkpoint_2", {"use_orbax": True}),
+        (
+            "gs://b/checkpoint_2",
+            {"train_state_initializer": 1, "restore_path": "gs://b/checkpoint_2", "options": orbax},
+        ),
+        ("restored", "gs://b/checkpoint_2", orbax),
         ("restored", None, {}),
-    ]  # fmt: skip
+    ]
     with pytest.raises(T5XLacks, match=r"has no t5x\.utils\.create_checkpoint_manager_and_restore, through which"):
         before_restoring(module("t5x.utils"), prepare)
 
