@@ -55,7 +55,6 @@ def test_docstrings_of_functions_begin_with_a_plain_verb(repository: Path) -> No
     functions = [
         (path, node, text)
         for path in files
-        if "embedded" not in path.parts
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if not any(re.search("property|fixture", ast.unparse(decorator)) for decorator in node.decorator_list)
@@ -67,4 +66,22 @@ def test_docstrings_of_functions_begin_with_a_plain_verb(repository: Path) -> No
         for path, node, text in functions
         if not re.match(r"[A-Z][a-z-]+s\b", text) or text.split()[0] in NOT_VERBS
     ]
+    assert found == []
+
+
+def test_entries_of_the_embedded_runtime_s_docstrings_are_written_in_one_way(repository: Path) -> None:
+    """Indented by four and in lower case, unless a name begins them; code in double backticks."""
+    names = r"(?:[A-Z]+\b|SeqIO|Gin|None|True|False|TensorFlow|TensorBoard|Fiddle|Adafactor|Python)"
+    wrong = re.compile(rf"(?m)^(?: {{2}}\w+: | {{4}}\w+: (?!{names})[A-Z])|(?<!`)`[^`]+`(?!`)|:\w+:`")
+    nodes = ast.Module | ast.ClassDef | ast.FunctionDef
+    found, entries = [], 0
+    for path in (repository / "t5x_harness/embedded/t5x").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, nodes):
+                continue
+            _, *listed = re.split(r"\n(?:Args|Attributes|Raises):\n", ast.get_docstring(node) or "")
+            entries += len(listed)
+            if bad := wrong.search("\n".join(listed)):
+                found.append(f"{path.relative_to(repository)}: {bad[0].strip()!r}")
+    assert entries > 300
     assert found == []

@@ -55,7 +55,7 @@ def write_array(ckpt_dir: str, spec: ts.Spec, array: Any) -> tuple[list[Any], in
 
     Args:
         ckpt_dir: folder of the checkpoint.
-        spec: from :func:`new_spec`.
+        spec: from ``new_spec``.
         array: a ``jax.Array``, or a NumPy array that all processes have whole.
 
     Returns:
@@ -122,7 +122,7 @@ def stored_dtype(stored: Mapping[str, Any]) -> str:
 
 
 def _located(ckpt_dir: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with the place of the checkpoint put in, whichever of T5X's storages it was written to before."""
+    """Puts the place of the checkpoint into a spec, whichever of T5X's storages it was written to before."""
     if stored["kvstore"]["driver"] not in _DRIVERS:
         raise ValueError(f"the stored spec is of another storage than files and gs://: {dict(stored)}")
     relative = stored["kvstore"].get("path") or stored.get("path")

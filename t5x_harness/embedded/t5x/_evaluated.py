@@ -44,7 +44,7 @@ class EvaluatedList:
     path: str
 
     def exists(self) -> bool:
-        """Whether any checkpoint was evaluated."""
+        """Returns whether any checkpoint was evaluated."""
         return bool(tf.io.gfile.exists(self.path))
 
     def read(self) -> set[str]:

@@ -88,7 +88,7 @@ class ChunkFiles:
         return os.path.join(self.output_dir, self.name + _COMPLETED)
 
     def chunk(self, index: int) -> str:
-        """File of a chunk's results."""
+        """Returns the file of a chunk's results."""
         return os.path.join(self.tmp_dir, f"{self.name}-chunk{index:05}")
 
 

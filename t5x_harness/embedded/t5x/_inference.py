@@ -35,7 +35,7 @@ def step_with_indices(infer_step: InferStepCallable) -> Callable[..., tuple[jax.
 
 
 def length_of(ds: tf.data.Dataset) -> int:
-    """The number of examples, which inference must know beforehand to pad the last batch."""
+    """Returns the number of examples, which inference must know beforehand to pad the last batch."""
     try:
         length = len(ds)
     except TypeError as error:

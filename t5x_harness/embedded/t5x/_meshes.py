@@ -39,7 +39,7 @@ _MEGACORE_TILES: dict[int, tuple[tuple[HardwareMesh, HardwareMesh], ...]] = {
 
 
 def z_major_swap(bounds: HardwareMesh, tile: HardwareMesh) -> tuple[int, int] | None:
-    """The axis to exchange with z where a tile spans whole rows or planes of the slice.
+    """Returns the axis to exchange with z where a tile spans whole rows or planes of the slice.
 
     With z major in the remaining plane, each host's devices are contiguous without ordering them by host.
     """
@@ -84,7 +84,7 @@ def tiled(grid: np.ndarray, tile: HardwareMesh, block: HardwareMesh) -> np.ndarr
 
 
 def mesh_of(grid: np.ndarray, axes: tuple[str, ...] = AXES) -> Mesh:
-    """The mesh of a grid of devices; the log says what it is made of, which a job's owner sees nowhere else."""
+    """Makes the mesh of a grid of devices, and logs what it is made of, which a job's owner sees nowhere else."""
     logging.info("The mesh has %d devices, the first is %r", grid.size, grid.flat[0])
     return Mesh(grid, axes)
 

@@ -186,7 +186,7 @@ class StateReader:
 
         Args:
             restored: what orbax read.
-            planned: from :meth:`plan`; leaves that are not stored arrays are taken from it.
+            planned: from ``plan``; leaves that are not stored arrays are taken from it.
             fallback: values for the rest, flat.
         """
         read = state_utils.flatten_state_dict(restored)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_airio(value: object) -> bool:
-    """Whether a value belongs to AirIO, without importing AirIO."""
+    """Returns whether a value belongs to AirIO, without importing AirIO."""
     return any(cls.__module__.partition(".")[0] == "airio" for cls in type(value).__mro__)
 
 
@@ -34,8 +34,8 @@ def get_provider(cfg: DatasetConfig) -> seqio.Task | seqio.Mixture:
     """Finds the task or mixture that a config names.
 
     Raises:
-        ValueError: Nothing of that name is registered; or it is an AirIO one.
-        TypeError: It is neither a name nor a task or mixture.
+        ValueError: nothing of that name is registered; or it is an AirIO one.
+        TypeError: it is neither a name nor a task or mixture.
     """
     named = cfg.mixture_or_task_name
     if isinstance(named, seqio.DatasetProviderBase):
@@ -106,7 +106,7 @@ def explaining(cfg: DatasetConfig, provider: seqio.Task | seqio.Mixture) -> Iter
 
 
 def declared_splits(provider: seqio.Task | seqio.Mixture, error: Exception) -> Sequence[str] | None:
-    """The splits a provider can be asked for, or None if only reading can tell.
+    """Returns the splits a provider can be asked for, or None if only reading can tell.
 
     TFDS understands slices ('train[:5%]') and names the right splits itself, unless the task declares a mapping: then a
     wrong name is a KeyError.

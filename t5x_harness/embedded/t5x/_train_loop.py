@@ -42,7 +42,7 @@ class Saver:
         return bool(self.manager is not None and self.save_cfg is not None and self.save_cfg.period)
 
     def has(self, step: int) -> bool:
-        """Whether the checkpoint of ``step`` is there, as far as saving it again would fail."""
+        """Returns whether the checkpoint of ``step`` is there, as far as saving it again would fail."""
         return self.use_orbax and self.manager is not None and step in self.manager.all_steps()
 
     def save(self, train_state: Any, why: str) -> None:

@@ -142,7 +142,7 @@ class Schedule:
             yield Epoch(number + index - 1, end, is_last=index == count)
 
     def is_due(self, period: int, step: int, epoch: Epoch) -> bool:
-        """Whether what happens every ``period`` steps happens at ``step``, with which ``epoch`` ended."""
+        """Returns whether what happens every ``period`` steps happens at ``step``, with which ``epoch`` ended."""
         return bool(period) and (epoch.is_last or (step - self.first_step) % period == 0)
 
     def next_stop(self, last: Stop, epoch: Epoch) -> Stop:

@@ -27,7 +27,7 @@ def difference(a_name: str, a: seqio.Vocabulary, b_name: str, b: seqio.Vocabular
 
 
 def _facts(vocabulary: seqio.Vocabulary) -> Mapping[str, str]:
-    """What a reader can tell a vocabulary by, in words; never an object's address."""
+    """Returns what a reader can tell a vocabulary by, in words; never an object's address."""
     facts = {"class": type(vocabulary).__qualname__}
     if isinstance(vocabulary, seqio.SentencePieceVocabulary):
         # These compare by how they were made; asking for more would load the model file, perhaps from the cloud.

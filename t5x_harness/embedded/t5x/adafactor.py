@@ -61,7 +61,7 @@ def standard_logical_factor_rules() -> flax.core.FrozenDict[str, FactorDim]:
 
 
 def factor_name_to_factordim(name: str | FactorDim) -> FactorDim:
-    """Turns a name as gin files write it into a :class:`FactorDim`.
+    """Turns a name as gin files write it into a ``FactorDim``.
 
     Args:
         name: ``row``, ``col``, ``column``, ``batch``, ``none`` or ``unfactorized`` in any case, or a FactorDim.
@@ -124,11 +124,11 @@ class _Factoring:
         return bool(self.rows or self.columns)
 
     def row_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of ``v_row``: the parameter's without its columns."""
+        """Returns the shape of ``v_row``: the parameter's without its columns."""
         return tuple(size for dim, size in enumerate(shape) if dim not in self.columns)
 
     def column_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of ``v_col``: the parameter's without its rows."""
+        """Returns the shape of ``v_col``: the parameter's without its rows."""
         return tuple(size for dim, size in enumerate(shape) if dim not in self.rows)
 
 
@@ -397,7 +397,7 @@ class Adafactor(OptimizerDef):
         """Returns the parameters and the state after one update.
 
         Args:
-            hyper_params: the hyperparameters of this step, from :meth:`update_hyper_params`.
+            hyper_params: the hyperparameters of this step, from ``update_hyper_params``.
             params: nested dict of parameters.
             state: the state before.
             grads: gradients, a tree like ``params``.
@@ -423,7 +423,7 @@ class Adafactor(OptimizerDef):
     def apply_param_gradient(
         self, step: Any, hyper_params: Any, param: Any, state: _AdafactorParamState, grad: Any, path: str
     ) -> tuple[jax.Array, _AdafactorParamState]:
-        """Returns one parameter and its state after an update; the arguments are as in :meth:`apply_gradient`."""
+        """Returns one parameter and its state after an update; the arguments are as in ``apply_gradient``."""
         hp = hyper_params
         if hp.learning_rate is None:
             raise ValueError(

@@ -122,8 +122,8 @@ class CheckpointTranslator:
         """Returns a decorator that adds a rule.
 
         Args:
-            pattern: a regular expression for whole names. The function is called with the options of :meth:`apply`, the
-                name, the value and the groups, and returns the new name and value; None as name drops the variable.
+            pattern: a regular expression for whole names. The function is called with the options of ``apply``,
+                the name, the value and the groups, and returns the new name and value; None as name drops the variable.
         """
 
         def register(function: _Translation) -> _Translation:
@@ -302,7 +302,7 @@ def restore_from_t5_checkpoint(
 
 
 def _unused_moments(leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The moments that Adafactor keeps as placeholders in T5X and TensorFlow did not write."""
+    """Returns the moments that Adafactor keeps as placeholders in T5X and TensorFlow did not write."""
     unused: dict[str, np.ndarray] = {}
     for name in leaves:
         if not name.startswith("target/"):

@@ -39,7 +39,7 @@ def pin_checkpoint(ckpt_dir: str, txt: str = "1") -> None:
 
 
 def unpin_checkpoint(ckpt_dir: str) -> None:
-    """Takes the mark of :func:`pin_checkpoint` away; one that is not there is no error."""
+    """Takes the mark of ``pin_checkpoint`` away; one that is not there is no error."""
     if is_pinned_checkpoint(ckpt_dir):
         gfile.remove(pinned_checkpoint_filepath(ckpt_dir))
 

@@ -143,7 +143,7 @@ class RestoreStateTransformationFn(Protocol):
 
 
 class CheckpointerConstructor(Protocol):
-    """Makes a :class:`Checkpointer`; gin configurations pass it with some arguments bound."""
+    """Makes a ``Checkpointer``; gin configurations pass it with some arguments bound."""
 
     def __call__(
         self,
@@ -157,12 +157,12 @@ class CheckpointerConstructor(Protocol):
         restore_dtype: Any = None,
         keep_dataset_checkpoints: int | None = None,
     ) -> Checkpointer:
-        """Returns a checkpointer; the arguments are those of :class:`Checkpointer`."""
+        """Returns a checkpointer; the arguments are those of ``Checkpointer``."""
 
 
 @gin.configurable
 class CheckpointManagerConstructor(Protocol):
-    """Makes an :class:`OrbaxCheckpointManagerInterface`; gin configurations pass it with some arguments bound."""
+    """Makes an ``OrbaxCheckpointManagerInterface``; gin configurations pass it with some arguments bound."""
 
     def __call__(
         self,
@@ -177,7 +177,7 @@ class CheckpointManagerConstructor(Protocol):
         force_keep_period: int | None = None,
         checkpoint_steps: Sequence[int] | None = None,
     ) -> OrbaxCheckpointManagerInterface:
-        """Returns a manager; the arguments are those of :class:`OrbaxCheckpointManagerInterface`."""
+        """Returns a manager; the arguments are those of ``OrbaxCheckpointManagerInterface``."""
 
 
 def _transform_for_save(
@@ -511,18 +511,18 @@ class SaveBestCheckpointer(Checkpointer):
     The metric is read from TensorBoard files in folders beside the checkpoints.
 
     Args:
-        train_state: see :class:`Checkpointer`.
-        partitioner: see :class:`Checkpointer`.
+        train_state: see ``Checkpointer``.
+        partitioner: see ``Checkpointer``.
         checkpoints_dir: folder of all checkpoints and of TensorBoard's folders.
-        dataset_iterator: see :class:`Checkpointer`.
+        dataset_iterator: see ``Checkpointer``.
         keep: how many of the best to keep.
-        save_dtype: see :class:`Checkpointer`.
-        restore_dtype: see :class:`Checkpointer`.
+        save_dtype: see ``Checkpointer``.
+        restore_dtype: see ``Checkpointer``.
         metric_name_to_monitor: ``run/tag``, such as ``train/accuracy``.
         metric_mode: ``max`` or ``min``: which values are the best.
         keep_checkpoints_without_metrics: keep those that have no value; otherwise they are the first to go.
         force_keep_period: keep the checkpoints of steps that this divides.
-        keep_dataset_checkpoints: see :class:`Checkpointer`.
+        keep_dataset_checkpoints: see ``Checkpointer``.
 
     Raises:
         ValueError: another ``metric_mode``.
@@ -865,7 +865,7 @@ class OrbaxCheckpointManagerInterface:
         Args:
             train_state: the state.
             state_transformation_fns: changes to make before, in order.
-            force: save even where :meth:`should_save` says no, as T5X' train loop, which decides itself, wants it.
+            force: save even where ``should_save`` says no, as T5X' train loop, which decides itself, wants it.
 
         Returns:
             Whether a checkpoint is being saved.
@@ -970,7 +970,7 @@ def _folder_of_checkpoints(directory: str) -> str:
 
 
 def _is_legacy(folder: str) -> bool:
-    """Whether a checkpoint is in T5X's own layout.
+    """Returns whether a checkpoint is in T5X's own layout.
 
     Raises:
         ValueError: it is of TensorFlow.

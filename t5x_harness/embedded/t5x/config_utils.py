@@ -32,18 +32,18 @@ T = TypeVar("T")
 
 
 def using_fdl() -> bool:
-    """Whether the command line configures with Fiddle: ``--fdl_config``, ``--fdl_config_file`` or ``--fdl_help``."""
+    """Returns whether Fiddle configures: ``--fdl_config``, ``--fdl_config_file`` or ``--fdl_help`` is given."""
     return FLAGS.fdl_config is not None or FLAGS.fdl_config_file is not None or bool(FLAGS.fdl_help)
 
 
 def prepare_to_summarize(config: fdl.Buildable[T]) -> fdl.Buildable[T]:
-    """Returns a copy of a config whose :data:`summarize_fiddle_config` parts write ``config`` itself."""
+    """Returns a copy of a config whose ``summarize_fiddle_config`` parts write ``config`` itself."""
     # A function, for Fiddle would take the config itself as a part of the config.
     return _with_getter(config, lambda: config)
 
 
 def sanitize_summary_getter(config: fdl.Buildable[T]) -> fdl.Buildable[T]:
-    """Returns a copy of a config without what :func:`prepare_to_summarize` added."""
+    """Returns a copy of a config without what ``prepare_to_summarize`` added."""
     return _with_getter(config, None)
 
 
@@ -61,16 +61,16 @@ def direct_summarize_fiddle_config(
 ) -> None:
     """Writes the config to ``fiddle_config.txt``, as JSON beside it if it can be, and to TensorBoard.
 
-    Only the first host does. Configs name :data:`summarize_fiddle_config`, not this function.
+    Only the first host does. Configs name ``summarize_fiddle_config``, not this function.
 
     Args:
-        model_dir: Folder for the files; made if need be.
-        summary_writer: Gets the config as a text; None for none.
-        step: The train step to show the text at.
-        get_current_fiddle_config: What :func:`prepare_to_summarize` fills in.
+        model_dir: folder for the files; made if need be.
+        summary_writer: gets the config as a text; None for none.
+        step: the train step to show the text at.
+        get_current_fiddle_config: what ``prepare_to_summarize`` fills in.
 
     Raises:
-        ValueError: The config was not prepared.
+        ValueError: the config was not prepared.
     """
     if jax.process_index() != 0:
         return
@@ -103,14 +103,14 @@ def config_with_fiddle(function: Callable[..., T]) -> fdl.Buildable[Callable[...
     """Makes the config that Fiddle's command line flags describe.
 
     Args:
-        function: What the program runs: ``train``, ``evaluate``, ``infer``.
+        function: what the program runs: ``train``, ``evaluate``, ``infer``.
 
     Returns:
         A ``fdl.Partial`` of ``function``: building it gives a function to call without arguments.
 
     Raises:
-        AssertionError: There are no Fiddle flags.
-        ValueError: There are Gin flags too, or two Fiddle configs; or the config is not one of ``function``.
+        AssertionError: there are no Fiddle flags.
+        ValueError: there are Gin flags too, or two Fiddle configs; or the config is not one of ``function``.
     """
     assert using_fdl(), "config_with_fiddle needs --fdl_config or --fdl_config_file; neither is given."
     _check_one_config()
@@ -139,7 +139,7 @@ def _check_one_config() -> None:
 
 
 def _same_function(a: Callable[..., Any], b: Callable[..., Any]) -> bool:
-    """Whether two names mean one function: a program's ``__main__`` is another module than the one it was run as."""
+    """Returns whether two names mean one function: ``__main__`` is another module than the one it was run as."""
     sources = [inspect.getsource(module) if module else None for module in map(inspect.getmodule, (a, b))]
     return a.__qualname__ == b.__qualname__ and sources[0] == sources[1]
 
@@ -152,7 +152,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs ``main`` as an absl application that takes JAX's, Gin's and Fiddle's flags, and exits.
 
     Args:
-        main: Gets the arguments that are not flags.
+        main: gets the arguments that are not flags.
     """
     jax.config.parse_flags_with_absl()
     if using_fdl():

@@ -1,6 +1,6 @@
 """Autoregressive decoding: beam search, sampling, and the array moves they are made of.
 
-A decoder gets the model as a function from a `DecodingState` to logits and a new cache, so it fits every network.
+A decoder gets the model as a function from a ``DecodingState`` to logits and a new cache, so it fits every network.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class DecodingState:
     """What the model sees when it is asked for the next token. A row is one sequence, or one beam of one sequence.
 
     Attributes:
-      cur_index: int32 scalar or int32[rows], position of `cur_token`.
-      sequences: int32[rows, length], the tokens so far.
-      cur_token: int32[rows, 1], the token to go on from.
-      cache: The model's autoregressive cache.
+        cur_index: int32 scalar or int32[rows], position of ``cur_token``.
+        sequences: int32[rows, length], the tokens so far.
+        cur_token: int32[rows, 1], the token to go on from.
+        cache: the model's autoregressive cache.
     """
 
     cur_index: jax.Array
@@ -47,7 +47,7 @@ TokensToLogits = Callable[[DecodingState], tuple[jax.Array, Cache]]
 
 
 def _like_cache(new: Cache, old: Cache) -> Cache:
-    """Freezes `new` if `old` is frozen: a loop must keep the type of what it carries, and Flax mixes the two."""
+    """Freezes ``new`` if ``old`` is frozen: a loop must keep the type of what it carries, and Flax mixes the two."""
     return freeze(new) if isinstance(old, FrozenDict) else new
 
 
@@ -58,28 +58,28 @@ _TPU_LANES = 128
 
 
 def brevity_penalty(alpha: float, length: int | jax.Array) -> jax.Array:
-    """The divisor that lets long sequences compete with short ones: ((5 + length) / 6) ** alpha.
+    """Returns the divisor that lets long sequences compete with short ones: ((5 + length) / 6) ** alpha.
 
     Args:
-      alpha: How much length is forgiven; 0 turns the penalty off.
-      length: Tokens of the sequence, as a number or an array.
+        alpha: how much length is forgiven; 0 turns the penalty off.
+        length: tokens of the sequence, as a number or an array.
 
     Returns:
-      The divisor of a summed log probability, of the shape of `length`. From Wu et al. 2016, arXiv:1609.08144.
+        The divisor of a summed log probability, of the shape of ``length``. From Wu et al. 2016, arXiv:1609.08144.
     """
     return jnp.power((5.0 + length) / 6.0, alpha)
 
 
 def cache_map(fn: Callable[[jax.Array], Any], cache: Cache, apply_to_index: bool = False) -> Cache:
-    """Applies `fn` to the cache entries that have a batch axis.
+    """Applies ``fn`` to the cache entries that have a batch axis.
 
     Args:
-      fn: From one array to another.
-      cache: A nested dict, frozen or not.
-      apply_to_index: Whether `cache_index` entries have a batch axis too, which they have after a prefill.
+        fn: from one array to another.
+        cache: a nested dict, frozen or not.
+        apply_to_index: whether ``cache_index`` entries have a batch axis too, which they have after a prefill.
 
     Returns:
-      A cache of the same structure and type, with entries that all rows share left as they are.
+        A cache of the same structure and type, with entries that all rows share left as they are.
     """
     left_alone = _SHARED_ENTRIES if apply_to_index else _SHARED_ENTRIES | {_INDEX_ENTRY}
     plain = unfreeze(cache) if isinstance(cache, FrozenDict) else cache
@@ -91,15 +91,15 @@ def cache_map(fn: Callable[[jax.Array], Any], cache: Cache, apply_to_index: bool
 
 
 def add_beam_dim(x: jax.Array, beam_size: int, offset: int = 0) -> jax.Array:
-    """Repeats every row `beam_size` times: [batch, ...] becomes [batch, beam, ...].
+    """Repeats every row ``beam_size`` times: [batch, ...] becomes [batch, beam, ...].
 
     Args:
-      x: An array with a batch axis.
-      beam_size: How often to repeat.
-      offset: Where the batch axis is; 1 for caches of scanned layers.
+        x: an array with a batch axis.
+        beam_size: how often to repeat.
+        offset: where the batch axis is; 1 for caches of scanned layers.
 
     Returns:
-      The array with a beam axis right after the batch axis.
+        The array with a beam axis right after the batch axis.
     """
     axis = offset + 1
     shape = (*x.shape[:axis], beam_size, *x.shape[axis:])
@@ -107,7 +107,7 @@ def add_beam_dim(x: jax.Array, beam_size: int, offset: int = 0) -> jax.Array:
 
 
 def flatten_beam_dim(x: jax.Array, offset: int = 0) -> jax.Array:
-    """Merges the batch and the beam axis: [batch, beam, ...] becomes [batch * beam, ...]; see `add_beam_dim`."""
+    """Merges the batch and the beam axis: [batch, beam, ...] becomes [batch * beam, ...]."""
     batch, beams = x.shape[offset : offset + 2]
     return x.reshape(*x.shape[:offset], batch * beams, *x.shape[offset + 2 :])
 
@@ -116,16 +116,16 @@ def unflatten_beam_dim(x: jax.Array, batch_size: int, beam_size: int, offset: in
     """Splits rows into sequences and beams: [batch * beam, ...] becomes [batch, beam, ...].
 
     Args:
-      x: An array whose rows are beams of sequences, all beams of a sequence together.
-      batch_size: Number of sequences.
-      beam_size: Beams of each.
-      offset: Where the batch axis is.
+        x: an array whose rows are beams of sequences, all beams of a sequence together.
+        batch_size: number of sequences.
+        beam_size: beams of each.
+        offset: where the batch axis is.
 
     Returns:
-      The array with batch and beam axes.
+        The array with batch and beam axes.
 
     Raises:
-      AssertionError: The number of rows is not `batch_size * beam_size`.
+        AssertionError: the number of rows is not ``batch_size * beam_size``.
     """
     rows = x.shape[offset]
     if rows != batch_size * beam_size:
@@ -134,14 +134,14 @@ def unflatten_beam_dim(x: jax.Array, batch_size: int, beam_size: int, offset: in
 
 
 def flat_batch_beam_expand(x: jax.Array, beam_size: int, offset: int = 0) -> jax.Array:
-    """Repeats every row `beam_size` times in place: [batch, ...] becomes [batch * beam, ...]; see `add_beam_dim`."""
+    """Repeats every row ``beam_size`` times in place: [batch, ...] becomes [batch * beam, ...]."""
     return flatten_beam_dim(add_beam_dim(x, beam_size, offset), offset)
 
 
 def _beam_picker(
     beam_indices: jax.Array, batch_size: int, old_beam_size: int, new_beam_size: int, one_hot: bool, offset: int = 0
 ) -> Callable[[jax.Array], jax.Array]:
-    """Makes the function that picks beams of one array; arguments as in `cache_gather_beams`."""
+    """Makes the function that picks beams of one array; arguments as in ``cache_gather_beams``."""
     if offset not in (0, 1):
         raise AssertionError(f"the batch axis must be the first or the second, but offset is {offset}")
     if one_hot:
@@ -165,19 +165,19 @@ def cache_gather_beams(
     """Picks beams of every entry of a cache.
 
     Args:
-      nested: A cache whose entries have shape [batch, old_beam, ...]; entries that all rows share are kept.
-      beam_indices: int[batch, new_beam], which old beam each new one continues.
-      batch_size: Number of sequences.
-      old_beam_size: Beams before.
-      new_beam_size: Beams after.
-      one_hot: Whether to pick by a matrix product (fast on TPU) instead of by indexing. The values are the same.
-      offset: Where the batch axis is, 0 or 1.
+        nested: a cache whose entries have shape [batch, old_beam, ...]; entries that all rows share are kept.
+        beam_indices: int[batch, new_beam], which old beam each new one continues.
+        batch_size: number of sequences.
+        old_beam_size: beams before.
+        new_beam_size: beams after.
+        one_hot: whether to pick by a matrix product (fast on TPU) instead of by indexing. The values are the same.
+        offset: where the batch axis is, 0 or 1.
 
     Returns:
-      A cache whose entries have shape [batch, new_beam, ...].
+        A cache whose entries have shape [batch, new_beam, ...].
 
     Raises:
-      AssertionError: `offset` is neither 0 nor 1.
+        AssertionError: ``offset`` is neither 0 nor 1.
     """
     return cache_map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot, offset), nested)
 
@@ -190,7 +190,7 @@ def gather_beams(
     new_beam_size: int,
     one_hot: bool = True,
 ) -> PyTree:
-    """Picks beams of every array of a tree; as `cache_gather_beams`, with no array left out."""
+    """Picks beams of every array of a tree; as ``cache_gather_beams``, with no array left out."""
     return jax.tree.map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot), nested)
 
 
@@ -198,30 +198,30 @@ def gather_topk_beams(nested: PyTree, score_or_log_prob: jax.Array, batch_size: 
     """Picks the beams with the best scores, the best one last.
 
     Args:
-      nested: A tree of arrays of shape [batch, beam, ...].
-      score_or_log_prob: float[batch, beam].
-      batch_size: Number of sequences.
-      new_beam_size: How many beams to keep.
+        nested: a tree of arrays of shape [batch, beam, ...].
+        score_or_log_prob: float[batch, beam].
+        batch_size: number of sequences.
+        new_beam_size: how many beams to keep.
 
     Returns:
-      The tree with arrays of shape [batch, new_beam, ...].
+        The tree with arrays of shape [batch, new_beam, ...].
     """
     best_first = lax.top_k(score_or_log_prob, new_beam_size)[1]
     return gather_beams(nested, best_first[:, ::-1], batch_size, score_or_log_prob.shape[1], new_beam_size)
 
 
 def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k largest values of every row, in two passes where TPUs gain from it.
+    """Returns the k largest values of every row, in two passes where TPUs gain from it.
 
     A small batch of long rows leaves most lanes of a TPU idle. So each row is cut into one piece a lane, and the best
-    of the pieces compete in a second pass. The result is that of `jax.lax.top_k`, ties included.
+    of the pieces compete in a second pass. The result is that of ``jax.lax.top_k``, ties included.
 
     Args:
-      x: float[batch, length].
-      k: How many to find.
+        x: float[batch, length].
+        k: how many to find.
 
     Returns:
-      float[batch, k] values in descending order and int32[batch, k] positions.
+        float[batch, k] values in descending order and int32[batch, k] positions.
     """
     batch, length = x.shape
     if batch > 8 or length <= 8 * _TPU_LANES * k:
@@ -262,11 +262,11 @@ def _keep_top_k(logits: jax.Array, k: int | jax.Array) -> jax.Array:
     """Rules out all but the k likeliest tokens; tokens as likely as the last of them stay too.
 
     Args:
-      logits: float[..., vocabulary].
-      k: How many to keep, possibly traced; 0 keeps all.
+        logits: float[..., vocabulary].
+        k: how many to keep, possibly traced; 0 keeps all.
 
     Returns:
-      The logits, with `NEG_INF` for the tokens that are ruled out.
+        The logits, with ``NEG_INF`` for the tokens that are ruled out.
     """
     vocabulary = logits.shape[-1]
     ascending = jnp.sort(logits, axis=-1)
@@ -279,12 +279,12 @@ def _keep_top_p(logits: jax.Array, p: float | jax.Array) -> jax.Array:
     """Rules out all but the likeliest tokens that together reach probability p; ties with the last of them stay too.
 
     Args:
-      logits: float[..., vocabulary].
-      p: The probability to reach, possibly traced. T5X rules out every token when a traced p is 0, which makes all
-        tokens equally likely; so does this.
+        logits: float[..., vocabulary].
+        p: the probability to reach, possibly traced. T5X rules out every token when a traced p is 0, which makes all
+            tokens equally likely; so does this.
 
     Returns:
-      The logits, with `NEG_INF` for the tokens that are ruled out.
+        The logits, with ``NEG_INF`` for the tokens that are ruled out.
     """
     probs = jax.nn.softmax(logits, axis=-1)
     descending = jnp.flip(jnp.sort(probs, axis=-1), axis=-1)
@@ -305,14 +305,14 @@ class SamplingLoopState:
     """What the sampling loop carries from step to step.
 
     Attributes:
-      step: int32 scalar, steps done.
-      cur_index: int32[rows], position of the last token of every row.
-      sequences: int32[rows, length + 2], prompts, overwritten by what is sampled. Position 0 is the start token.
-      cache: The model's autoregressive cache.
-      cur_token: int32[rows, 1], the last token.
-      ended: bool[rows, 1], whether the row has its end token or has no room left.
-      rng: The key that the next step splits.
-      log_prob: float32[rows], summed log probability of the sampled tokens.
+        step: int32 scalar, steps done.
+        cur_index: int32[rows], position of the last token of every row.
+        sequences: int32[rows, length + 2], prompts, overwritten by what is sampled. Position 0 is the start token.
+        cache: the model's autoregressive cache.
+        cur_token: int32[rows, 1], the last token.
+        ended: bool[rows, 1], whether the row has its end token or has no room left.
+        rng: the key that the next step splits.
+        log_prob: float32[rows], summed log probability of the sampled tokens.
     """
 
     step: jax.Array
@@ -340,7 +340,7 @@ def _log_prob_of(token: jax.Array, logits: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class _TokenChooser:
-    """How one token is chosen from the logits of a step; fields as the arguments of `temperature_sample`."""
+    """How one token is chosen from the logits of a step; fields as the arguments of ``temperature_sample``."""
 
     temperature: jax.Array
     topk: int | jax.Array
@@ -381,7 +381,7 @@ class _TokenChooser:
 
 
 def _last_positions(inputs: jax.Array, max_decode_steps: int | jax.Array | None) -> int | jax.Array:
-    """Where rows must stop: at the end of the buffer, or a number of steps after each row's prompt."""
+    """Returns where rows must stop: at the end of the buffer, or a number of steps after each row's prompt."""
     length = inputs.shape[1]
     if max_decode_steps is None:
         return length
@@ -483,37 +483,37 @@ def temperature_sample(
 ) -> tuple[jax.Array, jax.Array]:
     """Continues prompts by sampling one token after the other.
 
-    With the default `topk=1` the likeliest token is taken. Set `topk=0` to sample from the whole vocabulary.
+    With the default ``topk=1`` the likeliest token is taken. Set ``topk=0`` to sample from the whole vocabulary.
 
     Args:
-      inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. The zeros are
-        filled in. All zeros means no prompt.
-      cache: The model's autoregressive cache for `batch` rows.
-      tokens_to_logits: The model: from a `DecodingState` of batch * num_decodes rows to float[rows, vocabulary] logits
-        and the next cache.
-      eos_id: The token that ends a sequence.
-      decode_rng: Key for sampling; `jax.random.PRNGKey(0)` if None.
-      num_decodes: Continuations of each prompt.
-      temperature: What logits are divided by: a scalar, or float[batch] for a temperature of its own for each prompt.
-        At 0 the likeliest token is taken.
-      topk: Sample among the `topk` likeliest tokens only; 0 for all.
-      topp: Sample among the likeliest tokens that together have this probability only; 0 for all.
-      cache_offset: Where the batch axis of the cache entries is; 1 for scanned layers.
-      initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
-      max_decode_steps: The most tokens to add to each prompt; as many as fit if None.
-      max_decode_steps_hard_limit: A limit on `max_decode_steps`, for when that comes from a request. 0 or None for no
-        limit.
-      rescale_log_probs: Whether log probabilities are those of the distribution that is sampled from (after temperature
-        and truncation) or those of the model.
-      state_callback_fn: Changes the loop state before every step and after the last, e.g. to stream tokens.
-      logit_callback_fn: Changes float[rows, vocabulary] logits before a token is chosen, e.g. to forbid tokens.
+        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. The zeros are
+            filled in. All zeros means no prompt.
+        cache: the model's autoregressive cache for ``batch`` rows.
+        tokens_to_logits: the model: from a ``DecodingState`` of batch * num_decodes rows to float[rows, vocabulary]
+            logits and the next cache.
+        eos_id: the token that ends a sequence.
+        decode_rng: key for sampling; ``jax.random.PRNGKey(0)`` if None.
+        num_decodes: continuations of each prompt.
+        temperature: what logits are divided by: a scalar, or float[batch] for a temperature of its own for each prompt.
+            At 0 the likeliest token is taken.
+        topk: sample among the ``topk`` likeliest tokens only; 0 for all.
+        topp: sample among the likeliest tokens that together have this probability only; 0 for all.
+        cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
+        initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
+        max_decode_steps: the most tokens to add to each prompt; as many as fit if None.
+        max_decode_steps_hard_limit: a limit on ``max_decode_steps``, for when that comes from a request. 0 or None for
+            no limit.
+        rescale_log_probs: whether log probabilities are those of the distribution that is sampled from (after
+            temperature and truncation) or those of the model.
+        state_callback_fn: changes the loop state before every step and after the last, e.g. to stream tokens.
+        logit_callback_fn: changes float[rows, vocabulary] logits before a token is chosen, e.g. to forbid tokens.
 
     Returns:
-      int32[batch, num_decodes, length] sequences without the start token, and float32[batch, num_decodes] log
-      probabilities. The likeliest comes last.
+        int32[batch, num_decodes, length] sequences without the start token, and float32[batch, num_decodes] log
+        probabilities. The likeliest comes last.
 
     Raises:
-      ValueError: Both `topk` and `topp` are set, or `max_decode_steps` is more than the length.
+        ValueError: both ``topk`` and ``topp`` are set, or ``max_decode_steps`` is more than the length.
     """
     if not any(isinstance(setting, jax.core.Tracer) for setting in (topk, topp)) and topk and topp:
         raise ValueError(
@@ -556,14 +556,14 @@ class BeamState:
     """What the beam search loop carries from step to step. In every batch row the best beam stands last.
 
     Attributes:
-      cur_index: int32 scalar, position of the last token of the live beams.
-      live_logprobs: float32[batch, beam], summed log probabilities of the live beams.
-      finished_scores: float32[batch, beam], log probabilities of the finished beams divided by the brevity penalty.
-      live_seqs: int32[batch, beam, length], beams without an end token.
-      finished_seqs: int32[batch, beam, length], beams with one.
-      finished_flags: bool[batch, beam], which of the finished slots are in use.
-      cache: The model's autoregressive cache, with a beam axis.
-      initial_index: int32[batch], tokens that were in the cache before the search began.
+        cur_index: int32 scalar, position of the last token of the live beams.
+        live_logprobs: float32[batch, beam], summed log probabilities of the live beams.
+        finished_scores: float32[batch, beam], log probabilities of the finished beams divided by the brevity penalty.
+        live_seqs: int32[batch, beam, length], beams without an end token.
+        finished_seqs: int32[batch, beam, length], beams with one.
+        finished_flags: bool[batch, beam], which of the finished slots are in use.
+        cache: the model's autoregressive cache, with a beam axis.
+        initial_index: int32[batch], tokens that were in the cache before the search began.
     """
 
     cur_index: jax.Array
@@ -588,16 +588,16 @@ def beam_init(
     """Makes the state that a beam search starts from.
 
     Args:
-      batch_size: Number of sequences.
-      beam_size: Beams of each. All are equal at first, so only the first one may live.
-      max_decode_len: Positions of a sequence, the start token included.
-      cache: The model's autoregressive cache, without a beam axis.
-      offset: Where the batch axis of the cache entries is.
-      live_seqs: int32[batch, beam, max_decode_len] to go on from, with a cache that is prefilled; zeros if None.
-      initial_index: int32[batch], how many tokens the prefilled cache holds.
+        batch_size: number of sequences.
+        beam_size: beams of each. All are equal at first, so only the first one may live.
+        max_decode_len: positions of a sequence, the start token included.
+        cache: the model's autoregressive cache, without a beam axis.
+        offset: where the batch axis of the cache entries is.
+        live_seqs: int32[batch, beam, max_decode_len] to go on from, with a cache that is prefilled; zeros if None.
+        initial_index: int32[batch], how many tokens the prefilled cache holds.
 
     Returns:
-      The state before the first step.
+        The state before the first step.
     """
     slots = (batch_size, beam_size)
     nothing = jnp.zeros((*slots, max_decode_len), jnp.int32)
@@ -615,10 +615,10 @@ def beam_init(
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
-    """One beam search; fields as the arguments of `beam_search`, with every default filled in.
+    """One beam search; fields as the arguments of ``beam_search``, with every default filled in.
 
     Attributes:
-      length: Positions of a sequence, the start token included.
+        length: positions of a sequence, the start token included.
     """
 
     inputs: jax.Array
@@ -699,8 +699,8 @@ class _Search:
         """Picks the best continuations; twice as many as beams, because up to half of them may end.
 
         Returns:
-          int32[batch, 2 * beam, length] sequences, the int32[batch, 2 * beam] beam that each continues, and
-          float[batch, 2 * beam] summed log probabilities.
+            int32[batch, 2 * beam, length] sequences, the int32[batch, 2 * beam] beam that each continues, and
+            float[batch, 2 * beam] summed log probabilities.
         """
         batch_size, _, vocabulary = log_probs.shape
         total = (log_probs + state.live_logprobs[..., None]).reshape(batch_size, -1)
@@ -735,24 +735,24 @@ def beam_search(
     """Searches for the continuations of prompts with the best length-corrected log probability.
 
     Args:
-      inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. All zeros means
-        no prompt.
-      cache: The model's autoregressive cache for `batch` rows.
-      tokens_to_logits: The model: from a `DecodingState` of batch * num_decodes rows to float[rows, vocabulary] logits
-        and the next cache.
-      eos_id: The token that ends a sequence.
-      num_decodes: Number of beams.
-      alpha: Exponent of the brevity penalty, see `brevity_penalty`.
-      max_decode_len: The most tokens of a sequence; the length of `inputs` if None.
-      max_decode_step: The most steps of the search; no limit of its own if it isn't positive.
-      min_log_prob: The search stops when no live beam can reach this score.
-      decode_rng: Not read, because the search draws no random numbers. Decoders share this argument.
-      cache_offset: Where the batch axis of the cache entries is; 1 for scanned layers.
-      initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
+        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. All zeros
+            means no prompt.
+        cache: the model's autoregressive cache for ``batch`` rows.
+        tokens_to_logits: the model: from a ``DecodingState`` of batch * num_decodes rows to float[rows, vocabulary]
+            logits and the next cache.
+        eos_id: the token that ends a sequence.
+        num_decodes: number of beams.
+        alpha: exponent of the brevity penalty, see ``brevity_penalty``.
+        max_decode_len: the most tokens of a sequence; the length of ``inputs`` if None.
+        max_decode_step: the most steps of the search; no limit of its own if it isn't positive.
+        min_log_prob: the search stops when no live beam can reach this score.
+        decode_rng: not read, because the search draws no random numbers. Decoders share this argument.
+        cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
+        initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
 
     Returns:
-      int32[batch, num_decodes, max_decode_len] sequences without the start token, and float32[batch, num_decodes]
-      scores. The best comes last. A row in which no beam ended gives its live beams and their log probabilities.
+        int32[batch, num_decodes, max_decode_len] sequences without the start token, and float32[batch, num_decodes]
+        scores. The best comes last. A row in which no beam ended gives its live beams and their log probabilities.
     """
     del decode_rng
     inputs = jnp.asarray(inputs)  # the loop indexes them with a traced index

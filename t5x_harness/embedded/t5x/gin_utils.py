@@ -33,10 +33,10 @@ def get_gin_config_str(show_provenance: bool = False) -> str:
     """Writes out the current config.
 
     Args:
-        show_provenance: Name the file and line of every binding, in comments. Bind it to have it in ``config.gin``.
+        show_provenance: name the file and line of every binding, in comments. Bind it to have it in ``config.gin``.
 
     Raises:
-        TypeError: Provenance is asked for, and the installed Gin can't show it (gin-config 0.5 can't).
+        TypeError: provenance is asked for, and the installed Gin can't show it (gin-config 0.5 can't).
     """
     if not show_provenance:
         return gin.config_str()
@@ -58,16 +58,16 @@ def parse_gin_flags(
     """Parses Gin files and bindings, and logs the config that results.
 
     Args:
-        gin_search_paths: Folders that files are named relative to.
-        gin_files: Parsed in order; a later binding of the same parameter wins.
-        gin_bindings: Parsed after the files, in order.
-        skip_unknown: Ignore bindings of what is not registered: all, or those named.
-        finalize_config: Lock the config afterwards.
+        gin_search_paths: folders that files are named relative to.
+        gin_files: parsed in order; a later binding of the same parameter wins.
+        gin_bindings: parsed after the files, in order.
+        skip_unknown: ignore bindings of what is not registered: all, or those named.
+        finalize_config: lock the config afterwards.
 
     Raises:
-        OSError: A file is nowhere to be found.
-        SyntaxError: A file or binding is not Gin.
-        ValueError: A binding names what does not exist or can't be bound.
+        OSError: a file is nowhere to be found.
+        SyntaxError: a file or binding is not Gin.
+        ValueError: a binding names what does not exist or can't be bound.
     """
     for folder in gin_search_paths:
         gin.add_config_file_search_path(folder)
@@ -81,10 +81,10 @@ def rewrite_gin_args(args: Sequence[str]) -> Sequence[str]:
     """Turns arguments ``--gin.NAME=VALUE`` into ``--gin_bindings=NAME = VALUE`` and leaves the others.
 
     Args:
-        args: A command line.
+        args: a command line.
 
     Raises:
-        ValueError: A ``--gin.`` argument has no value.
+        ValueError: a ``--gin.`` argument has no value.
     """
 
     def rewrite(arg: str) -> str:
@@ -104,9 +104,9 @@ def summarize_gin_config(model_dir: str, summary_writer: metric_writers.MetricWr
     """Writes the config to ``config.gin`` and to TensorBoard; only the first host does.
 
     Args:
-        model_dir: Folder for ``config.gin``; made if need be.
-        summary_writer: Gets the config as a text; None for none.
-        step: The train step to show the text at.
+        model_dir: folder for ``config.gin``; made if need be.
+        summary_writer: gets the config as a text; None for none.
+        step: the train step to show the text at.
     """
     if jax.process_index() != 0:
         return
@@ -123,7 +123,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs ``main`` as an absl application that takes ``--gin.NAME=VALUE`` arguments, and exits.
 
     Args:
-        main: Gets the arguments that are not flags.
+        main: gets the arguments that are not flags.
     """
     utils.run_main(main, flags_parser=lambda args: app.parse_flags_with_usage(list(rewrite_gin_args(args))))
 
@@ -147,10 +147,10 @@ def string_split_fn(
     """Splits a string of a config.
 
     Args:
-        text: What to split.
-        separator: What stands between the parts.
-        maxsplit: How often to split at most; -1 for no limit.
-        index: Which part to return; None for all.
+        text: what to split.
+        separator: what stands between the parts.
+        maxsplit: how often to split at most; -1 for no limit.
+        index: which part to return; None for all.
     """
     parts = text.split(separator, maxsplit)
     return parts if index is None else parts[index]

@@ -19,9 +19,9 @@ class SpecialLossNormalizingFactor(enum.Enum):
     """Loss denominators that are worked out from the batch instead of being given as a number.
 
     Attributes:
-      NUM_REAL_TARGET_TOKENS: The sum of the loss weights (by default: the count of non-padding targets).
-      NUM_TOTAL_TARGET_TOKENS: The count of target positions, padding included.
-      AVERAGE_PER_SEQUENCE: Every sequence counts the same, whatever its length. Packed sequences count one by one.
+        NUM_REAL_TARGET_TOKENS: the sum of the loss weights (by default: the count of non-padding targets).
+        NUM_TOTAL_TARGET_TOKENS: the count of target positions, padding included.
+        AVERAGE_PER_SEQUENCE: every sequence counts the same, whatever its length. Packed sequences count one by one.
     """
 
     NUM_REAL_TARGET_TOKENS = 1
@@ -49,19 +49,19 @@ def _cross_entropy_parts(
 def cross_entropy_with_logits(
     logits: jax.Array, targets: jax.Array, z_loss: jax.Array | float
 ) -> tuple[jax.Array, jax.Array]:
-    """Cross entropy of soft targets, plus a penalty that keeps the softmax normaliser near one.
+    """Computes the cross entropy of soft targets, plus a penalty that keeps the softmax normaliser near one.
 
     The derivative is written out by hand, which keeps one softmax instead of the chain of intermediates that automatic
     differentiation would keep. The z-loss that is returned second is for logging: no gradient flows from it, and none
     flows to the coefficient.
 
     Args:
-      logits: float[..., classes], unnormalised log probabilities.
-      targets: float[..., classes], the probability of each class.
-      z_loss: Coefficient of the penalty `z_loss * logsumexp(logits) ** 2`; 0 turns it off.
+        logits: float[..., classes], unnormalised log probabilities.
+        targets: float[..., classes], the probability of each class.
+        z_loss: coefficient of the penalty ``z_loss * logsumexp(logits) ** 2``; 0 turns it off.
 
     Returns:
-      Two float[...] arrays: the loss with the penalty added, and the penalty alone.
+        Two float[...] arrays: the loss with the penalty added, and the penalty alone.
     """
     return _cross_entropy_parts(logits, targets, z_loss)[0]
 
@@ -82,10 +82,10 @@ cross_entropy_with_logits.defvjp(_cross_entropy_parts, _cross_entropy_backward)
 
 
 def _smoothed_targets(targets: jax.Array, classes: int, smoothing: float) -> tuple[jax.Array, jax.Array]:
-    """Spreads `smoothing` of the probability over the wrong classes.
+    """Spreads ``smoothing`` of the probability over the wrong classes.
 
     Returns:
-      float32[..., classes] soft targets, and their entropy: the least loss that any logits can reach.
+        float32[..., classes] soft targets, and their entropy: the least loss that any logits can reach.
     """
     right = 1.0 - smoothing
     wrong = smoothing / (classes - 1)
@@ -108,18 +108,18 @@ def compute_weighted_cross_entropy(
     With label smoothing, the entropy of the smoothed targets is taken off, so that a perfect model still reaches zero.
 
     Args:
-      logits: float[batch, length, classes].
-      targets: int[batch, length], class ids.
-      weights: float[batch, length], what each position counts; all ones if None.
-      label_smoothing: Probability that is moved from the right class to all others, between 0 and 1.
-      z_loss: Coefficient of the penalty on the softmax normaliser, see `cross_entropy_with_logits`.
-      loss_normalizing_factor: What loss and z-loss are divided by; not divided if None.
+        logits: float[batch, length, classes].
+        targets: int[batch, length], class ids.
+        weights: float[batch, length], what each position counts; all ones if None.
+        label_smoothing: probability that is moved from the right class to all others, between 0 and 1.
+        z_loss: coefficient of the penalty on the softmax normaliser, see ``cross_entropy_with_logits``.
+        loss_normalizing_factor: what loss and z-loss are divided by; not divided if None.
 
     Returns:
-      Three scalars: the loss (z-loss included), the z-loss, and the sum of the weights.
+        Three scalars: the loss (z-loss included), the z-loss, and the sum of the weights.
 
     Raises:
-      ValueError: `logits` doesn't have exactly one axis more than `targets`.
+        ValueError: ``logits`` doesn't have exactly one axis more than ``targets``.
     """
     if logits.ndim != targets.ndim + 1:
         raise ValueError(
@@ -142,13 +142,13 @@ def convert_special_loss_normalizing_factor_to_enum(x: str) -> SpecialLossNormal
     """Reads the name of a special factor, in upper or lower case, as Gin files write it.
 
     Args:
-      x: One of the names of `SpecialLossNormalizingFactor`.
+        x: one of the names of ``SpecialLossNormalizingFactor``.
 
     Returns:
-      The factor of that name.
+        The factor of that name.
 
     Raises:
-      ValueError: There is no factor of that name.
+        ValueError: there is no factor of that name.
     """
     try:
         return SpecialLossNormalizingFactor[x.upper()]
@@ -175,17 +175,17 @@ def get_loss_normalizing_factor_and_weights(
     """Turns a configured loss normalizing factor into a number, and says what each target position counts.
 
     Args:
-      loss_normalizing_factor: A number, None for no division, or a special factor (or its name), which is worked out
-        from the batch.
-      batch: One batch of features. Read are `decoder_target_tokens`, `decoder_loss_weights` (if missing, every
-        non-padding target weighs one) and, for sequences that are packed, `decoder_segment_ids`.
+        loss_normalizing_factor: a number, None for no division, or a special factor (or its name), which is worked out
+            from the batch.
+        batch: one batch of features. Read are ``decoder_target_tokens``, ``decoder_loss_weights`` (if missing, every
+            non-padding target weighs one) and, for sequences that are packed, ``decoder_segment_ids``.
 
     Returns:
-      The factor (None, a number or a scalar array), and float[batch, length] weights. The weights are None when the
-      batch has none and the factor needs none.
+        The factor (None, a number or a scalar array), and float[batch, length] weights. The weights are None when the
+        batch has none and the factor needs none.
 
     Raises:
-      ValueError: The name of the factor is unknown.
+        ValueError: the name of the factor is unknown.
     """
     weights = batch.get("decoder_loss_weights")
     if isinstance(loss_normalizing_factor, str):

@@ -1,4 +1,4 @@
-"""Metrics of a training step that merge over micro-batches, hosts and steps, on top of `clu.metrics`."""
+"""Metrics of a training step that merge over micro-batches, hosts and steps, on top of ``clu.metrics``."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Sum(clu_metrics.Metric):
     """A plain total.
 
     Attributes:
-      total: The sum so far.
+        total: the sum so far.
     """
 
     total: Scalar
 
     @classmethod
     def from_model_output(cls, values: Scalar, **_: Any) -> Self:
-        """Sums all elements of `values`."""
+        """Sums all elements of ``values``."""
         return cls(total=jnp.sum(jnp.asarray(values)))
 
     def merge(self, other: Self) -> Self:
@@ -52,7 +52,7 @@ class Step(clu_metrics.Metric):
     """A metric that depends on how many steps it spans.
 
     Attributes:
-      steps: The count of training steps; the trainer sets it when it summarises.
+        steps: the count of training steps; the trainer sets it when it summarises.
     """
 
     steps: int | None = 1
@@ -65,7 +65,7 @@ class Step(clu_metrics.Metric):
         """Returns the count of steps.
 
         Raises:
-          ValueError: It was never set.
+            ValueError: it was never set.
         """
         if self.steps is None:
             raise ValueError(f"{type(self).__name__} has no step count: call replace_steps before compute")
@@ -77,14 +77,14 @@ class AveragePerStep(Step):
     """A total divided by the count of steps, e.g. the loss per step.
 
     Attributes:
-      total: The sum over all steps so far.
+        total: the sum over all steps so far.
     """
 
     total: Scalar | None = None
 
     @classmethod
     def from_model_output(cls, values: Scalar, steps: int | None = 1, **_: Any) -> Self:
-        """Sums all elements of `values`, which come from `steps` steps."""
+        """Sums all elements of ``values``, which come from ``steps`` steps."""
         return cls(total=jnp.sum(jnp.asarray(values)), steps=steps)
 
     def merge(self, other: Self) -> Self:
@@ -95,7 +95,7 @@ class AveragePerStep(Step):
         """Returns total / steps.
 
         Raises:
-          ValueError: The total or the step count was never set.
+            ValueError: the total or the step count was never set.
         """
         steps = super().compute()
         if self.total is None:
@@ -108,7 +108,7 @@ class Time(clu_metrics.Metric):
     """A duration that is measured outside of the compiled step.
 
     Attributes:
-      duration: Seconds; the trainer sets it when it summarises.
+        duration: seconds; the trainer sets it when it summarises.
     """
 
     duration: Scalar | None = None
@@ -121,7 +121,7 @@ class Time(clu_metrics.Metric):
         """Returns the duration in seconds.
 
         Raises:
-          ValueError: It was never set.
+            ValueError: it was never set.
         """
         if self.duration is None:
             raise ValueError(f"{type(self).__name__} has no duration: call replace_duration before compute")
@@ -137,7 +137,7 @@ class TimeRate(Time):
     """A total per second, e.g. sequences per second.
 
     Attributes:
-      numerator: The total so far.
+        numerator: the total so far.
     """
 
     numerator: jax.Array | None = None
@@ -151,7 +151,7 @@ class TimeRate(Time):
         """Adds the totals.
 
         Raises:
-          AssertionError: One of the two has a duration already; rates over different times cannot be added.
+            AssertionError: one of the two has a duration already; rates over different times cannot be added.
         """
         if self.duration is not None or other.duration is not None:
             raise AssertionError("rates can only be merged before their durations are set")
@@ -161,7 +161,7 @@ class TimeRate(Time):
         """Returns numerator / duration.
 
         Raises:
-          ValueError: The duration was never set.
+            ValueError: the duration was never set.
         """
         return self.numerator / super().compute()
 
@@ -183,34 +183,34 @@ class StepsPerTime(Step, Time):
         """Returns steps / duration.
 
         Raises:
-          ValueError: The step count or the duration was never set.
+            ValueError: the step count or the duration was never set.
         """
         return Step.compute(self) / Time.compute(self)
 
 
 def is_metric_obj(obj: Any) -> bool:
-    """Says whether `obj` is a clu metric."""
+    """Says whether ``obj`` is a clu metric."""
     return isinstance(obj, clu_metrics.Metric)
 
 
 def is_time_metric(obj: Any) -> bool:
-    """Says whether `obj` is a metric that waits for a duration."""
+    """Says whether ``obj`` is a metric that waits for a duration."""
     return isinstance(obj, Time)
 
 
 def create_metrics_dict(float_metrics_dict: Mapping[str, Scalar]) -> dict[str, clu_metrics.Metric]:
-    """Wraps each number into a `Sum`."""
+    """Wraps each number into a ``Sum``."""
     return {name: Sum(total=value) for name, value in float_metrics_dict.items()}
 
 
 def shape_obj_to_defined_obj(obj: clu_metrics.Metric) -> clu_metrics.Metric:
-    """Replaces the shapes in a metric (as `jax.eval_shape` gives them) by zeros of that shape and dtype.
+    """Replaces the shapes in a metric (as ``jax.eval_shape`` gives them) by zeros of that shape and dtype.
 
     Args:
-      obj: A metric, possibly with metrics inside; fields without a shape are kept.
+        obj: a metric, possibly with metrics inside; fields without a shape are kept.
 
     Returns:
-      A metric of the same class with arrays in place of the shapes.
+        A metric of the same class with arrays in place of the shapes.
     """
 
     def defined(value: Any) -> Any:
@@ -222,7 +222,7 @@ def shape_obj_to_defined_obj(obj: clu_metrics.Metric) -> clu_metrics.Metric:
 
 
 def set_time_metrics_duration(metrics: _Tree, duration: Scalar) -> _Tree:
-    """Sets the duration (in seconds) of every `Time` in a tree of metrics; the others stay as they are."""
+    """Sets the duration (in seconds) of every ``Time`` in a tree of metrics; the others stay as they are."""
     return jax.tree.map(
         lambda metric: metric.replace_duration(duration) if is_time_metric(metric) else metric,
         metrics,
@@ -231,7 +231,7 @@ def set_time_metrics_duration(metrics: _Tree, duration: Scalar) -> _Tree:
 
 
 def set_step_metrics_num_steps(metrics: _Tree, num_steps: int) -> _Tree:
-    """Sets the step count of every `Step` in a tree of metrics; the others stay as they are."""
+    """Sets the step count of every ``Step`` in a tree of metrics; the others stay as they are."""
     return jax.tree.map(
         lambda metric: metric.replace_steps(num_steps) if isinstance(metric, Step) else metric,
         metrics,

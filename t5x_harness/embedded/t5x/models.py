@@ -38,15 +38,15 @@ class TokensIdsToLogitsCallable(Protocol):
         """Computes the logits of the next token.
 
         Args:
-          decoding_state: The tokens so far and the cache, for batch * num_decodes rows.
+            decoding_state: the tokens so far and the cache, for batch * num_decodes rows.
 
         Returns:
-          float[rows, vocabulary] logits and the next cache.
+            float[rows, vocabulary] logits and the next cache.
         """
 
 
 class DecodeFnCallable(Protocol):
-    """A decoder as a model calls it; `t5x.decoding` has two."""
+    """A decoder as a model calls it; ``t5x.decoding`` has two."""
 
     def __call__(
         self,
@@ -63,17 +63,17 @@ class DecodeFnCallable(Protocol):
         """Continues prompts.
 
         Args:
-          inputs: int32[batch, length] prompts, zeros where tokens are wanted.
-          cache: The model's autoregressive cache.
-          tokens_to_logits: The model.
-          eos_id: The token that ends a sequence.
-          num_decodes: Continuations of each prompt.
-          decode_rng: Key for decoders that draw random numbers.
-          cache_offset: Where the batch axis of the cache entries is; 1 for scanned layers.
-          **kwargs: What else the decoder takes.
+            inputs: int32[batch, length] prompts, zeros where tokens are wanted.
+            cache: the model's autoregressive cache.
+            tokens_to_logits: the model.
+            eos_id: the token that ends a sequence.
+            num_decodes: continuations of each prompt.
+            decode_rng: key for decoders that draw random numbers.
+            cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
+            **kwargs: what else the decoder takes.
 
         Returns:
-          int32[batch, num_decodes, length] sequences and float32[batch, num_decodes] scores, the best last.
+            int32[batch, num_decodes, length] sequences and float32[batch, num_decodes] scores, the best last.
         """
 
 
@@ -83,8 +83,8 @@ class BaseModel(abc.ABC):
     Models hold no parameters. The trainer keeps those and passes them in.
 
     Attributes:
-      FEATURE_CONVERTER_CLS: The seqio feature converter that makes this model's batches.
-      optimizer_def: The optimizer that the model is trained with.
+        FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
+        optimizer_def: the optimizer that the model is trained with.
     """
 
     FEATURE_CONVERTER_CLS: Callable[..., Any]
@@ -97,20 +97,20 @@ class BaseModel(abc.ABC):
         """Computes the loss that training minimises.
 
         Args:
-          params: The parameters.
-          batch: Features by name.
-          dropout_rng: Key of the dropout; None turns dropout off.
+            params: the parameters.
+            batch: features by name.
+            dropout_rng: key of the dropout; None turns dropout off.
 
         Returns:
-          The scalar loss, and metrics by name.
+            The scalar loss, and metrics by name.
         """
 
     def eval_fn(self, params: PyTree, batch: Batch) -> tuple[jax.Array, MetricsMap]:
-        """Computes loss and metrics without dropout; arguments and results as of `loss_fn`."""
+        """Computes loss and metrics without dropout; arguments and results as of ``loss_fn``."""
         return self.loss_fn(params=params, batch=batch, dropout_rng=None)
 
     def predict_batch(self, params: PyTree, batch: Batch, rng: jax.Array | None = None) -> jax.Array:
-        """Predicts, and leaves out what `predict_batch_with_aux` gives besides the predictions."""
+        """Predicts, and leaves out what ``predict_batch_with_aux`` gives besides the predictions."""
         return self.predict_batch_with_aux(params=params, batch=batch, rng=rng)[0]
 
     @abc.abstractmethod
@@ -120,12 +120,12 @@ class BaseModel(abc.ABC):
         """Predicts.
 
         Args:
-          params: The parameters.
-          batch: Features by name.
-          rng: Key for models that draw random numbers.
+            params: the parameters.
+            batch: features by name.
+            rng: key for models that draw random numbers.
 
         Returns:
-          The predictions, batch axis first, and what else there is to say about each, e.g. scores.
+            The predictions, batch axis first, and what else there is to say about each, e.g. scores.
         """
 
     @abc.abstractmethod
@@ -133,12 +133,12 @@ class BaseModel(abc.ABC):
         """Scores the targets of a batch: the higher, the likelier the model finds them.
 
         Args:
-          params: The parameters.
-          batch: Features by name.
-          return_intermediates: Whether to return what the network sows into `intermediates` too.
+            params: the parameters.
+            batch: features by name.
+            return_intermediates: whether to return what the network sows into ``intermediates`` too.
 
         Returns:
-          float[batch] scores.
+            float[batch] scores.
         """
 
     @abc.abstractmethod
@@ -151,12 +151,13 @@ class BaseModel(abc.ABC):
         """Initialises the parameters.
 
         Args:
-          rng: Key of the initial values.
-          input_shapes: The shape of every feature.
-          input_types: The dtype of every feature.
+            rng: key of the initial values.
+            input_shapes: the shape of every feature.
+            input_types: the dtype of every feature.
 
         Returns:
-          The variable collections: `params`, `params_axes` (logical axis names) and whatever else the network has.
+            The variable collections: ``params``, ``params_axes`` (logical axis names) and whatever else the network
+            has.
         """
 
 
@@ -167,7 +168,7 @@ class BaseTransformerModel(BaseModel):
     """A model of sequences of tokens.
 
     Attributes:
-      module: The network.
+        module: the network.
     """
 
     def __init__(
@@ -184,14 +185,14 @@ class BaseTransformerModel(BaseModel):
         """Puts a model together.
 
         Args:
-          module: The network.
-          input_vocabulary: Of the inputs.
-          output_vocabulary: Of the targets.
-          optimizer_def: The optimizer that the model is trained with.
-          decode_fn: How to predict.
-          label_smoothing: See `t5x.losses.compute_weighted_cross_entropy`.
-          z_loss: See there.
-          loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
+            module: the network.
+            input_vocabulary: of the inputs.
+            output_vocabulary: of the targets.
+            optimizer_def: the optimizer that the model is trained with.
+            decode_fn: how to predict.
+            label_smoothing: see ``t5x.losses.compute_weighted_cross_entropy``.
+            z_loss: see there.
+            loss_normalizing_factor: what the loss is divided by: a number, None, or a special factor.
         """
         super().__init__(optimizer_def=optimizer_def)
         self.module = module
@@ -217,18 +218,18 @@ class BaseTransformerModel(BaseModel):
 
     @abc.abstractmethod
     def _compute_logits(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None = None) -> jax.Array:
-        """Runs the network on whole targets: float[batch, length, vocabulary]; arguments as of `loss_fn`."""
+        """Runs the network on whole targets: float[batch, length, vocabulary]; arguments as of ``loss_fn``."""
 
     def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
         """Computes the weighted cross entropy of the targets.
 
         Args:
-          params: The parameters.
-          batch: Features by name.
-          dropout_rng: Key of the dropout; None turns dropout off.
+            params: the parameters.
+            batch: features by name.
+            dropout_rng: key of the dropout; None turns dropout off.
 
         Returns:
-          The scalar loss, summed over the batch, and metrics by name.
+            The scalar loss, summed over the batch, and metrics by name.
         """
         targets = batch["decoder_target_tokens"]
         logits = self._compute_logits(params, batch, dropout_rng)
@@ -255,7 +256,7 @@ class BaseTransformerModel(BaseModel):
         z_loss: jax.Array | None = None,
         segment_ids: Mapping[str, jax.Array] | None = None,
     ) -> MetricsMap:
-        """Makes the metrics of a batch; subclasses add their own. Arguments as of `compute_base_metrics`."""
+        """Makes the metrics of a batch; subclasses add their own. Arguments as of ``compute_base_metrics``."""
         return compute_base_metrics(logits, targets, mask, loss, z_loss, segment_ids)
 
 
@@ -275,14 +276,14 @@ def _score_targets(
     """Sums the log probabilities of the targets of every sequence.
 
     Args:
-      compute_logits: A model's `_compute_logits`.
-      params: The parameters.
-      batch: Features by name; `decoder_loss_weights` says what each target counts.
-      return_intermediates: Whether to return intermediates too.
+        compute_logits: a model's ``_compute_logits``.
+        params: the parameters.
+        batch: features by name; ``decoder_loss_weights`` says what each target counts.
+        return_intermediates: whether to return intermediates too.
 
     Returns:
-      float[batch] scores. With intermediates, a pair of them and of what the network sowed, to which the entry
-      `decoder` adds the targets, their weights and the log probability of each.
+        float[batch] scores. With intermediates, a pair of them and of what the network sowed, to which the entry
+        ``decoder`` adds the targets, their weights and the log probability of each.
     """
     targets, weights = batch["decoder_target_tokens"], batch["decoder_loss_weights"]
     sown: Mapping[str, Any] = {}
@@ -306,15 +307,15 @@ def _decoder_arguments(
     """Completes the arguments of a decoder.
 
     Args:
-      given: What the caller wants; it's left unchanged.
-      rng: Key for the decoder, if the caller passes it on its own.
-      vocabulary: Says which token ends a sequence, unless the caller does.
+        given: what the caller wants; it's left unchanged.
+        rng: key for the decoder, if the caller passes it on its own.
+        vocabulary: says which token ends a sequence, unless the caller does.
 
     Returns:
-      Keyword arguments for the decoder.
+        Keyword arguments for the decoder.
 
     Raises:
-      ValueError: There are two keys.
+        ValueError: there are two keys.
     """
     arguments = dict(given or {})
     if rng is not None:
@@ -351,8 +352,8 @@ class DecoderParams:
     """How a model predicts unless the call says otherwise.
 
     Attributes:
-      return_all_decodes: Whether to return all continuations of each input, not only the best.
-      num_decodes: How many continuations to look for.
+        return_all_decodes: whether to return all continuations of each input, not only the best.
+        num_decodes: how many continuations to look for.
     """
 
     return_all_decodes: bool = False
@@ -363,7 +364,7 @@ class EncoderDecoderModel(BaseTransformerModel):
     """A model that reads inputs with an encoder and writes targets with a decoder, e.g. T5.
 
     Attributes:
-      FEATURE_CONVERTER_CLS: The seqio feature converter that makes this model's batches.
+        FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
     """
 
     FEATURE_CONVERTER_CLS = seqio.EncDecFeatureConverter
@@ -384,16 +385,17 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Puts a model together.
 
         Args:
-          module: The network, with the methods `__call__`, `encode` and `decode` of `t5x.examples.t5.network`.
-          input_vocabulary: Of the inputs.
-          output_vocabulary: Of the targets.
-          optimizer_def: The optimizer that the model is trained with.
-          decode_fn: How to predict; `t5x.decoding` has two ways.
-          feature_converter_cls: What makes the batches, in place of `FEATURE_CONVERTER_CLS`.
-          label_smoothing: See `t5x.losses.compute_weighted_cross_entropy`.
-          z_loss: See there.
-          loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
-          default_decoder_params: How to predict unless the call says otherwise.
+            module: the network, with the methods ``__call__``, ``encode`` and ``decode`` of
+                ``t5x.examples.t5.network``.
+            input_vocabulary: of the inputs.
+            output_vocabulary: of the targets.
+            optimizer_def: the optimizer that the model is trained with.
+            decode_fn: how to predict; ``t5x.decoding`` has two ways.
+            feature_converter_cls: what makes the batches, in place of ``FEATURE_CONVERTER_CLS``.
+            label_smoothing: see ``t5x.losses.compute_weighted_cross_entropy``.
+            z_loss: see there.
+            loss_normalizing_factor: what the loss is divided by: a number, None, or a special factor.
+            default_decoder_params: how to predict unless the call says otherwise.
         """
         super().__init__(
             module=module,
@@ -418,12 +420,12 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Initialises the parameters by a pass over features of ones.
 
         Args:
-          rng: Key of the initial values.
-          input_shapes: The shape of every feature: of `encoder_input_tokens` and `decoder_input_tokens` at least.
-          input_types: The dtype of every feature; float32 for tokens and int32 for others unless given.
+            rng: key of the initial values.
+            input_shapes: the shape of every feature: of ``encoder_input_tokens`` and ``decoder_input_tokens`` at least.
+            input_types: the dtype of every feature; float32 for tokens and int32 for others unless given.
 
         Returns:
-          The variable collections, frozen: `params` and `params_axes`.
+            The variable collections, frozen: ``params`` and ``params_axes``.
         """
         types = input_types or {}
 
@@ -453,14 +455,14 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Runs the network on whole targets.
 
         Args:
-          params: The parameters.
-          batch: Features by name.
-          dropout_rng: Key of the dropout; None turns dropout off.
-          mutable: Which collections the network may write to, see `flax.linen.Module.apply`.
-          other_variables: More collections to give to the network.
+            params: the parameters.
+            batch: features by name.
+            dropout_rng: key of the dropout; None turns dropout off.
+            mutable: which collections the network may write to, see ``flax.linen.Module.apply``.
+            other_variables: more collections to give to the network.
 
         Returns:
-          float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
+            float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
         """
         return self.module.apply(
             {"params": params, **(other_variables or {})},
@@ -485,14 +487,14 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Runs the decoder for one token.
 
         Args:
-          decoding_state: The last tokens and the cache, one row for every beam.
-          params: The parameters.
-          encoded_inputs: float[rows, input length, features], the encoder's output for every beam.
-          raw_inputs: int[rows, input length], the input tokens for every beam.
-          max_decode_length: How many positions the cache has.
+            decoding_state: the last tokens and the cache, one row for every beam.
+            params: the parameters.
+            encoded_inputs: float[rows, input length, features], the encoder's output for every beam.
+            raw_inputs: int[rows, input length], the input tokens for every beam.
+            max_decode_length: how many positions the cache has.
 
         Returns:
-          float[rows, vocabulary] logits, and the next cache.
+            float[rows, vocabulary] logits, and the next cache.
         """
         token = decoding_state.cur_token
         logits, variables = self.module.apply(
@@ -520,14 +522,14 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Makes the cache that decoding starts with.
 
         Args:
-          params: The parameters.
-          encoded_inputs: float[batch, input length, features], the encoder's output.
-          encoder_input_tokens: int[batch, input length].
-          decoder_input_tokens: int[batch, length], prompts for the decoder; their length is that of the cache.
-          prefill_decoder_prompt: Whether to run the decoder over the whole prompt at once instead of token by token.
+            params: the parameters.
+            encoded_inputs: float[batch, input length, features], the encoder's output.
+            encoder_input_tokens: int[batch, input length].
+            decoder_input_tokens: int[batch, length], prompts for the decoder; their length is that of the cache.
+            prefill_decoder_prompt: whether to run the decoder over the whole prompt at once instead of token by token.
 
         Returns:
-          The cache, and the length of every prompt if it's prefilled, else None.
+            The cache, and the length of every prompt if it's prefilled, else None.
         """
         _, variables = self.module.apply(
             {"params": params},
@@ -581,20 +583,20 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Decodes the inputs of a batch.
 
         Args:
-          params: The parameters.
-          batch: Features by name. The length of `decoder_input_tokens` is that of the predictions.
-          rng: Key for decoders that draw random numbers.
-          decoder_params: More arguments for the decoder; it's left unchanged.
-          return_all_decodes: Whether to return all continuations; None for the model's default.
-          num_decodes: How many continuations to look for; None for the model's default.
-          prompt_with_targets: Whether the decoder must begin with the targets of the batch (without end tokens).
+            params: the parameters.
+            batch: features by name. The length of ``decoder_input_tokens`` is that of the predictions.
+            rng: key for decoders that draw random numbers.
+            decoder_params: more arguments for the decoder; it's left unchanged.
+            return_all_decodes: whether to return all continuations; None for the model's default.
+            num_decodes: how many continuations to look for; None for the model's default.
+            prompt_with_targets: whether the decoder must begin with the targets of the batch (without end tokens).
 
         Returns:
-          int32[batch, length] predictions and `scores`: float32[batch]. With `return_all_decodes`, both have an axis of
-          size `num_decodes` after the batch axis, the best last.
+            int32[batch, length] predictions and ``scores``: float32[batch]. With ``return_all_decodes``, both have an
+            axis of size ``num_decodes`` after the batch axis, the best last.
 
         Raises:
-          ValueError: `rng` is given both by itself and within `decoder_params`.
+            ValueError: ``rng`` is given both by itself and within ``decoder_params``.
         """
         defaults = self._default_decoder_params
         return_all_decodes = defaults.return_all_decodes if return_all_decodes is None else return_all_decodes
@@ -636,13 +638,13 @@ class EncoderDecoderModel(BaseTransformerModel):
         """Computes the log probability of the targets of every example.
 
         Args:
-          params: The parameters.
-          batch: Features by name; `decoder_loss_weights` says what each target counts.
-          return_intermediates: Whether to return intermediates too.
+            params: the parameters.
+            batch: features by name; ``decoder_loss_weights`` says what each target counts.
+            return_intermediates: whether to return intermediates too.
 
         Returns:
-          float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
-          `decoder` also has `target_tokens`, `loss_weights` and `token_scores`.
+            float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
+            ``decoder`` also has ``target_tokens``, ``loss_weights`` and ``token_scores``.
         """
         return _score_targets(self._compute_logits, params, batch, return_intermediates)
 
@@ -656,11 +658,11 @@ def remove_prefix(sequence: jax.Array, prefix_length: jax.Array) -> jax.Array:
     """Drops the beginning of every sequence and fills up with zeros at the end.
 
     Args:
-      sequence: int[batch, length], or int[batch, num_decodes, length].
-      prefix_length: int[batch], how many tokens to drop.
+        sequence: int[batch, length], or int[batch, num_decodes, length].
+        prefix_length: int[batch], how many tokens to drop.
 
     Returns:
-      An array of the shape of `sequence`.
+        An array of the shape of ``sequence``.
     """
     is_prefix = jnp.arange(sequence.shape[-1]) < prefix_length
     return jnp.roll(jnp.where(is_prefix, 0, sequence), -prefix_length, axis=-1)
@@ -670,7 +672,7 @@ class DecoderOnlyModel(BaseTransformerModel):
     """A model that continues sequences of tokens; inputs and targets are one sequence.
 
     Attributes:
-      FEATURE_CONVERTER_CLS: The seqio feature converter that makes this model's batches.
+        FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
     """
 
     FEATURE_CONVERTER_CLS = seqio.DecoderFeatureConverter
@@ -690,16 +692,16 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Puts a model together.
 
         Args:
-          module: The network, called with decoder inputs and targets.
-          vocabulary: Of inputs and targets.
-          optimizer_def: The optimizer that the model is trained with.
-          decode_fn: How to predict; `t5x.decoding` has two ways.
-          inputs_bidirectional_attention: Whether the positions of the inputs see each other in both directions (prefix
-            language models).
-          feature_converter_cls: What makes the batches, in place of `FEATURE_CONVERTER_CLS`.
-          label_smoothing: See `t5x.losses.compute_weighted_cross_entropy`.
-          z_loss: See there.
-          loss_normalizing_factor: What the loss is divided by: a number, None, or a special factor.
+            module: the network, called with decoder inputs and targets.
+            vocabulary: of inputs and targets.
+            optimizer_def: the optimizer that the model is trained with.
+            decode_fn: how to predict; ``t5x.decoding`` has two ways.
+            inputs_bidirectional_attention: whether the positions of the inputs see each other in both directions
+                (prefix language models).
+            feature_converter_cls: what makes the batches, in place of ``FEATURE_CONVERTER_CLS``.
+            label_smoothing: see ``t5x.losses.compute_weighted_cross_entropy``.
+            z_loss: see there.
+            loss_normalizing_factor: what the loss is divided by: a number, None, or a special factor.
         """
         super().__init__(
             module,
@@ -724,12 +726,12 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Initialises the parameters by a pass over tokens of ones.
 
         Args:
-          rng: Key of the initial values.
-          input_shapes: The shape of `decoder_input_tokens`, and of other features, which aren't read.
-          input_types: The dtype of every feature; float32 unless given.
+            rng: key of the initial values.
+            input_shapes: the shape of ``decoder_input_tokens``, and of other features, which aren't read.
+            input_types: the dtype of every feature; float32 unless given.
 
         Returns:
-          The variable collections, frozen: `params` and `params_axes`.
+            The variable collections, frozen: ``params`` and ``params_axes``.
         """
         feature = "decoder_input_tokens"
         tokens = jnp.ones(input_shapes[feature], (input_types or {}).get(feature, jnp.float32))
@@ -739,7 +741,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Gives the positions that see each other in both directions, or None if there are none.
 
         Raises:
-          ValueError: The model wants them, but the batch doesn't say which they are.
+            ValueError: the model wants them, but the batch doesn't say which they are.
         """
         if not self._inputs_bidirectional_attention:
             return None
@@ -761,14 +763,14 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Runs the network on whole sequences.
 
         Args:
-          params: The parameters.
-          batch: Features by name.
-          dropout_rng: Key of the dropout; None turns dropout off.
-          mutable: Which collections the network may write to, see `flax.linen.Module.apply`.
-          other_variables: More collections to give to the network.
+            params: the parameters.
+            batch: features by name.
+            dropout_rng: key of the dropout; None turns dropout off.
+            mutable: which collections the network may write to, see ``flax.linen.Module.apply``.
+            other_variables: more collections to give to the network.
 
         Returns:
-          float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
+            float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
         """
         return self.module.apply(
             {"params": params, **(other_variables or {})},
@@ -789,12 +791,12 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Runs the network for one token.
 
         Args:
-          decoding_state: The last tokens and the cache, one row for every beam.
-          params: The parameters.
-          max_decode_length: How many positions the cache has.
+            decoding_state: the last tokens and the cache, one row for every beam.
+            params: the parameters.
+            max_decode_length: how many positions the cache has.
 
         Returns:
-          float[rows, vocabulary] logits, and the next cache.
+            float[rows, vocabulary] logits, and the next cache.
         """
         token = decoding_state.cur_token
         logits, variables = self.module.apply(
@@ -814,12 +816,12 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Makes a cache that holds the inputs already.
 
         Args:
-          params: The parameters.
-          inputs: int[batch, length], the start token, the inputs, then zeros.
-          causal_attention_mask: int[batch, length], 1 at the positions of the inputs and at the start token.
+            params: the parameters.
+            inputs: int[batch, length], the start token, the inputs, then zeros.
+            causal_attention_mask: int[batch, length], 1 at the positions of the inputs and at the start token.
 
         Returns:
-          The cache, and int[batch] lengths of the inputs, the start token not counted.
+            The cache, and int[batch] lengths of the inputs, the start token not counted.
         """
         lengths = jnp.sum(inputs[:, 1:] != 0, axis=-1)
         blank = jnp.ones_like(inputs)
@@ -856,20 +858,20 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Continues the inputs of a batch.
 
         Args:
-          params: The parameters.
-          batch: Features by name, with `decoder_causal_attention`, which tells inputs from targets.
-          rng: Key for decoders that draw random numbers.
-          return_all_decodes: Whether to return all continuations, not only the best.
-          num_decodes: How many continuations to look for.
-          decoder_params: More arguments for the decoder; it's left unchanged.
+            params: the parameters.
+            batch: features by name, with ``decoder_causal_attention``, which tells inputs from targets.
+            rng: key for decoders that draw random numbers.
+            return_all_decodes: whether to return all continuations, not only the best.
+            num_decodes: how many continuations to look for.
+            decoder_params: more arguments for the decoder; it's left unchanged.
 
         Returns:
-          int32[batch, length] predictions without the inputs, and `scores`: float32[batch]. With `return_all_decodes`,
-          both have an axis of size `num_decodes` after the batch axis, the best last.
+            int32[batch, length] predictions without the inputs, and ``scores``: float32[batch]. With
+            ``return_all_decodes``, both have an axis of size ``num_decodes`` after the batch axis, the best last.
 
         Raises:
-          ValueError: The batch doesn't tell inputs from targets, or `rng` is given both by itself and within
-            `decoder_params`.
+            ValueError: the batch doesn't tell inputs from targets, or ``rng`` is given both by itself and within
+                ``decoder_params``.
         """
         if _PREFIX_FEATURE not in batch:
             raise ValueError(
@@ -897,13 +899,13 @@ class DecoderOnlyModel(BaseTransformerModel):
         """Computes the log probability of the targets of every example.
 
         Args:
-          params: The parameters.
-          batch: Features by name; `decoder_loss_weights` says what each target counts.
-          return_intermediates: Whether to return intermediates too.
+            params: the parameters.
+            batch: features by name; ``decoder_loss_weights`` says what each target counts.
+            return_intermediates: whether to return intermediates too.
 
         Returns:
-          float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
-          `decoder` also has `target_tokens`, `loss_weights` and `token_scores`.
+            float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
+            ``decoder`` also has ``target_tokens``, ``loss_weights`` and ``token_scores``.
         """
         return _score_targets(self._compute_logits, params, batch, return_intermediates)
 
@@ -912,15 +914,15 @@ def compute_weighted_accuracy(logits: jax.Array, targets: jax.Array, weights: ja
     """Sums the weights of the targets that the model gets right.
 
     Args:
-      logits: float[batch, length, vocabulary].
-      targets: int[batch, length].
-      weights: float[batch, length]; all ones if None.
+        logits: float[batch, length, vocabulary].
+        targets: int[batch, length].
+        weights: float[batch, length]; all ones if None.
 
     Returns:
-      A scalar: the weight (or the number) of right targets.
+        A scalar: the weight (or the number) of right targets.
 
     Raises:
-      ValueError: `logits` doesn't have exactly one axis more than `targets`.
+        ValueError: ``logits`` doesn't have exactly one axis more than ``targets``.
     """
     if logits.ndim != targets.ndim + 1:
         raise ValueError(
@@ -942,15 +944,15 @@ def compute_metrics(
     """Makes plain sums of loss, accuracy, weights, examples and tokens.
 
     Args:
-      logits: float[batch, length, vocabulary].
-      targets: int[batch, length].
-      weights: float[batch, length].
-      loss: Scalar, summed over the batch.
-      weight_sum: Scalar, the sum of the weights.
-      additional_metrics: Metrics to add; they win over those of the same name.
+        logits: float[batch, length, vocabulary].
+        targets: int[batch, length].
+        weights: float[batch, length].
+        loss: scalar, summed over the batch.
+        weight_sum: scalar, the sum of the weights.
+        additional_metrics: metrics to add; they win over those of the same name.
 
     Returns:
-      Metrics by name.
+        Metrics by name.
     """
     sums = metrics_lib.create_metrics_dict(
         {
@@ -968,10 +970,10 @@ def count_packed_examples(segment_ids: jax.Array) -> jax.Array:
     """Counts the sequences that are packed into a batch.
 
     Args:
-      segment_ids: int[batch, length], numbered from 1 in every row; the padding at the end of a row is 0.
+        segment_ids: int[batch, length], numbered from 1 in every row; the padding at the end of a row is 0.
 
     Returns:
-      An integer scalar.
+        An integer scalar.
     """
     # Every change of the id starts a sequence, or the padding.
     changes = jnp.sum(segment_ids[:, 1:] != segment_ids[:, :-1])
@@ -990,15 +992,15 @@ def compute_base_metrics(
     """Makes the metrics that every model reports: accuracy, losses, speed, and how full the batch is.
 
     Args:
-      logits: float[batch, length, vocabulary].
-      targets: int[batch, length].
-      mask: float[batch, length], what each target counts; None if all count the same.
-      loss: Scalar, summed over the batch, z-loss included.
-      z_loss: Scalar; None if there is none.
-      segment_ids: int[batch, length] packed segments by feature, 0 for padding; None to leave those metrics out.
+        logits: float[batch, length, vocabulary].
+        targets: int[batch, length].
+        mask: float[batch, length], what each target counts; None if all count the same.
+        loss: scalar, summed over the batch, z-loss included.
+        z_loss: scalar; None if there is none.
+        segment_ids: int[batch, length] packed segments by feature, 0 for padding; None to leave those metrics out.
 
     Returns:
-      Metrics by name. Names that begin with `timing/` wait for a duration.
+        Metrics by name. Names that begin with ``timing/`` wait for a duration.
     """
     # Arrays, because metrics pass through compiled functions.
     num_examples, num_tokens = jnp.array(targets.shape[0]), jnp.array(targets.size)

@@ -225,7 +225,7 @@ class OptaxStatePartitionRules:
 
 
 def _is_optax_state(node: Any) -> bool:
-    """Optax has no base class for states: they are named tuples whose names end in State."""
+    """Returns whether a node is an optax state: a named tuple whose name ends in State, for lack of a base class."""
     return isinstance(node, tuple) and hasattr(node, "_fields") and type(node).__name__.endswith("State")
 
 
@@ -301,7 +301,7 @@ class OptaxWrapper(OptimizerDef):
 
 
 def wrap_optax_optimizer(optax_optimizer: Callable[..., optax.GradientTransformation]) -> Callable[..., OptimizerDef]:
-    """Turns a function that makes an optax optimizer into one that makes an :class:`OptimizerDef`.
+    """Turns a function that makes an optax optimizer into one that makes an ``OptimizerDef``.
 
     Args:
         optax_optimizer: for example ``optax.adamw``. Its signature is kept, so that gin can bind its arguments.
@@ -434,7 +434,7 @@ class MultiOptimizer(OptimizerDef):
         )
 
     def _matches(self, index: int, params: Any) -> list[_Path]:
-        """The paths of the parameters that one traversal matches."""
+        """Returns the paths of the parameters that one traversal matches."""
         paths = {path: path for path in _flat(params)}
         # A path is a leaf only when it is not a pytree: an object that holds it.
         tree = _nest(params, {path: _Box(path) for path in paths})
@@ -451,12 +451,12 @@ class MultiOptimizer(OptimizerDef):
             raise ValueError(f"Each parameter can have one optimizer only, but these are matched by several: {listing}")
 
     def _select(self, index: int, params: Any, values: Any = None) -> Any:
-        """The part of ``values`` (by default the parameters) that belongs to one optimizer."""
+        """Returns the part of ``values`` (by default the parameters) that belongs to one optimizer."""
         leaves = _flat(params) if values is None else _flat(values, stop_at=_flat(params))
         return _nest(params, {path: leaves[path] for path in self._matches(index, params)})
 
     def _combine(self, params: Any, parts: Sequence[Any], default: Callable[[_Path], Any] = lambda path: None) -> Any:
-        """One tree for all parameters out of what each optimizer returned for its own."""
+        """Makes one tree for all parameters out of what each optimizer returned for its own."""
         own_paths = _flat(params)
         leaves = {path: default(path) for path in own_paths}
         for part in parts:

@@ -81,7 +81,7 @@ def bounds_from_last_device(last_device: Any) -> HardwareMesh:
 
 
 def get_coords(device: Any) -> HardwareMesh:
-    """Returns the place of a device in the hardware mesh that :func:`bounds_from_last_device` measures."""
+    """Returns the place of a device in the hardware mesh that ``bounds_from_last_device`` measures."""
     if hasattr(device, "coords"):
         return (*device.coords, device.core_on_chip)
     return device.process_index, device.id % jax.local_device_count()
@@ -502,7 +502,7 @@ class BasePartitioner(metaclass=abc.ABCMeta):
         )
 
     def get_local_chunk_info(self, global_shape: tuple[int, ...], mesh_axes: Sequence[Any]) -> LocalChunkInfo:
-        """Returns the part of an array on this process; see :meth:`LocalChunker.get_local_chunk_info`."""
+        """Returns the part of an array on this process; see ``LocalChunker.get_local_chunk_info``."""
         return self._local_chunker.get_local_chunk_info(global_shape, mesh_axes)
 
     @property
@@ -553,7 +553,7 @@ class BasePartitioner(metaclass=abc.ABCMeta):
 
 
 class BasePjitPartitioner(BasePartitioner):
-    """Partitions functions with ``jax.jit`` over the mesh that :func:`default_mesh` chooses."""
+    """Partitions functions with ``jax.jit`` over the mesh that ``default_mesh`` chooses."""
 
     @functools.cached_property
     def _local_chunker(self) -> LocalChunker:
@@ -582,7 +582,7 @@ class BasePjitPartitioner(BasePartitioner):
         static_argnums: int | Sequence[int] = (),
         donate_argnums: int | Sequence[int] = (),
     ) -> PjittedFnWithContext:
-        """Makes a function that runs on all devices of the mesh; see :meth:`BasePartitioner.partition`."""
+        """Makes a function that runs on all devices of the mesh; see ``BasePartitioner.partition``."""
         jitted = jax.jit(
             fn,
             in_shardings=_shardings_of(self.mesh, in_axis_resources),
@@ -608,7 +608,7 @@ class PjitPartitioner(BasePjitPartitioner):
         ici_mesh_shape: (replica, data, model) inside a slice, for jobs over several slices.
         dcn_mesh_shape: (replica, data, model) over slices.
         logical_axis_rules: pairs of an axis name and ``data``, ``model`` or None; the first that can be used counts.
-            :func:`standard_logical_axis_rules` by default.
+            ``standard_logical_axis_rules`` by default.
     """
 
     def __init__(
@@ -659,7 +659,7 @@ class PjitPartitioner(BasePjitPartitioner):
         static_argnums: int | Sequence[int] = (),
         donate_argnums: int | Sequence[int] = (),
     ) -> PjittedFnWithContext:
-        """Makes a function that runs on all devices of the mesh; see :meth:`BasePartitioner.partition`.
+        """Makes a function that runs on all devices of the mesh; see ``BasePartitioner.partition``.
 
         Raises:
             ValueError: JAX was set to use another partitioner since this one was made.

@@ -88,7 +88,7 @@ def _check_every_leaf_is_named(collection: str, axes: Any, values: Any) -> None:
 
 
 class FlaxOptimTrainState(flax.struct.PyTreeNode):
-    """A train state around an :class:`t5x.optimizers.Optimizer`.
+    """A train state around an ``t5x.optimizers.Optimizer``.
 
     Attributes:
         params_axes: axis metadata of the parameters, as the model gave it.
@@ -229,7 +229,7 @@ class InferenceState(flax.struct.PyTreeNode):
         raise NotImplementedError("An InferenceState has no optimizer state.")
 
     def apply_gradient(self, *args: Any, **kwargs: Any) -> InferenceState:
-        """Not possible: raises NotImplementedError."""
+        """Raises NotImplementedError: there is no optimizer."""
         raise NotImplementedError("An InferenceState cannot be trained: it has no optimizer.")
 
     def state_dict(self) -> MutableMapping[str, Any]:

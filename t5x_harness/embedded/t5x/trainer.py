@@ -1,7 +1,7 @@
 """The trainer: owns the train state, runs compiled steps on it and hands the metrics on.
 
-``train_cls`` of a config is usually :class:`Trainer`; other training schemes derive from it, or from
-:class:`BaseTrainer`, and replace ``_partitioned_train_step`` and ``_partitioned_eval_step``.
+``train_cls`` of a config is usually ``Trainer``; other training schemes derive from it, or from
+``BaseTrainer``, and replace ``_partitioned_train_step`` and ``_partitioned_eval_step``.
 """
 
 from __future__ import annotations
@@ -838,7 +838,7 @@ class TerminateOnNanAction(BaseAction):
         self._metric = metric
 
     def run(self, train_state: Any, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
-        """True if the watched value is NaN or infinite."""
+        """Returns True if the watched value is NaN or infinite."""
         value = _watched(self, self._task, self._metric, metrics_by_task, floats=False)
         if value is None or math.isfinite(value):
             return False

@@ -70,14 +70,14 @@ class EvaluatorConstructor(typing_extensions.Protocol):
         """Makes the evaluator of one task or mixture.
 
         Args:
-            mixture_or_task_name: A registered name.
-            feature_converter: Turns task features into the model's.
-            eval_split: Name of the split to evaluate.
-            use_cached: Read SeqIO's offline cache rather than the source.
-            seed: For sources and preprocessors that draw at random even when evaluating.
-            sequence_length: Hard limit for each feature; None takes the longest example of the split.
-            log_dir: Folder for the loggers' files; needed as soon as there is a logger.
-            use_memory_cache: Keep the examples in memory between evaluations.
+            mixture_or_task_name: a registered name.
+            feature_converter: turns task features into the model's.
+            eval_split: name of the split to evaluate.
+            use_cached: read SeqIO's offline cache rather than the source.
+            seed: for sources and preprocessors that draw at random even when evaluating.
+            sequence_length: hard limit for each feature; None takes the longest example of the split.
+            log_dir: folder for the loggers' files; needed as soon as there is a logger.
+            use_memory_cache: keep the examples in memory between evaluations.
         """
         ...
 
@@ -98,15 +98,15 @@ class SaveCheckpointConfig:
     """How to save checkpoints.
 
     Attributes:
-        dtype: Stores floating-point parameters as 'float32' or 'bfloat16'; None stores them as they are.
-        period: Train steps between two checkpoints; None saves none but the last.
-        checkpoint_steps: Further steps to save at, ascending.
-        keep: How many of the newest checkpoints stay; None keeps all.
-        keep_dataset_checkpoints: The same for the state of the input pipeline.
-        save_dataset: Save the input pipeline's state too.
-        checkpointer_cls: Makes the checkpointer that writes.
-        state_transformation_fns: Applied in order to the state before it is written.
-        checkpoint_manager_cls: Makes the manager when checkpoints are managed by orbax.
+        dtype: stores floating-point parameters as 'float32' or 'bfloat16'; None stores them as they are.
+        period: train steps between two checkpoints; None saves none but the last.
+        checkpoint_steps: further steps to save at, ascending.
+        keep: how many of the newest checkpoints stay; None keeps all.
+        keep_dataset_checkpoints: the same for the state of the input pipeline.
+        save_dataset: save the input pipeline's state too.
+        checkpointer_cls: makes the checkpointer that writes.
+        state_transformation_fns: applied in order to the state before it is written.
+        checkpoint_manager_cls: makes the manager when checkpoints are managed by orbax.
 
     Raises:
         ValueError: ``dtype`` is not one of those above.
@@ -131,17 +131,17 @@ class RestoreCheckpointConfig:
     """Which checkpoint to restore, and how.
 
     Attributes:
-        path: One path or several. With mode 'specific' a checkpoint, otherwise a folder that holds some.
+        path: one path or several. With mode 'specific' a checkpoint, otherwise a folder that holds some.
         mode: 'specific' takes ``path`` itself, 'latest' the newest in the folder, 'all' each in turn.
-        assignment_map: Pairs (regex of a model parameter's name, name in the checkpoint or None to leave it out), first
+        assignment_map: pairs (regex of a model parameter's name, name in the checkpoint or None to leave it out), first
             match wins. It becomes the first of ``state_transformation_fns``.
-        strict: The checkpoint must hold all of the optimizer state (TensorFlow checkpoints only).
-        fallback_to_scratch: Initialise parameters that the checkpoint lacks after the transformations.
-        dtype: Cast floating-point parameters to 'float32', 'bfloat16' or 'float16'; None keeps the stored one.
-        restore_dataset: Restore the input pipeline's state; it must be there.
-        checkpointer_cls: Makes the checkpointer that reads.
-        state_transformation_fns: Applied in order to the state that was read.
-        checkpoint_manager_cls: Makes the manager when checkpoints are managed by orbax.
+        strict: the checkpoint must hold all of the optimizer state (TensorFlow checkpoints only).
+        fallback_to_scratch: initialise parameters that the checkpoint lacks after the transformations.
+        dtype: cast floating-point parameters to 'float32', 'bfloat16' or 'float16'; None keeps the stored one.
+        restore_dataset: restore the input pipeline's state; it must be there.
+        checkpointer_cls: makes the checkpointer that reads.
+        state_transformation_fns: applied in order to the state that was read.
+        checkpoint_manager_cls: makes the manager when checkpoints are managed by orbax.
 
     Raises:
         ValueError: ``mode`` or ``dtype`` is not one of those above.
@@ -204,15 +204,15 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         """Saves a train state in the checkpointer's folder.
 
         Args:
-            path: Not used: the checkpointer knows its folder and takes the step from the state.
-            item: The train state.
-            force: Not used.
-            custom_metadata: Not used.
-            state_transformation_fns: Applied in order to the state before it is written.
-            concurrent_gb: About how many gigabytes to have in memory at once.
+            path: not used: the checkpointer knows its folder and takes the step from the state.
+            item: the train state.
+            force: not used.
+            custom_metadata: not used.
+            state_transformation_fns: applied in order to the state before it is written.
+            concurrent_gb: about how many gigabytes to have in memory at once.
 
         Raises:
-            ValueError: There is no checkpointer to save with.
+            ValueError: there is no checkpointer to save with.
         """
         del path, force, custom_metadata
         if self._save_checkpointer is None:
@@ -230,17 +230,17 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         """Restores a train state from a checkpoint of T5X or TensorFlow.
 
         Args:
-            path: The checkpoint.
-            item: Not used: the checkpointer knows the shape of the state.
-            state_transformation_fns: Applied in order to the state that was read.
-            fallback_state: A state dict for what the checkpoint lacks after the transformations.
-            lazy_parameters: Leave parameters as LazyArrays.
+            path: the checkpoint.
+            item: not used: the checkpointer knows the shape of the state.
+            state_transformation_fns: applied in order to the state that was read.
+            fallback_state: a state dict for what the checkpoint lacks after the transformations.
+            lazy_parameters: leave parameters as LazyArrays.
 
         Returns:
             The train state.
 
         Raises:
-            ValueError: Transformations are asked of a TensorFlow checkpoint.
+            ValueError: transformations are asked of a TensorFlow checkpoint.
         """
         del item
         return _restore_path(
@@ -269,15 +269,15 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         """Makes the checkpointers.
 
         Args:
-            save_cfg: How to save; None if nothing is to be saved.
-            restore_cfg: How to restore; None if nothing is to be restored.
-            train_state_shape: A train state with a ``jax.ShapeDtypeStruct`` for each leaf.
-            partitioner: Where the arrays are to lie.
-            ds_iter: The input pipeline whose state goes along, where the configs say so.
-            model_dir: The folder to save in.
+            save_cfg: how to save; None if nothing is to be saved.
+            restore_cfg: how to restore; None if nothing is to be restored.
+            train_state_shape: a train state with a ``jax.ShapeDtypeStruct`` for each leaf.
+            partitioner: where the arrays are to lie.
+            ds_iter: the input pipeline whose state goes along, where the configs say so.
+            model_dir: the folder to save in.
 
         Raises:
-            ValueError: The input pipeline's state is to be saved, but there is no pipeline.
+            ValueError: the input pipeline's state is to be saved, but there is no pipeline.
         """
         common = {"train_state": train_state_shape, "partitioner": partitioner}
         saver = restorer = None
@@ -308,7 +308,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         )
 
     def wait_until_finished(self) -> None:
-        """Returns at once: saving is done when :meth:`save` returns."""
+        """Returns at once: saving is done when ``save`` returns."""
 
     def close(self) -> None:
         """Has nothing to release."""
@@ -321,8 +321,8 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         """Saves a train state under its step.
 
         Args:
-            train_state: The train state.
-            state_transformation_fns: Applied in order to the state before it is written.
+            train_state: the train state.
+            state_transformation_fns: applied in order to the state before it is written.
         """
         self._checkpointer.save("", train_state, state_transformation_fns=state_transformation_fns)
 
@@ -335,9 +335,9 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         """Restores checkpoints.
 
         Args:
-            paths: Where they are.
-            restore_cfg: How to read them.
-            fallback_state: A state dict for what a checkpoint lacks after ``restore_cfg``'s transformations.
+            paths: where they are.
+            restore_cfg: how to read them.
+            fallback_state: a state dict for what a checkpoint lacks after ``restore_cfg``'s transformations.
 
         Returns:
             The train state if there is one path, otherwise one for each; None without paths or config.
@@ -358,21 +358,21 @@ class DatasetConfig:
     """How to read a dataset from a SeqIO task or mixture.
 
     Attributes:
-        mixture_or_task_name: A registered name, or the task or mixture itself.
-        task_feature_lengths: Tokens for each feature. Where no packing is done, None takes the longest example.
-        split: Name of the split.
-        batch_size: Examples in the global batch.
-        shuffle: Shuffle the examples in memory.
-        seed: For shuffling and random preprocessors; None takes the time of day, the same on every host.
-        use_cached: Read SeqIO's offline cache rather than the source.
-        pack: Put several short examples into one row.
-        use_custom_packing_ops: Pack with compiled ops.
-        module: A module to import first, for the tasks that it registers. Deprecated: import it in Gin.
-        use_memory_cache: Keep evaluation examples in memory.
-        trim_output_features: Cut features to ``task_feature_lengths``.
-        runtime_preprocessors: For AirIO sources; SeqIO has no use for it.
-        num_prefetch_threads: For AirIO sources; SeqIO has no use for it.
-        num_workers: For AirIO sources; SeqIO has no use for it.
+        mixture_or_task_name: a registered name, or the task or mixture itself.
+        task_feature_lengths: tokens for each feature. Where no packing is done, None takes the longest example.
+        split: name of the split.
+        batch_size: examples in the global batch.
+        shuffle: shuffle the examples in memory.
+        seed: for shuffling and random preprocessors; None takes the time of day, the same on every host.
+        use_cached: read SeqIO's offline cache rather than the source.
+        pack: put several short examples into one row.
+        use_custom_packing_ops: pack with compiled ops.
+        module: a module to import first, for the tasks that it registers. Deprecated: import it in Gin.
+        use_memory_cache: keep evaluation examples in memory.
+        trim_output_features: cut features to ``task_feature_lengths``.
+        runtime_preprocessors: for AirIO sources; SeqIO has no use for it.
+        num_prefetch_threads: for AirIO sources; SeqIO has no use for it.
+        num_workers: for AirIO sources; SeqIO has no use for it.
     """
 
     mixture_or_task_name: str | seqio.Task | seqio.Mixture
@@ -396,11 +396,11 @@ def import_module(module: str) -> None:
     """Imports a module for the tasks and mixtures that it registers.
 
     Args:
-        module: Its full name.
+        module: its full name.
 
     Raises:
-        ImportError: There is no such module, or one that it needs.
-        RuntimeError: It registers Gin configurables, which must happen before the Gin files are parsed.
+        ImportError: there is no such module, or one that it needs.
+        RuntimeError: it registers Gin configurables, which must happen before the Gin files are parsed.
     """
     logging.info("Importing %s.", module)
     try:
@@ -436,9 +436,9 @@ class ShardedDatasetIterator(clu.data.dataset_iterator.DatasetIterator):
         """Wraps an iterator.
 
         Args:
-            iterator: Gives this host's rows of each batch, as trees of NumPy arrays.
-            partitioner: Names the mesh and how batches are partitioned.
-            global_shapes: The shape of each whole batch array.
+            iterator: gives this host's rows of each batch, as trees of NumPy arrays.
+            partitioner: names the mesh and how batches are partitioned.
+            global_shapes: the shape of each whole batch array.
         """
         self._iterator = iterator
         self._partitioner = partitioner
@@ -504,10 +504,10 @@ def prepare_train_iter(
     """Makes the iterator that training reads from.
 
     Args:
-        train_iter: This host's batches.
-        partitioner: Where the batches are to lie.
-        checkpoint_cfg: Not used; ``get_dataset_fn`` has what it needs of it.
-        data_layout: Gives the size of the global batch.
+        train_iter: this host's batches.
+        partitioner: where the batches are to lie.
+        checkpoint_cfg: not used; ``get_dataset_fn`` has what it needs of it.
+        data_layout: gives the size of the global batch.
 
     Returns:
         An iterator over global batches that can be peeked into.
@@ -538,8 +538,8 @@ def get_zeros_batch_like_dataset(dataset: tf.data.Dataset, batch_size: int | Non
     """Makes a batch of zeros like those of a dataset.
 
     Args:
-        dataset: Its elements are batches: flat dictionaries of arrays.
-        batch_size: Rows in the batch; the dataset's own number if not given.
+        dataset: its elements are batches: flat dictionaries of arrays.
+        batch_size: rows in the batch; the dataset's own number if not given.
     """
     refuse_airio(dataset)
     specs = {}
@@ -569,8 +569,8 @@ def run_main(main: Callable[[Sequence[str]], Any], flags_parser: Callable[[list[
     """Runs ``main`` as an absl application, and exits.
 
     Args:
-        main: Gets the arguments that are not flags.
-        flags_parser: Parses the command line.
+        main: gets the arguments that are not flags.
+        flags_parser: parses the command line.
     """
     app.run(main, flags_parser=flags_parser)
 
@@ -619,20 +619,20 @@ def create_learning_rate_scheduler(
     ==========================  =====================================================================================
 
     Args:
-        factors: Names of the table joined by ``*``.
-        base_learning_rate: See the table.
-        warmup_steps: See the table.
-        decay_factor: See the table.
-        steps_per_decay: See the table.
-        steps_per_cycle: See the table.
-        step_offset: The step from which the schedule counts; before it, it stands at 0.
-        min_learning_rate: The rate never falls below this.
+        factors: names of the table joined by ``*``.
+        base_learning_rate: see the table.
+        warmup_steps: see the table.
+        decay_factor: see the table.
+        steps_per_decay: see the table.
+        steps_per_cycle: see the table.
+        step_offset: the step from which the schedule counts; before it, it stands at 0.
+        min_learning_rate: the rate never falls below this.
 
     Returns:
         A function of the step (an integer or an int32 scalar) to a float32 scalar.
 
     Raises:
-        ValueError: A factor is not in the table.
+        ValueError: a factor is not in the table.
     """
     names = [name.strip() for name in factors.split("*")]
     for name in names:
@@ -678,14 +678,14 @@ def _restore_path(
     """Reads one checkpoint, of T5X or of TensorFlow.
 
     Args:
-        restorer: Reads it.
-        path: The checkpoint. It is TensorFlow's if a file ``<path>.index`` exists.
-        strict: For TensorFlow's: it must hold all of the optimizer state.
-        state_transformation_fns: For T5X's.
-        **kwargs: Further arguments of ``restorer.restore``.
+        restorer: reads it.
+        path: the checkpoint. It is TensorFlow's if a file ``<path>.index`` exists.
+        strict: for TensorFlow's: it must hold all of the optimizer state.
+        state_transformation_fns: for T5X's.
+        **kwargs: further arguments of ``restorer.restore``.
 
     Raises:
-        ValueError: Transformations are asked of a TensorFlow checkpoint.
+        ValueError: transformations are asked of a TensorFlow checkpoint.
     """
     if not gfile.exists(f"{path}.index"):
         logging.info("Restoring T5X checkpoint %s", path)
@@ -708,10 +708,10 @@ def restore(
     """Reads checkpoints through orbax's manager.
 
     Args:
-        checkpoint_manager: Reads them.
-        paths: Where they are.
-        restore_cfg: How to read them.
-        fallback_state: A state dict for what a checkpoint lacks after ``restore_cfg``'s transformations.
+        checkpoint_manager: reads them.
+        paths: where they are.
+        restore_cfg: how to read them.
+        fallback_state: a state dict for what a checkpoint lacks after ``restore_cfg``'s transformations.
 
     Returns:
         The train state if there is one path, otherwise one for each (a TensorFlow checkpoint ends the list and is
@@ -740,14 +740,14 @@ def get_first_valid_restore_config_and_paths(
     """Chooses the first config that has something to restore.
 
     Args:
-        restore_cfgs: In order of preference. One of mode 'specific' is taken unseen; of the folders of the others the
+        restore_cfgs: in order of preference. One of mode 'specific' is taken unseen; of the folders of the others the
             first that holds checkpoints is taken.
 
     Returns:
         The config and its checkpoints, ascending by step; ``(None, [])`` if there is none.
 
     Raises:
-        ValueError: A folder to look for checkpoints in is none.
+        ValueError: a folder to look for checkpoints in is none.
     """
     for cfg in restore_cfgs:
         paths = [cfg.path] if isinstance(cfg.path, str) else cfg.path
@@ -781,15 +781,15 @@ def get_fallback_state(
     """Initialises the state that fills a checkpoint's gaps, if the config wants them filled.
 
     Args:
-        restore_cfg: Says so with ``fallback_to_scratch``.
-        init_fn: Makes a state dict from a PRNG key.
-        init_rng: The key.
+        restore_cfg: says so with ``fallback_to_scratch``.
+        init_fn: makes a state dict from a PRNG key.
+        init_rng: the key.
 
     Returns:
         The state dict, or None.
 
     Raises:
-        ValueError: Gaps are to be filled, but nothing can make one, or there is no key.
+        ValueError: gaps are to be filled, but nothing can make one, or there is no key.
     """
     if restore_cfg is None or not restore_cfg.fallback_to_scratch:
         return None
@@ -810,9 +810,9 @@ class TrainStateInitializer:
     """Makes a model's train state on the mesh of a partitioner.
 
     Attributes:
-        global_train_state_shape: The train state with a ``jax.ShapeDtypeStruct`` of the unpartitioned array for each
+        global_train_state_shape: the train state with a ``jax.ShapeDtypeStruct`` of the unpartitioned array for each
             leaf.
-        train_state_axes: The train state with a PartitionSpec, or None, for each leaf.
+        train_state_axes: the train state with a PartitionSpec, or None, for each leaf.
     """
 
     global_train_state_shape: train_state_lib.TrainState
@@ -829,11 +829,11 @@ class TrainStateInitializer:
         """Works out shapes and partitioning; makes no array yet.
 
         Args:
-            optimizer_def: The optimizer, or None for a state that only infers.
-            init_fn: A model's ``get_initial_variables``, as a bound method.
-            input_shapes: Shape of each feature of the global batch.
-            partitioner: Where the arrays are to lie.
-            input_types: Dtype of each feature; float32 where not given.
+            optimizer_def: the optimizer, or None for a state that only infers.
+            init_fn: a model's ``get_initial_variables``, as a bound method.
+            input_shapes: shape of each feature of the global batch.
+            partitioner: where the arrays are to lie.
+            input_types: dtype of each feature; float32 where not given.
 
         Raises:
             AttributeError: ``init_fn`` is not bound to a model.
@@ -865,7 +865,7 @@ class TrainStateInitializer:
         """Initialises the state in place on the mesh.
 
         Args:
-            init_rng: The PRNG key to initialise from.
+            init_rng: the PRNG key to initialise from.
         """
         logging.info("Initialising parameters from scratch.")
         # Compiled with the partitioning of the train step, so that no device ever holds all of the model.
@@ -883,8 +883,8 @@ class TrainStateInitializer:
         """Restores the checkpoints of the first config that has any, one after another.
 
         Args:
-            restore_cfgs: In order of preference.
-            ds_iter: The input pipeline. Its state is restored too where the config says ``restore_dataset``.
+            restore_cfgs: in order of preference.
+            ds_iter: the input pipeline. Its state is restored too where the config says ``restore_dataset``.
             init_rng: PRNG key for parameters that a checkpoint lacks, with ``fallback_to_scratch``.
 
         Yields:
@@ -921,15 +921,15 @@ class TrainStateInitializer:
         """Restores at most one checkpoint.
 
         Args:
-            ckpt_cfgs: See :meth:`from_checkpoints`.
-            ds_iter: See :meth:`from_checkpoints`.
-            init_rng: See :meth:`from_checkpoints`.
+            ckpt_cfgs: see ``from_checkpoints``.
+            ds_iter: see ``from_checkpoints``.
+            init_rng: see ``from_checkpoints``.
 
         Returns:
             The train state, or None if there is no checkpoint.
 
         Raises:
-            ValueError: The configs mean several.
+            ValueError: the configs mean several.
         """
         restored = list(self.from_checkpoints(ckpt_cfgs, ds_iter=ds_iter, init_rng=init_rng))
         if len(restored) > 1:
@@ -947,9 +947,9 @@ class TrainStateInitializer:
         """Restores a checkpoint, or initialises if there is none.
 
         Args:
-            ckpt_cfgs: See :meth:`from_checkpoints`.
-            init_rng: The PRNG key to initialise from.
-            ds_iter: See :meth:`from_checkpoints`.
+            ckpt_cfgs: see ``from_checkpoints``.
+            init_rng: the PRNG key to initialise from.
+            ds_iter: see ``from_checkpoints``.
         """
         restored = self.from_checkpoint(ckpt_cfgs, ds_iter=ds_iter, init_rng=init_rng)
         return self.from_scratch(init_rng) if restored is None else restored
@@ -976,15 +976,15 @@ def create_orbax_checkpoint_manager(
     """Makes the manager that ``checkpoint_manager_cls`` of the configs names.
 
     Args:
-        save_cfg: How to save; None if nothing is to be saved.
-        restore_cfg: How to restore; None if nothing is to be restored.
-        train_state: A train state with a ``jax.ShapeDtypeStruct`` for each leaf.
-        partitioner: Where the arrays are to lie.
-        ds_iter: The input pipeline whose state goes along, where a config says so.
-        model_dir: The folder to save in.
+        save_cfg: how to save; None if nothing is to be saved.
+        restore_cfg: how to restore; None if nothing is to be restored.
+        train_state: a train state with a ``jax.ShapeDtypeStruct`` for each leaf.
+        partitioner: where the arrays are to lie.
+        ds_iter: the input pipeline whose state goes along, where a config says so.
+        model_dir: the folder to save in.
 
     Raises:
-        ValueError: There is no config at all, or the two name different managers.
+        ValueError: there is no config at all, or the two name different managers.
     """
     cfgs = [cfg for cfg in (save_cfg, restore_cfg) if cfg is not None]
     managers = {cfg.checkpoint_manager_cls for cfg in cfgs}
@@ -1012,7 +1012,7 @@ def create_orbax_checkpoint_manager(
 
 
 def _ranking_settings(checkpointer_cls: checkpoints.CheckpointerConstructor) -> Mapping[str, Any]:
-    """The ranking settings that a ``functools.partial`` of a checkpointer carries or defaults to."""
+    """Returns the ranking settings that a ``functools.partial`` of a checkpointer carries or defaults to."""
     if isinstance(checkpointer_cls, functools.partial):
         parameters = inspect.signature(checkpointer_cls).parameters
         return {
@@ -1043,21 +1043,21 @@ def create_checkpoint_manager_and_restore(
     """Makes a checkpoint manager and restores the checkpoint to start from, if there is one.
 
     Args:
-        train_state_initializer: Knows the shape of the train state, and fills gaps.
-        partitioner: Where the arrays are to lie.
-        restore_checkpoint_cfg: How to restore.
-        restore_path: The checkpoint to start from, or None.
+        train_state_initializer: knows the shape of the train state, and fills gaps.
+        partitioner: where the arrays are to lie.
+        restore_checkpoint_cfg: how to restore.
+        restore_path: the checkpoint to start from, or None.
         fallback_init_rng: PRNG key for parameters that the checkpoint lacks, with ``fallback_to_scratch``.
-        save_checkpoint_cfg: How to save; None if nothing is to be saved.
-        model_dir: The folder to save in; ``restore_checkpoint_cfg.path`` if not given.
-        ds_iter: The input pipeline whose state goes along, where the configs say so.
-        use_orbax: Make orbax's manager instead of T5X's own.
+        save_checkpoint_cfg: how to save; None if nothing is to be saved.
+        model_dir: the folder to save in; ``restore_checkpoint_cfg.path`` if not given.
+        ds_iter: the input pipeline whose state goes along, where the configs say so.
+        use_orbax: make orbax's manager instead of T5X's own.
 
     Returns:
         The train state, or None if there was nothing to restore; and the manager.
 
     Raises:
-        ValueError: There is a restore config but no path, or the settings contradict each other (see the functions
+        ValueError: there is a restore config but no path, or the settings contradict each other (see the functions
             that this calls).
     """
     train_state_shape = train_state_initializer.global_train_state_shape
@@ -1095,9 +1095,9 @@ def log_model_info(
     """Logs name, size, shape and partitioning of every variable; only the first host does.
 
     Args:
-        log_file: Where to write the table too; None writes no file.
-        full_train_state: The train state with global shapes.
-        partitioner: Knows how the variables are partitioned.
+        log_file: where to write the table too; None writes no file.
+        full_train_state: the train state with global shapes.
+        partitioner: knows how the variables are partitioned.
     """
     if jax.process_index() != 0:
         return
@@ -1140,7 +1140,7 @@ InferStepCallable = InferStepWithRngCallable | InferStepWithoutRngCallable
 
 
 class InferFnCallable(typing_extensions.Protocol):
-    """Predicts or scores a whole enumerated dataset, as :func:`t5x.utils.get_infer_fn` returns it."""
+    """Predicts or scores a whole enumerated dataset, as ``t5x.utils.get_infer_fn`` returns it."""
 
     def __call__(
         self, ds: tf.data.Dataset, train_state: train_state_lib.TrainState, rng: jnp.ndarray | None = None
@@ -1159,12 +1159,12 @@ def get_infer_fn(
     """Makes a function that predicts or scores a whole dataset.
 
     Args:
-        infer_step: Does one batch, with arguments ``(params, batch[, rng][, flax_mutables])``; each row of what it
+        infer_step: does one batch, with arguments ``(params, batch[, rng][, flax_mutables])``; each row of what it
             returns belongs to the example of that row. It may return a pair of rows and a mapping of auxiliary rows.
-        batch_size: Examples in the global batch.
-        train_state_axes: How the train state is partitioned.
-        partitioner: Partitions the step and shares out the examples.
-        keep_aux_as_numpy: Leave auxiliary values as arrays rather than lists.
+        batch_size: examples in the global batch.
+        train_state_axes: how the train state is partitioned.
+        partitioner: partitions the step and shares out the examples.
+        keep_aux_as_numpy: leave auxiliary values as arrays rather than lists.
 
     Returns:
         A function of an enumerated dataset of unbatched examples, a train state and an optional PRNG key. It returns a
@@ -1221,8 +1221,8 @@ def round_vocab_size_to_multiple(vocabulary: seqio.Vocabulary, divisor: int = 12
     """Rounds a vocabulary's size up, for embedding tables that split evenly.
 
     Args:
-        vocabulary: The vocabulary.
-        divisor: What the result is a multiple of.
+        vocabulary: the vocabulary.
+        divisor: what the result is a multiple of.
     """
     return -(-vocabulary.vocab_size // divisor) * divisor
 
@@ -1234,13 +1234,13 @@ def get_vocabulary(cfg: DatasetConfig) -> tuple[seqio.Vocabulary, seqio.Vocabula
     those passed through as they are; it is returned twice.
 
     Args:
-        cfg: Names the task or mixture. Its ``module`` is imported first.
+        cfg: names the task or mixture. Its ``module`` is imported first.
 
     Returns:
         The vocabulary of the inputs and that of the targets.
 
     Raises:
-        ValueError: The task does not exist, or its features leave it open which vocabulary is meant.
+        ValueError: the task does not exist, or its features leave it open which vocabulary is meant.
     """
     if cfg.module:
         warnings.warn(
@@ -1273,11 +1273,11 @@ def verify_matching_vocabs(cfg: DatasetConfig, model: models.BaseTransformerMode
     """Checks that a task tokenizes as the model expects.
 
     Args:
-        cfg: Names the task or mixture.
-        model: Anything with ``input_vocabulary`` and ``output_vocabulary``.
+        cfg: names the task or mixture.
+        model: anything with ``input_vocabulary`` and ``output_vocabulary``.
 
     Raises:
-        ValueError: A vocabulary of the task is not equal to the model's. The text lists what differs.
+        ValueError: a vocabulary of the task is not equal to the model's. The text lists what differs.
     """
     inputs, targets = get_vocabulary(cfg)
     differences = []
@@ -1296,7 +1296,7 @@ def verify_matching_vocabs(cfg: DatasetConfig, model: models.BaseTransformerMode
 
 
 class GetDatasetCallable(typing_extensions.Protocol):
-    """Reads a training or inference dataset, as :func:`t5x.utils.get_dataset` does."""
+    """Reads a training or inference dataset, as ``t5x.utils.get_dataset`` does."""
 
     def __call__(
         self,
@@ -1312,7 +1312,7 @@ class GetDatasetCallable(typing_extensions.Protocol):
 
 
 class GetEvalDatasetCallable(typing_extensions.Protocol):
-    """Reads the datasets of training evaluation, as :func:`t5x.utils.get_training_eval_datasets` does."""
+    """Reads the datasets of training evaluation, as ``t5x.utils.get_training_eval_datasets`` does."""
 
     def __call__(
         self,
@@ -1337,19 +1337,19 @@ def get_dataset(
     """Reads one shard of a dataset.
 
     Args:
-        cfg: What to read.
-        shard_id: Which shard, from 0.
-        num_shards: How many shards the hosts read between them.
-        feature_converter_cls: Makes the converter from task features to model features.
-        num_epochs: How often to go through the data; None goes on for ever.
-        continue_from_last_checkpoint: Must be False: only deterministic pipelines can.
+        cfg: what to read.
+        shard_id: which shard, from 0.
+        num_shards: how many shards the hosts read between them.
+        feature_converter_cls: makes the converter from task features to model features.
+        num_epochs: how often to go through the data; None goes on for ever.
+        continue_from_last_checkpoint: must be False: only deterministic pipelines can.
 
     Returns:
         Batches of ``cfg.batch_size / num_shards`` examples: int32 arrays by feature, of shape (batch, length).
 
     Raises:
-        ValueError: The batch can't be shared out evenly, or the task or its split does not exist.
-        AssertionError: The offline cache is asked for and there is none.
+        ValueError: the batch can't be shared out evenly, or the task or its split does not exist.
+        AssertionError: the offline cache is asked for and there is none.
     """
     if continue_from_last_checkpoint:
         raise ValueError(
@@ -1377,18 +1377,18 @@ def get_dataset_inner(
     """Reads one shard of a dataset, its module imported and its seed settled.
 
     Args:
-        cfg: What to read; its own seed is not used.
-        shard_info: Which shard of how many.
-        feature_converter_cls: Makes the converter from task features to model features.
-        seed: For shuffling and random preprocessors; must be the same on every host.
-        num_epochs: How often to go through the data; None goes on for ever.
+        cfg: what to read; its own seed is not used.
+        shard_info: which shard of how many.
+        feature_converter_cls: makes the converter from task features to model features.
+        seed: for shuffling and random preprocessors; must be the same on every host.
+        num_epochs: how often to go through the data; None goes on for ever.
 
     Returns:
-        See :func:`get_dataset`.
+        See ``get_dataset``.
 
     Raises:
-        ValueError: The task or its split does not exist.
-        AssertionError: The offline cache is asked for and there is none; or the seeds of the hosts differ.
+        ValueError: the task or its split does not exist.
+        AssertionError: the offline cache is asked for and there is none; or the seeds of the hosts differ.
     """
     provider = get_provider(cfg)
     warn_of_airio_settings(cfg)
@@ -1436,20 +1436,20 @@ def get_training_eval_datasets(
     Every dataset is exactly ``eval_steps`` batches long; a small split repeats. Tasks without the split are left out.
 
     Args:
-        cfg: What to read.
-        shard_id: Which shard, from 0.
-        num_shards: How many shards the hosts read between them.
-        eval_steps: Batches in each dataset.
-        feature_converter_cls: Makes the converter from task features to model features.
-        deterministic: Must be False: deterministic pipelines are not part of T5X's public release.
-        model_dir: Only for deterministic pipelines.
-        start_step: Only for deterministic pipelines.
+        cfg: what to read.
+        shard_id: which shard, from 0.
+        num_shards: how many shards the hosts read between them.
+        eval_steps: batches in each dataset.
+        feature_converter_cls: makes the converter from task features to model features.
+        deterministic: must be False: deterministic pipelines are not part of T5X's public release.
+        model_dir: only for deterministic pipelines.
+        start_step: only for deterministic pipelines.
 
     Returns:
         Datasets of batches by the name of the task or mixture.
 
     Raises:
-        ValueError: The batch can't be shared out evenly, or the task does not exist.
+        ValueError: the batch can't be shared out evenly, or the task does not exist.
     """
     del model_dir, start_step
     provider = get_provider(cfg)
@@ -1499,16 +1499,16 @@ def override_params_axes_names(
     """Renames the logical axes of parameters.
 
     Args:
-        model_variables: A model's variables, 'params' and 'params_axes' among them.
-        params_axes_names_override: Pairs of a regex and axis names. A parameter takes the names of the first regex
+        model_variables: a model's variables, 'params' and 'params_axes' among them.
+        params_axes_names_override: pairs of a regex and axis names. A parameter takes the names of the first regex
             that matches all of its ``/``-joined name, and keeps its own if none does.
 
     Returns:
         The variables with 'params_axes' changed.
 
     Raises:
-        ValueError: There is no 'params_axes' collection, or there are more or fewer names than a parameter has axes.
-        AssertionError: A parameter's entry in 'params_axes' is not axis metadata.
+        ValueError: there is no 'params_axes' collection, or there are more or fewer names than a parameter has axes.
+        AssertionError: a parameter's entry in 'params_axes' is not axis metadata.
     """
     if "params_axes" not in model_variables:
         raise ValueError(
@@ -1553,14 +1553,14 @@ def find_next_checkpoint_step(
     at which the period saves anyway.
 
     Args:
-        checkpoint_steps_index: Where in ``checkpoint_steps`` to begin looking.
-        inner_num_steps: Steps in the stretch.
-        is_checkpoint_step: What to return when no listed step counts.
-        host_step: The step before the stretch.
-        checkpoint_steps: The listed steps, ascending; may be empty or None.
-        epoch_end_step: Last step of the epoch.
-        checkpoint_period: Steps between the checkpoints of the period, counted from ``first_step``.
-        first_step: Step at which this job began.
+        checkpoint_steps_index: where in ``checkpoint_steps`` to begin looking.
+        inner_num_steps: steps in the stretch.
+        is_checkpoint_step: what to return when no listed step counts.
+        host_step: the step before the stretch.
+        checkpoint_steps: the listed steps, ascending; may be empty or None.
+        epoch_end_step: last step of the epoch.
+        checkpoint_period: steps between the checkpoints of the period, counted from ``first_step``.
+        first_step: step at which this job began.
 
     Returns:
         The length of the stretch, and whether a checkpoint is due at its end.
@@ -1579,10 +1579,10 @@ def find_first_checkpoint_step(
     """Finds the first listed step that is still to come.
 
     Args:
-        checkpoint_steps_index: Where in ``checkpoint_steps`` to begin looking.
-        checkpoint_steps: The listed steps, ascending; may be empty or None.
-        first_step: Step at which this job began; nothing is saved there.
-        host_step: The current step.
+        checkpoint_steps_index: where in ``checkpoint_steps`` to begin looking.
+        checkpoint_steps: the listed steps, ascending; may be empty or None.
+        first_step: step at which this job began; nothing is saved there.
+        host_step: the current step.
 
     Returns:
         The index of the first listed step that is neither before ``host_step`` nor ``first_step``; the last index when
