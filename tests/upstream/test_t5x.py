@@ -33,7 +33,7 @@ def test_a_fork_without_a_mesh_function_is_refused_by_its_name_and_place() -> No
 def test_a_slice_takes_the_place_of_the_one_before() -> None:
     pytest.importorskip("jax")
     program = (
-        "import jax\ndef default_mesh(): return jax.device_count()\nget_mesh = with_sharding_constraint = default_mesh"
+        "import jax\ndef get_mesh(): return jax.device_count()\ndefault_mesh = with_sharding_constraint = get_mesh"
     )
     partitioning = module("t5x.partitioning")
     exec(program, vars(partitioning))
