@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import t5x_in_use
 
 from t5x_harness.runs.pool import worker_for
-from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.variables import WORKER_SOCKET_VARIABLE
 from t5x_harness.workers import Zygote
 
@@ -47,10 +47,17 @@ def _is_fast(path: Path) -> bool:
     return path.relative_to(Path(__file__).parent).parts[0] in FAST
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the T5X whose behavior is tested: the embedded one, unless the installed one is asked for."""
+    if config.getoption("--t5x-runtime") == "installed":
+        t5x_in_use.name = "installed"
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``-m fast``, files whose imports may need what is not installed are not opened."""
+    """With ``-m fast``, files whose imports may need what is not installed are not opened; nor those of another T5X."""
     in_tests = collection_path.parent == Path(__file__).parent
-    return True if config.option.markexpr == "fast" and in_tests and not _is_fast(collection_path) else None
+    aside = config.option.markexpr == "fast" and in_tests and not _is_fast(collection_path)
+    return True if aside or t5x_in_use.is_other(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,6 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_fast(item.path) and not item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.fast)
+        if t5x_in_use.name == "installed" and (mark := item.get_closest_marker("embedded")):
+            item.add_marker(pytest.mark.skip(reason=f"of the embedded T5X alone: {mark.args[0]}"))
     items.sort(key=lambda item: not _is_fast(item.path))
 
 
@@ -82,7 +91,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
     patch.setenv("HOME", str(home))
     patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
-    patch.delenv("PYTHONPATH", raising=False)
+    if t5x_in_use.name == "embedded":  # an installed one may be found through it
+        patch.delenv("PYTHONPATH", raising=False)
     patch.setenv("PYTEST_ADDOPTS", FOREIGN)
     # This suite's own summary is none of its tests'; CI has pytest cut no line, and in xdist's workers COLUMNS is set.
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "BUILD_NUMBER", "COLUMNS"):
@@ -119,9 +129,9 @@ def zygote(socket_path: Path) -> Iterator[Zygote]:
         if socket_path.exists():
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv(WORKER_SOCKET_VARIABLE, str(socket_path))
-                worker = stack.enter_context(worker_for(find_runtime("embedded")))
+                worker = stack.enter_context(worker_for(t5x_in_use.found()))
         else:
-            worker = stack.enter_context(worker_for(find_runtime("embedded"), socket_path=socket_path))
+            worker = stack.enter_context(worker_for(t5x_in_use.found(), socket_path=socket_path))
             stack.callback(fcntl.flock, used, fcntl.LOCK_EX)
         worker.await_ready()
         assert worker.refusal == ""

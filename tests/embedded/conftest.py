@@ -1,4 +1,4 @@
-"""Tests of the embedded runtime: here ``t5x`` is the embedded one, whatever is installed."""
+"""Tests of T5X's behavior, as recorded: of the embedded one, or of the user's own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.runtime.compile_options import compile_cheaply
-from t5x_harness.runtime.import_hooks import use_runtime
 from t5x_harness.workers import Run, RunDied, Zygote
 
-# Not a fixture: test modules import t5x and the recorded tasks at their top.
-use_runtime("embedded")
+
+def pytest_configure() -> None:
+    """Makes the T5X in use importable: test modules import it, and the recorded tasks, at their top."""
+    t5x_in_use.use()
+
 
 PROGRAM_PATH = (str(Path(__file__).parents[1] / "reference"), str(Path(__file__).parent))
 """Where forked programs find the recorded tasks, and themselves."""

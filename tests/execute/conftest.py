@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec
@@ -73,7 +74,7 @@ def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBacke
         spec = RunSpec(
             gin_files=(str(file),),
             slice=options.pop("slice", TWO_DEVICES),
-            runtime="embedded",
+            runtime=t5x_in_use.name,
             python_path=(str(HERE), str(REFERENCE)),
             cwd=str(tmp_path),
             **options,

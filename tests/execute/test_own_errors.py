@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from t5x_harness.runtime.import_hooks import use_runtime
+import t5x_in_use
 
-use_runtime("embedded")
+t5x_in_use.use()
 
 from t5x_harness.execute.session import Session  # noqa: E402
-from t5x_harness.runtime.choice import find_runtime  # noqa: E402
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult  # noqa: E402
 
 
 def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
     (tmp_path / "run.gin").write_text("", encoding="utf-8")
-    spec = RunSpec(("run.gin",), runtime="embedded", cwd=str(tmp_path))
-    session = Session(spec, tmp_path / "work", find_runtime("embedded"), "", lambda event: None)
+    spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, cwd=str(tmp_path))
+    session = Session(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
     result = StageResult.from_json(session._stage(Stage.EVAL, lambda report: session._checkpoint()))
     assert result.outcome is Outcome.FAILED
     (error,) = result.findings

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.spec import RunSpec
 from t5x_harness.upstream import autograph_cache
@@ -30,7 +31,7 @@ def test_a_run_imports_no_rule_or_stage_and_converts_nothing_of_seqio(
     (tmp_path / "config.gin").write_text(train_text)
     paths = [str(HERE), str(HERE.parent / "reference")]
     spec = RunSpec(
-        gin_files=("config.gin",), slice="v3:1x1", runtime="embedded", python_path=tuple(paths), cwd=str(tmp_path)
+        gin_files=("config.gin",), slice="v3:1x1", runtime=t5x_in_use.name, python_path=tuple(paths), cwd=str(tmp_path)
     )
     argument = {"spec": spec.to_json(), "workspace": str(tmp_path / "run")}
     log = tmp_path / "run.log"
@@ -110,7 +111,7 @@ def converted_in_a_job(cache: Path, brief: str) -> int:
         **os.environ,
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         BRIEF_VARIABLE: brief,
-        RUNTIME_VARIABLE: "embedded",
+        RUNTIME_VARIABLE: t5x_in_use.name,
         SLICE_VARIABLE: "v3:1x1",
     }
     done = subprocess.run([sys.executable, "-c", JOB], env=env, capture_output=True, text=True, check=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.findings import examples
 from t5x_harness.runs.local import LocalBackend
@@ -29,7 +30,9 @@ def plan_on(zygote: Zygote, tmp_path: Path) -> PlanOn:
     def planned(gin: str, slice_: str = "v3-8", **files: str) -> StageResult:
         for name, text in {**examples.FILES, **{f"{k}.py": v for k, v in files.items()}, "run.gin": gin}.items():
             (tmp_path / name).write_text(text, encoding="utf-8")
-        spec = RunSpec(("run.gin",), slice=slice_, runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path))
+        spec = RunSpec(
+            ("run.gin",), slice=slice_, runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path)
+        )
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
             return backend.stage(Stage.PLAN)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.findings import examples
 from t5x_harness.google.pool import GooglePool
@@ -30,7 +31,7 @@ def plan(zygote: Zygote, tmp_path: Path) -> Iterator[Plan]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         google.append(GooglePool(tmp_path / "buckets"))
-        spec = RunSpec(("run.gin",), runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path))
+        spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path))
         led = google[0].enter()
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300, env=led) as backend:
             backend.stage(Stage.RESOLVE)

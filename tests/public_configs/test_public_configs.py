@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.commands.arguments import add_run_arguments, specs_of
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.runtime.choice import Runtime, find_runtime
+from t5x_harness.runtime.choice import Runtime
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.settings.specs import rewrite_gin
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
@@ -38,7 +39,7 @@ Run = Callable[..., RunResult]
 
 @pytest.fixture(scope="module")
 def runtime() -> Runtime:
-    return find_runtime("embedded")
+    return t5x_in_use.found()
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def spec_of(where: Path, *flags: str) -> RunSpec:
     """The run that ``t5x-harness run`` makes of T5X's flags in a folder."""
     parser = argparse.ArgumentParser()
     add_run_arguments(parser, "run")
-    (spec,) = specs_of(parser.parse_args(rewrite_gin(["--t5x-runtime=embedded", *flags])), where)
+    (spec,) = specs_of(parser.parse_args(rewrite_gin([f"--t5x-runtime={t5x_in_use.name}", *flags])), where)
     return spec
 
 
@@ -140,7 +141,7 @@ def test_a_start_script_that_sets_the_import_path_trains_under_exec(folder) -> N
     shutil.copy(SENTENCEPIECE, bucket / "sentencepiece" / "fjord.model")
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     compile_cheaply(env)
-    words = ["exec", "--t5x-runtime=embedded", "--google-root=cloud", "--", "bash", "fjord_tiny.sh"]
+    words = ["exec", f"--t5x-runtime={t5x_in_use.name}", "--google-root=cloud", "--", "bash", "fjord_tiny.sh"]
     done = subprocess.run(
         [sys.executable, "-m", "t5x_harness", *words],
         cwd=where,

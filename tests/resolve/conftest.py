@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec, Stage, StageResult
@@ -21,7 +22,9 @@ def resolve(zygote: Zygote, tmp_path: Path) -> Callable[..., StageResult]:
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        spec = RunSpec(("run.gin",), slice=slice, runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path))
+        spec = RunSpec(
+            ("run.gin",), slice=slice, runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path)
+        )
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120) as backend:
             return backend.stage(Stage.RESOLVE)
 

@@ -6,10 +6,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
-from t5x_harness.runtime.import_hooks import use_runtime
-
-use_runtime("embedded")
+t5x_in_use.use()
 
 from t5x import losses  # noqa: E402
 

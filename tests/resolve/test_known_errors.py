@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import t5x_in_use
 
-from t5x_harness.runtime.import_hooks import use_runtime
-
-use_runtime("embedded")
+t5x_in_use.use()
 
 import gin  # noqa: E402
 import jax  # noqa: E402

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import t5x_in_use
 
-from t5x_harness.runtime.import_hooks import use_runtime
-
-use_runtime("embedded")
+t5x_in_use.use()
 
 import numpy as np  # noqa: E402
 import seqio  # noqa: E402

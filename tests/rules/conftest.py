@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example
@@ -38,7 +39,7 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             tuple(binding.replace(FOLDER, str(tmp_path)) for binding in example.bindings),
             mode=example.mode,
             slice=example.slice,
-            runtime="embedded",
+            runtime=t5x_in_use.name,
             python_path=(str(tmp_path),),
             cwd=str(tmp_path),
         )
@@ -53,7 +54,7 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
 
 def _write_checkpoint(zygote: Zygote, folder: Path, name: str, gin: str) -> None:
     (folder / "writer.gin").write_text(gin, encoding="utf-8")
-    spec = RunSpec(("writer.gin",), runtime="embedded", python_path=(str(folder),), cwd=str(folder))
+    spec = RunSpec(("writer.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder))
     writer = zygote.start(
         "written_checkpoints:open_writer",
         {"spec": spec.to_json(), "workspace": str(folder / "writer")},
@@ -71,7 +72,7 @@ def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResu
     for number, gin in enumerate((example.golden, example.gin)):
         (folder / "run.gin").write_text(gin, encoding="utf-8")
         spec = RunSpec(
-            ("run.gin",), runtime="embedded", python_path=(str(folder),), cwd=str(folder), golden="golden/run.plan"
+            ("run.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder), golden="golden/run.plan"
         )
         with Pipeline(spec, zygote=zygote, workspace=folder / f"run{number}", timeout=120) as pipeline:
             result = pipeline.stage(Stage.PLAN)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.sample_tasks import CONFIGS
@@ -281,7 +282,7 @@ def test_a_broken_copy_is_told_where_and_how(
     (folder / broken.config).write_text(text.replace(broken.before, broken.after))
     name = "pretrain_span_corruption.gin" if broken.config.startswith("models/") else broken.config
 
-    run = pipeline(RunSpec((name,), runtime="embedded", python_path=(".",), cwd=str(folder)))
+    run = pipeline(RunSpec((name,), runtime=t5x_in_use.name, python_path=(".",), cwd=str(folder)))
     results = [run.stage(stage) for stage in run.stages]
 
     failed = next(result for result in results if result.outcome is Outcome.FAILED)

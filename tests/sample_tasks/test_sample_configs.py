@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.lint import lint
 from t5x_harness.lint.classify import classify
@@ -21,7 +22,7 @@ FRAGMENTS = sorted(path.name for path in CONFIGS.glob("models/*.gin"))
 
 
 def spec_of(name: str) -> RunSpec:
-    return RunSpec((name,), search_paths=(".",), runtime="embedded", cwd=str(CONFIGS))
+    return RunSpec((name,), search_paths=(".",), runtime=t5x_in_use.name, cwd=str(CONFIGS))
 
 
 def test_every_kind_of_run_is_there() -> None:
@@ -75,7 +76,7 @@ def test_a_train_config_passes_every_stage_without_a_finding_and_repeats_in_anot
     ]
     report = tmp_path / "report.json"
     command = ["run", "finetune_translate.gin", "--until=train", "--json", f"--output={report}"]
-    again = [sys.executable, "-m", "t5x_harness", *command, "--t5x-runtime=embedded"]
+    again = [sys.executable, "-m", "t5x_harness", *command, f"--t5x-runtime={t5x_in_use.name}"]
     subprocess.run(again, cwd=CONFIGS, check=True, timeout=300)
     [there] = json.loads(report.read_text())["runs"]
     assert {int(step): loss for step, loss in there["metrics"]["train/loss"].items()} == result.metrics["train/loss"]
