@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import tensorflow as tf
 from t5x import checkpoints, utils
@@ -61,7 +60,7 @@ class EvaluatedList:
             file.write("\n".join(lines))
 
 
-def _all_checkpoints(restore_cfg: Any) -> set[str]:
+def _all_checkpoints(restore_cfg: utils.RestoreCheckpointConfig) -> set[str]:
     """Returns the path of every checkpoint in the folders that a config with mode 'all' names."""
     folders = [restore_cfg.path] if isinstance(restore_cfg.path, str) else restore_cfg.path
     found: set[str] = set()
@@ -77,11 +76,13 @@ def _all_checkpoints(restore_cfg: Any) -> set[str]:
     return found
 
 
-def checkpoints_to_evaluate(restore_cfg: Any, evaluated: EvaluatedList) -> tuple[Any, list[str]]:
+def checkpoints_to_evaluate(
+    restore_cfg: utils.RestoreCheckpointConfig, evaluated: EvaluatedList
+) -> tuple[utils.RestoreCheckpointConfig | None, list[str]]:
     """Returns the config to restore with and the checkpoint paths, less those that an interrupted evaluation did.
 
     Args:
-        restore_cfg: a ``t5x.utils.RestoreCheckpointConfig``; with mode 'all' it is set to 'specific' once paths are
+        restore_cfg: with mode 'all' it is set to 'specific' once paths are
             known.
         evaluated: only counts with mode 'all', where going on makes sense.
     """

@@ -17,7 +17,7 @@ from t5x import utils
 from t5x._errors import ConfigError
 
 if TYPE_CHECKING:
-    from t5x.infer import FailFastThreadPoolExecutor
+    from t5x.infer import FailFastThreadPoolExecutor, MergeFn, WriteFn
 
 # Predictions (or scores) in order, and the values that came with them, each a list in the same order.
 Inferences = tuple[Sequence[Any], Mapping[str, Any]]
@@ -95,7 +95,7 @@ class ChunkFiles:
 class DataPosition:
     """The position in the data, saved with every chunk so that a restart does not read what it has done."""
 
-    def __init__(self, iterator: Any, tmp_dir: str):
+    def __init__(self, iterator: Iterator[Any], tmp_dir: str):
         """Restores the position of ``iterator`` if there is one saved in ``tmp_dir``."""
         self._tmp_dir = tmp_dir
         self._saved = os.path.join(tmp_dir, "input.ckpt")
@@ -135,11 +135,11 @@ class TaskInference:
 
     task: seqio.Task
     files: ChunkFiles
-    infer_fn: Callable[..., Any]
-    open_inputs: Callable[[Any], tuple[tf.data.Dataset, tf.data.Dataset]]
+    infer_fn: utils.InferFnCallable
+    open_inputs: Callable[[seqio.Task], tuple[tf.data.Dataset, tf.data.Dataset]]
     chunk_size: int
-    write_fn: Callable[..., None]
-    merge_fn: Callable[..., None] | None
+    write_fn: WriteFn
+    merge_fn: MergeFn | None
     save_position: bool
     vocabulary_feature: str
     measure: Callable[[str, int, float], None]
@@ -157,7 +157,8 @@ class TaskInference:
         chunks = self._chunks()
         position = DataPosition(chunks, files.tmp_dir) if self.save_position else None
         with self.pool_cls(max_workers=1, thread_name_prefix="t5x-write") as writer:
-            for index, examples in chunks:
+            for number, examples in chunks:
+                index = int(number)
                 if position is None and tf.io.gfile.exists(files.chunk(index) + _COMPLETED):
                     self._assert_there(files.chunk(index))
                     continue
@@ -183,20 +184,20 @@ class TaskInference:
         if not tf.io.gfile.exists(chunk):
             raise FileNotFoundError(f"{chunk}{_COMPLETED} is there, but {chunk} is not: remove both and infer again")
 
-    def _infer(self, index: Any, examples: Any) -> tuple[tf.data.Dataset, Inferences]:
+    def _infer(self, index: int, examples: Any) -> tuple[tf.data.Dataset, Inferences]:
         began = time.time()
         chunk = tf.data.Dataset.from_tensor_slices(examples)
         for_task = chunk.map(lambda task, model: task, num_parallel_calls=tf.data.AUTOTUNE)
         for_model = chunk.map(lambda task, model: model, num_parallel_calls=tf.data.AUTOTUNE)
         # Sampling differs from chunk to chunk, but not from run to run.
-        key = jax.random.fold_in(jax.random.PRNGKey(0), int(index))
+        key = jax.random.fold_in(jax.random.PRNGKey(0), index)
         inferences = in_order(self.infer_fn(for_model.enumerate(), rng=key))
         self._tell("inference", index, len(inferences[0]), time.time() - began)
         return for_task, inferences
 
     def _write(
         self,
-        index: Any,
+        index: int,
         task_ds: tf.data.Dataset,
         inferences: Inferences,
         position: DataPosition | None,
@@ -211,10 +212,10 @@ class TaskInference:
         if position is not None and aside is not None:
             position.make_current(aside)
 
-    def _tell(self, what: str, index: Any, examples: int, seconds: float) -> None:
+    def _tell(self, what: str, index: int, examples: int, seconds: float) -> None:
         logging.info("Chunk %d: %s %d examples took %.2f seconds.", index, what, examples, seconds)
-        self.measure(f"{what}_total_sec", int(index), seconds)
-        self.measure(f"{what}_examples_per_sec", int(index), examples / seconds)
+        self.measure(f"{what}_total_sec", index, seconds)
+        self.measure(f"{what}_examples_per_sec", index, examples / seconds)
 
 
 def check_vocabulary_feature(task: seqio.Task, feature: str) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from absl import logging
@@ -16,8 +16,17 @@ from t5x._train_schedule import Epoch, Schedule, Stop
 from t5x._train_setup import Inputs
 from t5x.trainer import PreemptionError
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
-def as_iterator(dataset: Any) -> Iterator[Any]:
+    from t5x._train_setup import CheckpointManager
+    from t5x.eval import InferenceEvaluator
+    from t5x.partitioning import BasePartitioner
+    from t5x.train_state import TrainState
+    from t5x.trainer import ArrayMapFuture, BaseTrainer, Batch, MetricValueMapType
+
+
+def as_iterator(dataset: tf.data.Dataset | Iterator[Batch]) -> Iterator[Batch]:
     """Returns what ``BaseTrainer.eval`` iterates over: numpy batches of a ``tf.data`` dataset, or what it is given."""
     return dataset.as_numpy_iterator() if isinstance(dataset, tf.data.Dataset) else dataset
 
@@ -28,12 +37,12 @@ class Saver:
 
     Attributes:
         manager: of the checkpoints, or None.
-        save_cfg: a ``t5x.utils.SaveCheckpointConfig``, or None.
+        save_cfg: how to save, or None.
         use_orbax: whether ``manager`` is orbax's, which refuses to save a step twice.
     """
 
-    manager: Any | None
-    save_cfg: Any | None
+    manager: CheckpointManager | None
+    save_cfg: utils.SaveCheckpointConfig | None
     use_orbax: bool
 
     @property
@@ -45,7 +54,7 @@ class Saver:
         """Returns whether the checkpoint of ``step`` is there, as far as saving it again would fail."""
         return self.use_orbax and self.manager is not None and step in self.manager.all_steps()
 
-    def save(self, train_state: Any, why: str) -> None:
+    def save(self, train_state: TrainState, why: str) -> None:
         """Saves in the background; ``why`` is for the log."""
         if self.manager is None or self.save_cfg is None:
             return
@@ -69,19 +78,19 @@ class Evaluation:
     """Both kinds of evaluation of the state that the trainer holds.
 
     Attributes:
-        trainer: a ``t5x.trainer.BaseTrainer``.
+        trainer: holds the train state.
         datasets: by task name, for the training metrics.
-        evaluator: a ``t5x.eval.InferenceEvaluator`` for decoding and scoring, or None.
+        evaluator: evaluates by decoding and scoring, or None.
         train_state_axes: a tree of partition specs like the train state.
         act: called with the name of an action mode and metrics by task; says whether to stop.
         concurrent_metrics: whether inference metrics are computed while training goes on.
     """
 
-    trainer: Any
-    datasets: Mapping[str, Any]
-    evaluator: Any | None
-    train_state_axes: Any
-    act: Callable[[str, Mapping[str, Any]], bool]
+    trainer: BaseTrainer
+    datasets: Mapping[str, tf.data.Dataset]
+    evaluator: InferenceEvaluator | None
+    train_state_axes: TrainState
+    act: Callable[[str, Mapping[str, MetricValueMapType]], bool]
     concurrent_metrics: bool
 
     def with_training_metrics(self, *, compile_first: bool) -> None:
@@ -114,7 +123,7 @@ class TrainLoop:
     """Trains from the schedule's first step to its last.
 
     Attributes:
-        trainer: a ``t5x.trainer.BaseTrainer`` that holds the train state.
+        trainer: holds the train state.
         inputs: the data.
         schedule: what happens when.
         saver: saves checkpoints.
@@ -126,16 +135,16 @@ class TrainLoop:
         summary: future of the metrics that were written last.
     """
 
-    trainer: Any
+    trainer: BaseTrainer
     inputs: Inputs
     schedule: Schedule
     saver: Saver
     evaluation: Evaluation
-    partitioner: Any
-    first_batch: Any
+    partitioner: BasePartitioner
+    first_batch: Future[Any]
     evaluate_first: bool
     step: int
-    summary: Any = dataclasses.field(default=None, init=False)
+    summary: ArrayMapFuture | None = dataclasses.field(default=None, init=False)
 
     def run(self) -> None:
         """Evaluates and saves as the schedule begins, then trains."""
@@ -221,6 +230,7 @@ class TrainLoop:
                 "checkpoint is saved, but T5X saves it a second time there and fails, so this fails too: let the "
                 "action follow TRAIN_EVAL instead"
             )
+        assert self.summary is not None  # an epoch has been trained
         self.summary.result()  # the last step has ended before the clock starts
         began = time.time()
         self.saver.save(self.trainer.train_state, "it is due")

@@ -7,15 +7,24 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from absl import logging
 from jax.experimental import multihost_utils
-from t5x import checkpoints, models, utils
+from t5x import checkpoints, models, partitioning, utils
 from t5x._errors import ConfigError
 from t5x._train_schedule import Periods
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    import clu.data
+    import tensorflow as tf
+    from t5x.train_state import TrainState
+
+    CheckpointManager = checkpoints.OrbaxCheckpointManagerInterface | utils.LegacyCheckpointManager
 
 
 def check_model_dir(model_dir: str, periods: Periods, use_orbax: bool) -> None:
@@ -49,7 +58,7 @@ def make_keys(random_seed: int | None, use_hardware_rng: bool) -> tuple[jax.Arra
     return init_rng, trainer_rng
 
 
-def read_periods(checkpoint_cfg: Any, *, eval_period: int, gc_period: int) -> Periods:
+def read_periods(checkpoint_cfg: utils.CheckpointConfig, *, eval_period: int, gc_period: int) -> Periods:
     """Returns how often a run saves, evaluates and collects garbage.
 
     Raises:
@@ -74,21 +83,21 @@ class Inputs:
         train_eval: by task name, the batches to evaluate with the training metrics; None where that is off.
     """
 
-    train_iter: Any
-    data_layout: Any
-    train_eval: Mapping[str, Any]
+    train_iter: clu.data.dataset_iterator.PeekableDatasetIterator
+    data_layout: partitioning.DataLayout
+    train_eval: Mapping[str, tf.data.Dataset]
 
     @property
-    def input_shapes(self) -> Any:
+    def input_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Shape of each feature of a global batch."""
         return jax.tree.map(lambda spec: (self.data_layout.batch_size, *spec.shape[1:]), self.train_iter.element_spec)
 
     @property
-    def input_types(self) -> Any:
+    def input_types(self) -> Mapping[str, np.dtype]:
         """Dtype of each feature."""
         return jax.tree.map(lambda spec: spec.dtype, self.train_iter.element_spec)
 
-    def dummy_batch(self, partitioner: Any) -> Mapping[str, jax.Array]:
+    def dummy_batch(self, partitioner: partitioning.BasePartitioner) -> Mapping[str, jax.Array]:
         """Returns a global batch of ones, laid out like a real one, to compile with."""
         if not isinstance(self.train_iter.element_spec, Mapping):
             raise ConfigError(
@@ -107,24 +116,24 @@ class Inputs:
 
 def open_inputs(
     *,
-    model: Any,
-    partitioner: Any,
-    checkpoint_cfg: Any,
-    train_cfg: Any,
-    train_eval_cfg: Any | None,
+    model: models.BaseModel,
+    partitioner: partitioning.BasePartitioner,
+    checkpoint_cfg: utils.CheckpointConfig,
+    train_cfg: utils.DatasetConfig,
+    train_eval_cfg: utils.DatasetConfig | None,
     eval_steps: int,
-    get_dataset_fn: Callable[..., Any],
-    train_eval_get_dataset_fn: Callable[..., Any],
-    verify_vocabularies: Callable[[Any], None],
+    get_dataset_fn: utils.GetDatasetCallable,
+    train_eval_get_dataset_fn: utils.GetEvalDatasetCallable,
+    verify_vocabularies: Callable[[utils.DatasetConfig], None],
 ) -> Inputs:
     """Opens the training data, and the evaluation data if there is a config for it.
 
     Args:
-        model: a ``t5x.models.BaseModel``; names the feature converter.
+        model: names the feature converter.
         partitioner: says which shard of the data this process reads.
-        checkpoint_cfg: a ``t5x.utils.CheckpointConfig``.
-        train_cfg: a ``t5x.utils.DatasetConfig``.
-        train_eval_cfg: a ``t5x.utils.DatasetConfig``, or None for no evaluation with the training metrics.
+        checkpoint_cfg: what to save and what to begin from.
+        train_cfg: the data to train on.
+        train_eval_cfg: the data to evaluate on; None for no evaluation with the training metrics.
         eval_steps: batches per evaluation.
         get_dataset_fn: opens ``train_cfg``.
         train_eval_get_dataset_fn: opens ``train_eval_cfg``.
@@ -145,7 +154,7 @@ def open_inputs(
         partitioner=partitioner,
         data_layout=layout,
     )
-    train_eval: Mapping[str, Any] = {}
+    train_eval: Mapping[str, tf.data.Dataset] = {}
     if train_eval_cfg:
         verify_vocabularies(train_eval_cfg)
         train_eval = train_eval_get_dataset_fn(
@@ -156,17 +165,19 @@ def open_inputs(
     return Inputs(train_iter, layout, train_eval)
 
 
-def vocabulary_check(model: Any, verify_fn: Callable[..., None] | None) -> Callable[[Any], None]:
+def vocabulary_check(
+    model: models.BaseModel, verify_fn: Callable[..., None] | None
+) -> Callable[[utils.DatasetConfig], None]:
     """Returns a function of a dataset config that compares its vocabularies with ``model``'s, if both have any."""
 
-    def verify(cfg: Any) -> None:
+    def verify(cfg: utils.DatasetConfig) -> None:
         if verify_fn is not None and isinstance(model, models.BaseTransformerModel):
             verify_fn(cfg, model)
 
     return verify
 
 
-def restore_candidates(model_dir: str, checkpoint_cfg: Any) -> list[Any]:
+def restore_candidates(model_dir: str, checkpoint_cfg: utils.CheckpointConfig) -> list[utils.RestoreCheckpointConfig]:
     """Returns what to restore from, best first: a checkpoint of this run, then the one that the config names.
 
     Raises:
@@ -207,16 +218,16 @@ class Start:
 
     Attributes:
         train_state: laid out on the mesh.
-        initializer: the ``TrainStateInitializer`` that made it; knows shapes and axes.
+        initializer: made it; knows shapes and axes.
         checkpoint_manager: for saving, or None if nothing is saved or restored.
         first_batch: future of the first batch, which is being read meanwhile.
         seconds: what it took.
     """
 
-    train_state: Any
-    initializer: Any
-    checkpoint_manager: Any | None
-    first_batch: Any
+    train_state: TrainState
+    initializer: utils.TrainStateInitializer
+    checkpoint_manager: CheckpointManager | None
+    first_batch: Future[Any]
     seconds: float
 
     @property
@@ -227,27 +238,27 @@ class Start:
 
 def restore_or_initialize(
     *,
-    model: Any,
-    partitioner: Any,
+    model: models.BaseModel,
+    partitioner: partitioning.BasePartitioner,
     inputs: Inputs,
-    checkpoint_cfg: Any,
+    checkpoint_cfg: utils.CheckpointConfig,
     model_dir: str,
     init_rng: jax.Array,
     saves: bool,
-    initializer_cls: Callable[..., Any],
+    initializer_cls: type[utils.TrainStateInitializer],
     use_orbax: bool,
 ) -> Start:
     """Restores the best candidate, or initializes the parameters.
 
     Args:
-        model: a ``t5x.models.BaseModel``.
+        model: what to train.
         partitioner: lays the state out.
         inputs: their iterator is restored too, if its position was saved.
-        checkpoint_cfg: a ``t5x.utils.CheckpointConfig``.
+        checkpoint_cfg: what to save and what to begin from.
         model_dir: where this run's checkpoints are.
         init_rng: key of new parameters.
         saves: whether this run saves checkpoints.
-        initializer_cls: a ``t5x.utils.TrainStateInitializer``.
+        initializer_cls: restores or makes the train state.
         use_orbax: passed on to ``t5x.utils.create_checkpoint_manager_and_restore``.
     """
     began = time.time()

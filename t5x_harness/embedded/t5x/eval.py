@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import seqio
@@ -21,6 +21,10 @@ from t5x._errors import ConfigError
 from t5x._evaluated import EvaluatedList, checkpoints_to_evaluate
 from t5x._train_loop import as_iterator
 from t5x._train_setup import vocabulary_check
+from t5x.train_state import TrainState
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
@@ -36,20 +40,20 @@ class InferenceEvaluator:
 
     def __init__(
         self,
-        infer_eval_dataset_cfg: Any,
-        inference_evaluator_cls: Any,
-        model: Any,
-        partitioner: Any,
+        infer_eval_dataset_cfg: utils.DatasetConfig,
+        inference_evaluator_cls: utils.EvaluatorConstructor,
+        model: models.BaseModel,
+        partitioner: partitioning.BasePartitioner,
         log_dir: str | None = None,
         verify_matching_vocabs_fn: Callable[..., None] | None = utils.verify_matching_vocabs,
     ):
         """Loads the targets of the tasks.
 
         Args:
-            infer_eval_dataset_cfg: a ``t5x.utils.DatasetConfig``.
+            infer_eval_dataset_cfg: the tasks, split and batch size.
             inference_evaluator_cls: ``seqio.Evaluator`` or what is called like it.
-            model: a ``t5x.models.BaseModel``.
-            partitioner: a ``t5x.partitioning.BasePartitioner``.
+            model: whose parameters are evaluated.
+            partitioner: lays parameters and data out over the devices.
             log_dir: parent folder of ``inference_eval``; None turns SeqIO's loggers off.
             verify_matching_vocabs_fn: raises where dataset and model have different vocabularies; None does not look.
         """
@@ -69,7 +73,7 @@ class InferenceEvaluator:
             use_memory_cache=cfg.use_memory_cache,
             **where,
         )
-        self._infer_fns: dict[str, Callable[..., Any]] = {}
+        self._infer_fns: dict[str, utils.InferFnCallable] = {}
 
     @property
     def model_feature_shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -85,7 +89,7 @@ class InferenceEvaluator:
         """Finishes writing the metrics."""
         self._evaluator.close()
 
-    def _infer_fn(self, method: str, train_state_axes: Any) -> Callable[..., Any]:
+    def _infer_fn(self, method: str, train_state_axes: TrainState) -> utils.InferFnCallable:
         """Returns the partitioned ``model.METHOD``; made once, so compiled once."""
         if method not in self._infer_fns:
             self._infer_fns[method] = utils.get_infer_fn(
@@ -96,7 +100,7 @@ class InferenceEvaluator:
             )
         return self._infer_fns[method]
 
-    def evaluate(self, train_state: Any, train_state_axes: Any) -> Any:
+    def evaluate(self, train_state: TrainState, train_state_axes: TrainState) -> seqio.AllMetricsFuture:
         """Runs the model over the tasks and starts to compute the metrics.
 
         Decoding draws from key 0 at every call.
@@ -123,7 +127,13 @@ class _TrainingMetrics:
     """Evaluates with the training metrics, through the ``eval`` of a trainer that never trains."""
 
     def __init__(
-        self, trainer_cls: Callable[..., Any], datasets: Any, model: Any, partitioner: Any, axes: Any, output_dir: str
+        self,
+        trainer_cls: type[trainer_lib.Trainer],
+        datasets: Mapping[str, tf.data.Dataset],
+        model: models.BaseModel,
+        partitioner: partitioning.BasePartitioner,
+        axes: TrainState,
+        output_dir: str,
     ):
         self._datasets = datasets
         self._trainer = trainer_cls(
@@ -139,7 +149,7 @@ class _TrainingMetrics:
         )
         self.close = self._trainer.close
 
-    def evaluate(self, train_state: Any) -> None:
+    def evaluate(self, train_state: TrainState) -> None:
         self._trainer.train_state = train_state
         self._trainer.eval({task: as_iterator(dataset) for task, dataset in self._datasets.items()})
 

@@ -333,7 +333,7 @@ def infer(
     lengths, batch_size = dataset_cfg.task_feature_lengths, dataset_cfg.batch_size
 
     @functools.cache  # where the provider is a task, its shapes are needed first, then its examples
-    def open_inputs(provider: Any) -> tuple[Any, Any]:
+    def open_inputs(provider: seqio.Task | seqio.Mixture) -> tuple[tf.data.Dataset, tf.data.Dataset]:
         examples = provider.get_dataset(
             sequence_length=lengths,
             split=dataset_cfg.split,

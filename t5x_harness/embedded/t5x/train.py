@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -57,7 +56,9 @@ def run_actions(
     return bool(multihost_utils.broadcast_one_to_all(np.array(stop)))
 
 
-def _actions_by_mode(actions: Mapping[str, Sequence[Any]] | None, concurrent_metrics: bool) -> dict[Any, Sequence[Any]]:
+def _actions_by_mode(
+    actions: Mapping[str, Sequence[trainer_lib.BaseAction]] | None, concurrent_metrics: bool
+) -> trainer_lib.ActionMapType:
     modes = trainer_lib.ActionMode.__members__
     unknown = sorted(set(actions or ()) - set(modes))
     if unknown:
@@ -211,7 +212,7 @@ def train(
             )
             opened.callback(evaluator.close)
 
-        def act(mode: str, metrics_by_task: Mapping[str, Any]) -> bool:
+        def act(mode: str, metrics_by_task: Mapping[str, trainer_lib.MetricValueMapType]) -> bool:
             return run_actions(trainer_lib.ActionMode[mode], actions_by_mode, trainer.train_state, metrics_by_task)
 
         loop = TrainLoop(

@@ -27,13 +27,18 @@ import typing_extensions
 from absl import logging
 from clu import asynclib, metric_writers
 from jax.sharding import PartitionSpec
-from t5x import checkpoints, partitioning, utils
+from t5x import checkpoints, models, partitioning, utils
 from t5x import metrics as metrics_lib
 from t5x._errors import ConfigError
+from t5x.train_state import TrainState
 
 Batch = Mapping[str, Any]
 MetricMapType = MutableMapping[str, clu.metrics.Metric]
 MetricValueMapType = Mapping[str, clu.values.Value]
+PyTree = Any
+_Scalar = int | float | np.number | np.ndarray | jax.Array
+FlaxMutables = flax.core.FrozenDict
+_Accumulated = tuple[PyTree, MetricMapType, FlaxMutables | None]  # gradients, metrics, mutables
 
 
 class ArrayMapFuture(typing_extensions.Protocol):
@@ -79,7 +84,7 @@ class SummarizeMetricsCallable(typing_extensions.Protocol):
 class PartitionedTrainCallable(typing_extensions.Protocol):
     """One train step, partitioned over the mesh."""
 
-    def __call__(self, train_state: Any, batch: Batch) -> tuple[Any, MetricMapType]:
+    def __call__(self, train_state: TrainState, batch: Batch) -> tuple[TrainState, MetricMapType]:
         """Returns the next train state and the step's metrics."""
         ...
 
@@ -87,7 +92,7 @@ class PartitionedTrainCallable(typing_extensions.Protocol):
 class PartitionedEvalCallable(typing_extensions.Protocol):
     """One eval step, partitioned over the mesh."""
 
-    def __call__(self, train_state: Any, batch: Any) -> MetricMapType:
+    def __call__(self, train_state: TrainState, batch: Batch) -> MetricMapType:
         """Returns the step's metrics."""
         ...
 
@@ -97,15 +102,15 @@ class BaseTrainerConstructor(Protocol):
 
     def __call__(
         self,
-        model: Any,
-        train_state: Any,
-        partitioner: Any,
+        model: models.BaseModel,
+        train_state: TrainState,
+        partitioner: partitioning.BasePartitioner,
         eval_names: Sequence[str],
         summary_dir: str | None,
-        train_state_axes: Any,
+        train_state_axes: TrainState,
         rng: jax.Array,
-    ) -> Any:
-        """Returns a ``BaseTrainer``; the arguments are those of its constructor."""
+    ) -> BaseTrainer:
+        """Returns a trainer; the arguments are those of its constructor."""
         ...
 
 
@@ -121,7 +126,7 @@ class WeightMetricsComputer:
     """Computes metrics of every parameter after each step; given to a trainer as ``weight_metrics_computer``."""
 
     def compute_metrics(
-        self, gradients: Mapping[str, Any], old_train_state: Any, new_train_state: Any
+        self, gradients: PyTree, old_train_state: TrainState, new_train_state: TrainState
     ) -> MutableMapping[str, clu.metrics.Metric]:
         """Compares the weights before and after a step.
 
@@ -154,15 +159,12 @@ class WeightMetricsComputer:
         return {tag: metrics_lib.AveragePerStep.from_model_output(value) for tag, value in values.items()}
 
 
-MetricMap = Mapping[str, clu.metrics.Metric]
-
-
 def _time() -> float:
     """Returns the wall clock in seconds; tests replace it."""
     return time.time()
 
 
-def _wait_for(arrays: Any) -> None:
+def _wait_for(arrays: PyTree) -> None:
     """Blocks until ``arrays`` (a pytree) are computed; a buffer that was donated since then must have been."""
     try:
         jax.block_until_ready(arrays)
@@ -181,7 +183,7 @@ class _AsyncTimer:
         self._worker = asynclib.Pool(thread_name_prefix="t5x-stopwatch", max_workers=1)
         self._started: TimeFuture | None = None
 
-    def _reading(self, arrays: Any) -> TimeFuture:
+    def _reading(self, arrays: PyTree) -> TimeFuture:
         @self._worker
         def read() -> float:
             _wait_for(arrays)
@@ -189,11 +191,11 @@ class _AsyncTimer:
 
         return read()
 
-    def start(self, block_on: Any = ()) -> None:
+    def start(self, block_on: PyTree = ()) -> None:
         """Starts as soon as ``block_on`` (a pytree of arrays) is computed."""
         self._started = self._reading(block_on)
 
-    def stop(self, block_on: Any = ()) -> TimeFuture:
+    def stop(self, block_on: PyTree = ()) -> TimeFuture:
         """Returns the future of the seconds from the start until ``block_on`` is computed.
 
         Raises:
@@ -251,21 +253,23 @@ class MetricsManager:
             raise ValueError(f"the metrics manager of {self.summary_dir!r} is closed")
         return self._writer
 
-    def write_scalar(self, key: str, val: Any, step: Any) -> None:
+    def write_scalar(self, key: str, val: _Scalar, step: jax.Array | int) -> None:
         """Writes one scalar under the tag ``key`` at ``step`` (an int or a replicated array)."""
         self.write_scalars(step, {key: val})
 
-    def write_scalars(self, step: Any, scalars: Mapping[str, Any]) -> None:
+    def write_scalars(self, step: jax.Array | int, scalars: Mapping[str, _Scalar]) -> None:
         """Writes ``scalars`` (value by tag) at ``step`` (an int or a replicated array)."""
         step = int(checkpoints.get_local_data(step))
         with self._one_writer_at_a_time:
             self.summary_writer.write_scalars(step, scalars)
 
-    def start_duration_timer(self, block_on: Any = ()) -> None:
+    def start_duration_timer(self, block_on: PyTree = ()) -> None:
         """Starts the clock of the next summary once ``block_on`` (a pytree of arrays) is computed."""
         self._stopwatch.start(block_on)
 
-    def write_metrics_summary(self, metrics: MetricMap, step: Any, num_steps: int) -> MetricValueMapFuture:
+    def write_metrics_summary(
+        self, metrics: MetricMapType, step: jax.Array | int, num_steps: int
+    ) -> MetricValueMapFuture:
         """Summarizes ``metrics`` that were merged over ``num_steps`` steps and writes them at ``step``.
 
         The time-based ones get the time from ``start_duration_timer`` until ``metrics`` are computed, which follows the
@@ -339,20 +343,20 @@ class BaseTrainer(abc.ABC):
 
     def __init__(
         self,
-        model: Any,
-        train_state: Any,
-        partitioner: Any,
+        model: models.BaseModel,
+        train_state: TrainState,
+        partitioner: partitioning.BasePartitioner,
         eval_names: Sequence[str],
         summary_dir: str | None,
-        train_state_axes: Any,
+        train_state_axes: TrainState,
         rng: jax.Array,
     ):
         """Takes over the train state.
 
         Args:
-            model: a ``t5x.models.BaseModel``.
+            model: what to train.
             train_state: parameters and optimizer state, laid out on the mesh.
-            partitioner: a ``t5x.partitioning.BasePartitioner``.
+            partitioner: laid it out.
             eval_names: the names that ``eval`` will be given.
             summary_dir: parent folder of the TensorBoard folders; None writes to the log only.
             train_state_axes: a tree like ``train_state``, of partition specs.
@@ -366,7 +370,7 @@ class BaseTrainer(abc.ABC):
         self._train_state = train_state
         self._compiled_train_step: PartitionedTrainCallable | None = None
         self._compiled_eval_steps: dict[str, PartitionedEvalCallable] = {}
-        self._compiled_eval_step_cache: dict[Any, PartitionedEvalCallable] = {}
+        self._compiled_eval_step_cache: dict[flax.core.FrozenDict, PartitionedEvalCallable] = {}
         self._created_at = _time()
         self.stop_training = False
         self.train_metrics_manager = MetricsManager("train", summary_dir=summary_dir)
@@ -388,18 +392,18 @@ class BaseTrainer(abc.ABC):
         for manager in (self.train_metrics_manager, *self.eval_metrics_managers.values()):
             manager.close()
 
-    def _get_step_rng(self, step: Any) -> jax.Array:
+    def _get_step_rng(self, step: jax.Array | int) -> jax.Array:
         """Returns the key of ``step``: the same whether or not the run was interrupted before it."""
         return jax.random.fold_in(self._base_rng, step)
 
     @property
-    def train_state(self) -> Any:
+    def train_state(self) -> TrainState:
         """The newest train state; during ``train`` other threads wait for it."""
         with self._train_state_lock:
             return self._train_state
 
     @train_state.setter
-    def train_state(self, train_state: Any) -> None:
+    def train_state(self, train_state: TrainState) -> None:
         with self._train_state_lock:
             self._train_state = train_state
 
@@ -440,7 +444,7 @@ class BaseTrainer(abc.ABC):
         seconds = _time() - began
         self.train_metrics_manager.write_scalar("timing/compilation_seconds", seconds, self.train_state.step)
 
-    def _on_mesh(self, batch: Any) -> Any:
+    def _on_mesh(self, batch: Batch) -> Batch:
         """Joins the processes' shares of an eval batch to a global one; one process has all of it already."""
         if jax.process_count() == 1:
             return batch
@@ -510,11 +514,11 @@ class BaseTrainer(abc.ABC):
 
 
 @jax.jit
-def _merge_metrics(left: Any, right: Any) -> Any:
+def _merge_metrics(left: PyTree, right: PyTree) -> PyTree:
     return jax.tree.map(lambda one, other: one.merge(other), left, right, is_leaf=metrics_lib.is_metric_obj)
 
 
-def merge_metrics(a: Any, b: Any) -> Any:
+def merge_metrics(a: PyTree, b: PyTree) -> PyTree:
     """Merges two trees of metrics of the same structure, metric by metric, in one compiled call."""
     return _merge_metrics(jax.tree.map(checkpoints.get_local_data, a), jax.tree.map(checkpoints.get_local_data, b))
 
@@ -532,13 +536,13 @@ def _microbatch_size(batch: Batch, num_microbatches: int) -> int:
 
 
 def accumulate_grads_microbatched(
-    model: Any,
-    train_state: Any,
+    model: models.BaseModel,
+    train_state: TrainState,
     batch: Batch,
     dropout_rng: jax.Array,
     num_microbatches: int | None,
     data_partition_spec: PartitionSpec = PartitionSpec("data"),  # noqa: B008 (T5X's default, and immutable)
-) -> tuple[Any, MetricMapType, Any]:
+) -> _Accumulated:
     """Computes the gradients of ``model.loss_fn`` over ``batch``, all at once or one microbatch after the other.
 
     Args:
@@ -559,7 +563,7 @@ def accumulate_grads_microbatched(
     mutables = train_state.flax_mutables or None
     loss_and_grad = jax.value_and_grad(model.loss_fn, has_aux=True)
 
-    def gradients_of(part: Batch, rng: jax.Array, mutables: Any) -> tuple[Any, MetricMapType, Any]:
+    def gradients_of(part: Batch, rng: jax.Array, mutables: FlaxMutables | None) -> _Accumulated:
         if mutables is None:
             (_, metrics), grads = loss_and_grad(train_state.params, part, rng)
             return grads, metrics, None
@@ -581,7 +585,7 @@ def accumulate_grads_microbatched(
             for name, feature in batch.items()
         }
 
-    def add_microbatch(carry: tuple[Any, Any, Any], index: jax.Array) -> tuple[tuple[Any, Any, Any], None]:
+    def add_microbatch(carry: _Accumulated, index: jax.Array) -> tuple[_Accumulated, None]:
         total, merged, mutables = carry
         grads, metrics, mutables = gradients_of(microbatch(index), microbatch_rng, mutables)
         return (jax.tree.map(jnp.add, total, grads), merge_metrics(merged, metrics), mutables), None
@@ -595,13 +599,13 @@ def accumulate_grads_microbatched(
 
 
 def apply_grads(
-    train_state: Any,
-    grad_accum: Any,
+    train_state: TrainState,
+    grad_accum: PyTree,
     metrics: MetricMapType,
     learning_rate: jax.Array,
     weight_metrics_computer: WeightMetricsComputer | None,
     other_state_variables: Mapping[str, Any] | None = None,
-) -> tuple[Any, MetricMapType]:
+) -> tuple[TrainState, MetricMapType]:
     """Lets the optimizer take its step.
 
     Args:
@@ -624,7 +628,7 @@ def apply_grads(
     return stepped, metrics
 
 
-def eval_step(model: Any, train_state: Any, batch: Any) -> MetricMapType:
+def eval_step(model: models.BaseModel, train_state: TrainState, batch: Batch) -> MetricMapType:
     """Returns the metrics of ``model.eval_fn`` on one batch; its third argument are Flax mutables, if there are any."""
     mutables = (train_state.flax_mutables,) if train_state.flax_mutables else ()
     _, metrics = model.eval_fn(train_state.params, batch, *mutables)
@@ -632,15 +636,15 @@ def eval_step(model: Any, train_state: Any, batch: Any) -> MetricMapType:
 
 
 def train_with_lr(
-    train_state: Any,
+    train_state: TrainState,
     batch: Batch,
     learning_rate: jax.Array,
     dropout_rng: jax.Array,
-    model: Any,
+    model: models.BaseModel,
     num_microbatches: int | None,
     weight_metrics_computer: WeightMetricsComputer | None = None,
     data_partition_spec: PartitionSpec = PartitionSpec("data"),  # noqa: B008 (T5X's default, and immutable)
-) -> tuple[Any, MetricMapType]:
+) -> tuple[TrainState, MetricMapType]:
     """Takes one step: gradients over the batch, then the optimizer; see the two functions that it calls.
 
     Returns:
@@ -658,12 +662,12 @@ class Trainer(BaseTrainer):
 
     def __init__(
         self,
-        model: Any,
-        train_state: Any,
-        partitioner: Any,
+        model: models.BaseModel,
+        train_state: TrainState,
+        partitioner: partitioning.BasePartitioner,
         eval_names: Sequence[str],
         summary_dir: str | None,
-        train_state_axes: Any,
+        train_state_axes: TrainState,
         rng: jax.Array,
         learning_rate_fn: LearningRateCallable,
         num_microbatches: int | None,
@@ -692,7 +696,7 @@ class Trainer(BaseTrainer):
     def _partitioned_train_step(self) -> PartitionedTrainCallable:
         data_spec = self._partitioner.data_partition_spec
 
-        def train_step(train_state: Any, batch: Batch) -> tuple[Any, MetricMapType]:
+        def train_step(train_state: TrainState, batch: Batch) -> tuple[TrainState, MetricMapType]:
             return train_with_lr(
                 train_state,
                 batch,
@@ -714,7 +718,7 @@ class Trainer(BaseTrainer):
 
     @functools.cached_property
     def _partitioned_eval_step(self) -> PartitionedEvalCallable:
-        def one_eval_step(train_state: Any, batch: Any) -> MetricMapType:
+        def one_eval_step(train_state: TrainState, batch: Batch) -> MetricMapType:
             return eval_step(self._model, train_state, batch)
 
         return self._partitioner.partition(
@@ -737,7 +741,7 @@ class BaseAction(abc.ABC):
     """Something to do whenever new metrics are there."""
 
     @abc.abstractmethod
-    def run(self, train_state: Any, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
+    def run(self, train_state: TrainState, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
         """Acts on the metrics.
 
         Args:
@@ -754,7 +758,7 @@ ActionMapType = Mapping[ActionMode, Sequence[BaseAction]]
 
 def _watched(
     action: BaseAction, task: str, metric: str, metrics_by_task: Mapping[str, MetricValueMapType], *, floats: bool
-) -> Any | None:
+) -> float | None:
     """Returns the number that ``action`` watches, or None with a warning that says what there is instead.
 
     Args:
@@ -804,13 +808,13 @@ class EarlyStoppingAction(BaseAction):
         self._patience = patience
         self._atol = atol
         self._rtol = rtol
-        self._history: list[Any] = []
+        self._history: list[float] = []
 
-    def _no_better(self, previous: Any, current: Any) -> bool:
+    def _no_better(self, previous: float, current: float) -> bool:
         gain = self._sign * (previous - current)
         return bool(gain <= self._atol + self._rtol * abs(previous))
 
-    def run(self, train_state: Any, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
+    def run(self, train_state: TrainState, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
         """Adds the newest value to the history; True if none of the last ``patience`` values improved."""
         value = _watched(self, self._task, self._metric, metrics_by_task, floats=True)
         if value is None:
@@ -837,7 +841,7 @@ class TerminateOnNanAction(BaseAction):
         self._task = task
         self._metric = metric
 
-    def run(self, train_state: Any, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
+    def run(self, train_state: TrainState, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
         """Returns True if the watched value is NaN or infinite."""
         value = _watched(self, self._task, self._metric, metrics_by_task, floats=False)
         if value is None or math.isfinite(value):
