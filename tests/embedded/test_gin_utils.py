@@ -59,10 +59,8 @@ def test_short_flags_become_bindings() -> None:
 def test_short_flag_without_value_is_explained() -> None:
     with pytest.raises(ValueError, match="must be of the form") as error:
         gin_utils.rewrite_gin_args(["--gin.SIZE", "3"])
-    assert str(error.value) == (
-        "Gin bindings must be of the form '--gin.<param>=<value>', got: --gin.SIZE (the value belongs into the same "
-        "argument, after '=' and without a space)"
-    )
+    assert str(error.value) == "Gin bindings must be of the form '--gin.<param>=<value>', got: --gin.SIZE"
+    assert error.value.__notes__ == ["The value belongs into the same argument, after '=' and without a space."]
 
 
 class Writer:

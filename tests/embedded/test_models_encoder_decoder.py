@@ -152,7 +152,7 @@ def test_decoders_get_the_key_and_arguments_and_leave_them_unchanged(params: Any
 
 
 def test_two_keys_are_refused(params: Any) -> None:
-    with pytest.raises(ValueError, match=r"two random keys for decoding: rng=4 and decoder_params\['decode_rng'\]=3"):
+    with pytest.raises(ValueError, match=r"argument \(4\) and `decoder_params\['decode_rng'\]` \(3\)"):
         make_model().predict_batch_with_aux(params, BATCH, rng=4, decoder_params={"decode_rng": 3})
 
 

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 
+def with_hint(error: Exception, hint: str) -> Exception:
+    """Adds to an error, whose own text is T5X's to the letter, what a traceback shows below it."""
+    error.add_note(hint)
+    return error
+
+
 class ConfigError(ValueError):
     """Values of a config that cannot work together.
 

@@ -206,12 +206,12 @@ class _AdafactorHyperParams:
     min_dim_size_to_factor: int
     epsilon1: float
     epsilon2: float
-    factor_map: HParamMap | Mapping[str, FactorRule] | None
-    logical_factor_rules: Mapping[str, str | FactorDim] | None
-    weight_decay_rate_lr_exponent: float | None
-    global_norm_clip_threshold: float | None
-    max_parameter_scale: float | None
-    skip_nan_updates: bool | None
+    factor_map: HParamMap | Mapping[str, FactorRule] | None = None
+    logical_factor_rules: Mapping[str, str | FactorDim] | None = None
+    weight_decay_rate_lr_exponent: float | None = None
+    global_norm_clip_threshold: float | None = None
+    max_parameter_scale: float | None = None
+    skip_nan_updates: bool | None = False
 
 
 @flax.struct.dataclass

@@ -276,7 +276,7 @@ def restore_from_t5_checkpoint(
         ValueError: variables are unknown, missing, or of another shape.
     """
     translated = (translator or t5_importer).apply(load_tf_ckpt(path))
-    leaves = _share_position_bias(translated | _unused_moments(translated))
+    leaves = _maybe_correct_relpos_bias(translated | _unused_moments(translated))
     model = traverse_util.flatten_dict(state_dict, sep="/")
     extra = sorted(leaves.keys() - model.keys())
     if extra and strict:
@@ -317,7 +317,7 @@ def _unused_moments(leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return unused
 
 
-def _share_position_bias(leaves: Mapping[str, Any]) -> dict[str, Any]:
+def _maybe_correct_relpos_bias(leaves: Mapping[str, Any]) -> dict[str, Any]:
     """Lifts relative position biases out of the first layer, if only that one has them: the layers share them."""
     layers = {int(match.group(1)) for match in map(_FIRST_LAYER_BIAS.search, leaves) if match}
     if max(layers, default=0) > 0:

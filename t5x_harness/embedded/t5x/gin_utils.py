@@ -12,6 +12,7 @@ import jax
 from absl import app, logging
 from clu import metric_writers
 from t5x import utils
+from t5x._errors import with_hint
 from tensorflow.io import gfile
 
 __all__ = [
@@ -90,9 +91,9 @@ def rewrite_gin_args(args: Sequence[str]) -> Sequence[str]:
     def rewrite(arg: str) -> str:
         name, has_value, value = arg.removeprefix(_GIN_FLAG).partition("=")
         if not has_value:
-            raise ValueError(
-                f"Gin bindings must be of the form '--gin.<param>=<value>', got: {arg} (the value belongs into the "
-                "same argument, after '=' and without a space)"
+            raise with_hint(
+                ValueError(f"Gin bindings must be of the form '--gin.<param>=<value>', got: {arg}"),
+                "The value belongs into the same argument, after '=' and without a space.",
             )
         return f"--gin_bindings={name} = {value}"
 

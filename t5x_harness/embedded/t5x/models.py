@@ -321,8 +321,8 @@ def _decoder_arguments(
     if rng is not None:
         if arguments.get("decode_rng") is not None:
             raise ValueError(
-                f"two random keys for decoding: rng={rng} and decoder_params['decode_rng']={arguments['decode_rng']}; "
-                "give only one of them"
+                f"Got RNG both from the `rng` argument ({rng}) and `decoder_params['decode_rng']` "
+                f"({arguments['decode_rng']}). Please specify one or the other."
             )
         arguments["decode_rng"] = rng
     arguments.setdefault("eos_id", vocabulary.eos_id or 1)

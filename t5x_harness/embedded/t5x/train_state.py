@@ -13,6 +13,7 @@ from flax import traverse_util
 from flax.core import FrozenDict
 from flax.linen import partitioning as flax_partitioning
 from t5x import optimizers
+from t5x._errors import with_hint
 
 EMPTY_DICT: FrozenDict[str, Any] = flax.core.freeze({})
 _AXES_SUFFIX = "_axes"
@@ -81,9 +82,9 @@ def _check_every_leaf_is_named(collection: str, axes: Any, values: Any) -> None:
     named = traverse_util.flatten_dict(flax_partitioning.get_axis_names(axes), sep="/")
     unnamed = sorted(set(traverse_util.flatten_dict(values, sep="/")) - set(named))
     if unnamed:
-        raise ValueError(
-            f"The model's collection {collection!r} has no axis names for: {', '.join(unnamed)}. "
-            "Declare these parameters with param_with_axes."
+        raise with_hint(
+            ValueError(f"Missing axis names for parameters: {{{', '.join(map(repr, unnamed))}}}"),
+            f"They are missing in the model's collection {collection!r}: declare them with param_with_axes.",
         )
 
 
@@ -117,9 +118,13 @@ class FlaxOptimTrainState(flax.struct.PyTreeNode):
         model = _ModelVariables(model_variables)
         if hasattr(optimizer_def, "set_param_axes"):
             if model.params_axes is None:
-                raise ValueError(
-                    f"{type(optimizer_def).__name__} factors parameters by their axis names, but the model gives none: "
-                    "it has no collection 'params_axes'. Declare parameters with param_with_axes."
+                raise with_hint(
+                    ValueError(
+                        "The optimizer supports params_axes for model-based partitioning, but the model is not "
+                        "emitting them."
+                    ),
+                    f"{type(optimizer_def).__name__} factors parameters by their axis names, but the model has no "
+                    "collection 'params_axes': declare parameters with param_with_axes.",
                 )
             optimizer_def.set_param_axes(flax_partitioning.get_axis_names(model.params_axes))
         return cls(

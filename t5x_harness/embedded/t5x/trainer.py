@@ -181,7 +181,7 @@ class _AsyncTimer:
 
     def __init__(self) -> None:
         self._worker = asynclib.Pool(thread_name_prefix="t5x-stopwatch", max_workers=1)
-        self._started: TimeFuture | None = None
+        self._start_future: TimeFuture | None = None
 
     def _reading(self, arrays: PyTree) -> TimeFuture:
         @self._worker
@@ -193,7 +193,7 @@ class _AsyncTimer:
 
     def start(self, block_on: PyTree = ()) -> None:
         """Starts as soon as ``block_on`` (a pytree of arrays) is computed."""
-        self._started = self._reading(block_on)
+        self._start_future = self._reading(block_on)
 
     def stop(self, block_on: PyTree = ()) -> TimeFuture:
         """Returns the future of the seconds from the start until ``block_on`` is computed.
@@ -201,9 +201,9 @@ class _AsyncTimer:
         Raises:
             ValueError: if it was not started since the last stop.
         """
-        if self._started is None:
+        if self._start_future is None:
             raise ValueError("a stopwatch was stopped that had not been started: call start_duration_timer() first")
-        started, self._started = self._started, None
+        started, self._start_future = self._start_future, None
         stopped = self._reading(block_on)
         return self._worker(lambda: stopped.result() - started.result())()
 
@@ -237,7 +237,7 @@ class MetricsManager:
             self._writer = metric_writers.MultiWriter([])
         self._one_writer_at_a_time = threading.Lock()
         self._summarizer = asynclib.Pool(thread_name_prefix="t5x-metrics", max_workers=1)
-        self._stopwatch = _AsyncTimer()
+        self._duration_timer = _AsyncTimer()
 
     def __del__(self) -> None:
         self.close()
@@ -265,7 +265,7 @@ class MetricsManager:
 
     def start_duration_timer(self, block_on: PyTree = ()) -> None:
         """Starts the clock of the next summary once ``block_on`` (a pytree of arrays) is computed."""
-        self._stopwatch.start(block_on)
+        self._duration_timer.start(block_on)
 
     def write_metrics_summary(
         self, metrics: MetricMapType, step: jax.Array | int, num_steps: int
@@ -284,7 +284,7 @@ class MetricsManager:
             The future of the summarized value by tag.
         """
         step = int(checkpoints.get_local_data(step))
-        duration = self._stopwatch.stop(block_on=metrics)
+        duration = self._duration_timer.stop(block_on=metrics)
 
         @self._summarizer
         def summarize() -> dict[str, clu.values.Value]:
@@ -315,7 +315,7 @@ class MetricsManager:
             self._summarizer.close()
         finally:
             try:
-                self._stopwatch.close()
+                self._duration_timer.close()
             finally:
                 self.summary_writer.close()
                 self._writer = None
