@@ -155,7 +155,7 @@ def run(function: Callable[..., Any], extra: Extra | None = None) -> None:
 
     def main(argv: Sequence[str]) -> None:
         if len(argv) > 1:
-            raise app.UsageError(f"only flags are taken, not {' '.join(argv[1:])}")
+            raise app.UsageError(f"Too many command-line arguments: only flags are taken, not {' '.join(argv[1:])}")
         tf.config.experimental.set_visible_devices([], "GPU")  # they are JAX's
         if FLAGS.tfds_data_dir:
             seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 
@@ -44,10 +43,6 @@ _script.define_dry_run_flag()
 flags.DEFINE_enum_class("run_mode", None, RunMode, "What to run.")
 
 
-def _is_there(mode: RunMode) -> bool:
-    return importlib.util.find_spec(f"t5x.{mode.value}") is not None
-
-
 def main(argv: Sequence[str]) -> None:
     """Runs the mode that the flags ask for, with the config that they name.
 
@@ -55,20 +50,14 @@ def main(argv: Sequence[str]) -> None:
         argv: the command line without its flags: the program's name alone.
 
     Raises:
-        app.UsageError: if there is more on the command line, or no run mode, or one that this runtime does not have.
+        app.UsageError: if there is more on the command line, or no run mode.
     """
     if len(argv) > 1:
-        raise app.UsageError(f"only flags are taken, not {' '.join(argv[1:])}")
+        raise app.UsageError(f"Too many command-line arguments: only flags are taken, not {' '.join(argv[1:])}")
     mode = FLAGS.run_mode
-    here = ", ".join(each.value for each in RunMode if _is_there(each))
     if mode is None:
-        raise app.UsageError(f"--run_mode says what to run and must be given: one of {here}")
-    if not _is_there(mode):
-        raise app.UsageError(
-            f"--run_mode={mode.value} needs t5x.{mode.value}, which this embedded T5X runtime does "
-            f"not have; it has {here}. "
-            "Install T5X itself to use it"
-        )
+        modes = ", ".join(each.value for each in RunMode)
+        raise app.UsageError(f"'run_mode' flag must be specified when using main.py. (--run_mode is one of {modes})")
     module = importlib.import_module(f"t5x.{mode.value}")
     for name in _NAMES_IN_MAIN[mode]:
         setattr(sys.modules[__name__], name, getattr(module, name))

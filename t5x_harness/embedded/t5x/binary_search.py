@@ -1,0 +1,115 @@
+"""Thresholds found bit by bit: top-k and top-p without sorting the vocabulary.
+
+On a TPU a sort over the vocabulary is slow, while 32 counts over it are quick and need no second copy of it. So the
+threshold above which ``k`` values, or probability ``p``, lie is searched for among all numbers of 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_INT32 = jnp.iinfo(jnp.int32)
+Predicate = Callable[[jax.Array], jax.Array]
+
+
+def int32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array:
+    """Finds, for each element of a batch, the largest number that a predicate is still False for.
+
+    Args:
+        batch_shape: how many searches to do at once.
+        predicate: from int32[batch_shape] to bool[batch_shape], each element False up to some number, True above it.
+
+    Returns:
+        int32[batch_shape]; the smallest int32 where the predicate is True throughout.
+    """
+
+    def raise_by(step: int | jax.Array, found: jax.Array) -> jax.Array:
+        # The first raise, by 2**31, wraps round: from the smallest int32 to 0.
+        higher = found + lax.shift_left(jnp.int32(1), jnp.int32(31 - step))
+        return jnp.where(predicate(higher), found, higher)
+
+    return lax.fori_loop(0, 32, raise_by, jnp.full(batch_shape, _INT32.min, jnp.int32))
+
+
+def _float_at(place: jax.Array) -> jax.Array:
+    """Returns the float32 at a place in the order of all float32, negative NaNs first; 0 is the place of 0.0.
+
+    Floats are a sign and a magnitude, integers are two's complements: negative ones run the other way round.
+    """
+    return lax.bitcast_convert_type(jnp.where(place < 0, place ^ _INT32.max, place), jnp.float32)
+
+
+def float32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array:
+    """Finds, for each element of a batch, the largest finite number that a predicate is still False for.
+
+    Args:
+        batch_shape: how many searches to do at once.
+        predicate: from float32[batch_shape] to bool[batch_shape], each element False up to some number, True above it;
+            asked for finite numbers only.
+
+    Returns:
+        float32[batch_shape]; minus infinity where the predicate is True throughout.
+    """
+
+    def beyond(place: jax.Array) -> jax.Array:
+        value = _float_at(place)
+        return jnp.where(jnp.isfinite(value), predicate(value), place > 0)
+
+    return _float_at(int32_bsearch(batch_shape, beyond))
+
+
+def _reducible(values: jax.Array) -> tuple[jax.Array, int]:
+    """Returns the values and the axis of their vocabulary, moved before the last if there is one to change with.
+
+    A reduction over the last axis goes across the lanes of a vector unit, and XLA does not move it out of a loop.
+    """
+    return (values, 0) if values.ndim == 1 else (jnp.swapaxes(values, -1, -2), values.ndim - 2)
+
+
+def topk_mask(x: jax.Array, k: int, replace_val: jax.Array) -> jax.Array:
+    """Keeps the ``k`` largest values of each row, and those that equal the last of them.
+
+    Args:
+        x: float32[batch..., vocabulary]; the vocabulary should not be partitioned.
+        k: how many to keep.
+        replace_val: goes into the place of the others.
+
+    Returns:
+        float32[batch..., vocabulary].
+    """
+    columns, axis = _reducible(x)
+
+    def leaves_k_above(negated: jax.Array) -> jax.Array:
+        return jnp.sum(columns > jnp.expand_dims(-negated, axis), axis=axis) >= k
+
+    # The search is for a largest number, and wanted is the smallest with fewer than k above it.
+    least = -float32_bsearch(x.shape[:-1], leaves_k_above)
+    return jnp.where(x >= least[..., None], x, replace_val)
+
+
+def topp_mask(logits: jax.Array, p: float, replace_val: jax.Array) -> jax.Array:
+    """Keeps the likeliest tokens that together reach a probability, and those as likely as the last of them.
+
+    This is nucleus sampling's set (Holtzman et al., 2020, arXiv:1904.09751).
+
+    Args:
+        logits: float32[batch..., vocabulary]; the vocabulary should not be partitioned.
+        p: the probability to reach.
+        replace_val: goes into the place of the other logits.
+
+    Returns:
+        float32[batch..., vocabulary].
+    """
+    probs = jax.nn.softmax(logits, axis=-1)
+    columns, axis = _reducible(probs)
+
+    def falls_short(threshold: jax.Array) -> jax.Array:
+        kept = columns >= jnp.expand_dims(threshold, axis)
+        return jnp.sum(jnp.where(kept, columns, 0), axis=axis) < p
+
+    least = float32_bsearch(logits.shape[:-1], falls_short)
+    return jnp.where(probs >= least[..., None], logits, replace_val)
