@@ -7,7 +7,7 @@ the doctor also works where the patient does not.
 from __future__ import annotations
 
 # Importing a module of checks registers them.
-from t5x_harness.doctor import clashes, fuse, image, machine, private_names, runtime, versions  # noqa: F401
+from t5x_harness.doctor import clashes, fuse, image, machine, private_names, runtime, t5x_interface, versions  # noqa: F401
 from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment, Installed
 

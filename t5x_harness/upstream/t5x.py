@@ -17,6 +17,12 @@ from t5x_harness.system.after_import import after_import
 MESH_FUNCTIONS = ("default_mesh", "get_mesh", "with_sharding_constraint")
 """Of ``t5x.partitioning``: what builds a mesh, and what does nothing on CPU devices."""
 
+RESTORING = "create_checkpoint_manager_and_restore"
+"""Of ``t5x.utils``: what train, eval and infer restore through."""
+
+CHANGED = {"t5x.partitioning": MESH_FUNCTIONS, "t5x.utils": (RESTORING,)}
+"""Every name that is changed, by module."""
+
 _ORIGINAL = "__t5x_harness_original__"
 
 
@@ -78,8 +84,7 @@ def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any
     Raises:
       T5XLacks: it has no such function.
     """
-    name = "create_checkpoint_manager_and_restore"
-    original = _find(utils, name, "puts stand-ins where checkpoints are missing")
+    original = _find(utils, RESTORING, "puts stand-ins where checkpoints are missing")
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -90,7 +95,7 @@ def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any
             prepare(path, arguments)
         return original(*args, **options)
 
-    setattr(utils, name, restore)
+    setattr(utils, RESTORING, restore)
 
 
 def count_batches(trainer: Any, taken: Callable[[], None]) -> None:

@@ -1,0 +1,162 @@
+"""The interface of an installed T5X, beside that of the T5X whose behavior was recorded."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.environment import Environment
+from t5x_harness.runtime.import_hooks import EMBEDDED_PATH
+from t5x_harness.spec import Severity
+from t5x_harness.upstream.t5x import CHANGED, T5XLacks
+
+_RECORDED = Path(EMBEDDED_PATH, "t5x")
+_SHOWN = 12
+
+Parameters = Mapping[str, bool]
+"""Of a function: by name, whether it has a default."""
+
+
+class T5XInterface(Check):
+    """Functions and classes that an installed T5X has otherwise than the recorded one."""
+
+    code = "ENV12"
+    title = "interface of T5X"
+    why = (
+        "The harness knows T5X by its commit cc342d4 of 2026-04-21, whose interface the embedded T5X has. A release or "
+        "a fork may differ: a config that binds what is gone fails there, and what the harness changes in T5X (the "
+        "mesh, restoring) has to be there. The sources are read; nothing is imported."
+    )
+
+    def run(self, environment: Environment) -> Diagnosis:
+        """Compares the sources of both, module by module."""
+        runtime = environment.runtime
+        if runtime.kind == "embedded":
+            return self.diagnosis("the embedded T5X has the recorded interface")
+        if not Path(runtime.location).is_dir():
+            return self.diagnosis(f"not compared: the sources in {runtime.location} cannot be read")
+        compared = 0
+        differences: list[str] = []
+        for file in sorted(_RECORDED.rglob("*.py")):
+            relative = file.relative_to(_RECORDED)
+            if relative.stem.startswith("_"):
+                continue
+            recorded = _definitions(file)
+            compared += len(recorded)
+            differences += _differences(Path(runtime.location, relative), _module(relative), recorded)
+        findings = [*_lacking(Path(runtime.location))]
+        if differences:
+            more = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+            findings.append(
+                Defect(
+                    Severity.NOTE,
+                    f"{runtime} differs from the recorded T5X: {'; '.join(differences[:_SHOWN])}{more}",
+                    "nothing, where it is meant to; lint knows names and parameters as recorded",
+                )
+            )
+        same = compared - len(differences)
+        return self.diagnosis(f"{same} of {compared} functions and classes are as recorded", *findings)
+
+
+def _lacking(folder: Path) -> Iterator[Defect]:
+    for module, names in CHANGED.items():
+        there = _names(folder.joinpath(*module.split(".")[1:]).with_suffix(".py"))
+        for name in names:
+            if name not in there:
+                message = f"the T5X in {folder} has no {module}.{name}, which the harness changes: runs cannot start"
+                yield Defect(Severity.ERROR, message, T5XLacks.FIX)
+
+
+def _module(relative: Path) -> str:
+    return ".".join(relative.with_suffix("").parts)
+
+
+def _tree(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _names(file: Path) -> set[str]:
+    """Returns what a module's top level gives a name to."""
+    found: set[str] = set()
+    for node in _tree(file).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                found |= {alias.asname or alias.name for alias in aliases}
+            case ast.Assign(targets=targets):
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+    return found
+
+
+def _definitions(file: Path) -> dict[str, Parameters]:
+    """Returns the public functions, methods and classes of a module by name, a class with what it is made with."""
+    found: dict[str, Parameters] = {}
+    for node in _public(_tree(file).body):
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = _parameters(node)
+        else:
+            methods = {method.name: method for method in _public(node.body) if isinstance(method, ast.FunctionDef)}
+            found |= {f"{node.name}.{name}": _parameters(method) for name, method in methods.items()}
+            found[node.name] = _fields(node)
+    return found
+
+
+def _public(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+
+
+def _parameters(function: ast.FunctionDef) -> Parameters:
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    required = len(positional) - len(given.defaults)
+    return {
+        **{argument.arg: number >= required for number, argument in enumerate(positional)},
+        **{
+            argument.arg: default is not None
+            for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        },
+    }
+
+
+def _fields(class_: ast.ClassDef) -> Parameters:
+    """Returns what a class is made with: of its ``__init__``, or its annotated fields."""
+    for node in class_.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return _parameters(node)
+    return {
+        node.target.id: node.value is not None
+        for node in class_.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "ClassVar" not in ast.dump(node)
+    }
+
+
+def _differences(file: Path, module: str, recorded: Mapping[str, Parameters]) -> Iterator[str]:
+    if not file.is_file():
+        yield f"it has no module {module}"
+        return
+    here, names = _definitions(file), _names(file)
+    for name, parameters in recorded.items():
+        owner, _, method = name.partition(".")
+        if owner not in names:
+            if not method:
+                yield f"{module}.{name} is not there"
+        elif name in here and (said := _changed(parameters, here[name], is_class=name[0].isupper() and not method)):
+            yield f"{module}.{name} {said}"
+
+
+def _changed(recorded: Parameters, here: Parameters, *, is_class: bool) -> str:
+    """Returns what is said of other parameters; what a class requires may be that of its base in the record."""
+    gone = [name for name in recorded if name not in here and not name.startswith("_")]
+    new = [name for name, has_default in here.items() if name not in recorded and not has_default and not is_class]
+    said = [f"takes no {', '.join(gone)}"] if gone else []
+    return " and ".join([*said, f"requires {', '.join(new)}"] if new else said)
