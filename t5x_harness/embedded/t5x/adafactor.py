@@ -234,16 +234,19 @@ class _AdafactorParamState:
 def _precondition(
     hp: _AdafactorHyperParams, factoring: _Factoring, state: _AdafactorParamState, grad: jax.Array, step: Any
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Divides a gradient by the root of its second moment; returns it with the new moments by name."""
+    """Divides a gradient by the root of its second moment; returns it with the new moments by name.
+
+    The factored moment is ``row * column / mean(row)``, the rank-one matrix of Shazeer and Stern 2018, section 3.
+    """
     unused = jnp.zeros((1,))
     keep = 1.0 - (jnp.array(step - hp.step_offset, jnp.float32) + 1.0) ** (-hp.decay_rate)
-    squared = jnp.square(grad) + hp.epsilon1
+    squared = jnp.square(grad) + hp.epsilon1  # of the parameter's shape, [..., rows, ..., columns, ...]
     if not factoring.factored:
         moment = keep * state.v + (1.0 - keep) * squared
         return grad * moment**-0.5, {"v_row": unused, "v_col": unused, "v": moment}
-    row = keep * state.v_row + (1.0 - keep) * jnp.mean(squared, axis=factoring.columns)
-    column = keep * state.v_col + (1.0 - keep) * jnp.mean(squared, axis=factoring.rows)
-    wide_row = jnp.expand_dims(row, factoring.columns)
+    row = keep * state.v_row + (1.0 - keep) * jnp.mean(squared, axis=factoring.columns)  # [..., rows, ...]
+    column = keep * state.v_col + (1.0 - keep) * jnp.mean(squared, axis=factoring.rows)  # [..., columns, ...]
+    wide_row = jnp.expand_dims(row, factoring.columns)  # [..., rows, ..., 1, ...]
     normalized_row = wide_row / jnp.mean(wide_row, axis=factoring.rows, keepdims=True)
     direction = grad * normalized_row**-0.5 * jnp.expand_dims(column, factoring.rows) ** -0.5
     return direction, {"v_row": row, "v_col": column, "v": unused}

@@ -227,16 +227,16 @@ def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     if batch > 8 or length <= 8 * _TPU_LANES * k:
         return lax.top_k(x, k)
     pieces = jnp.pad(x, ((0, 0), (0, -length % _TPU_LANES)), constant_values=-jnp.inf).reshape(batch, _TPU_LANES, -1)
-    values, positions = lax.top_k(pieces, k)
+    values, positions = lax.top_k(pieces, k)  # [batch, lanes, k]
     positions += pieces.shape[-1] * jnp.arange(_TPU_LANES)[:, None]
-    values, winners = lax.top_k(values.reshape(batch, -1), k)
+    values, winners = lax.top_k(values.reshape(batch, -1), k)  # [batch, k] of [batch, lanes * k]
     return values, jnp.take_along_axis(positions.reshape(batch, -1), winners, axis=1)
 
 
 def _shift_right(tokens: jax.Array, by: jax.Array) -> jax.Array:
     """Shifts every row by its own distance (negative: to the left) and fills up with zeros."""
     length = tokens.shape[1]
-    source = jnp.arange(length) - by[:, None]
+    source = jnp.arange(length) - by[:, None]  # [rows, length]
     shifted = jnp.take_along_axis(tokens, jnp.clip(source, 0, length - 1), axis=1)
     return jnp.where((source >= 0) & (source < length), shifted, 0)
 
@@ -259,7 +259,7 @@ def _keep(logits: jax.Array, kept: jax.Array) -> jax.Array:
 
 
 def _keep_top_k(logits: jax.Array, k: int | jax.Array) -> jax.Array:
-    """Rules out all but the k likeliest tokens; tokens as likely as the last of them stay too.
+    """Rules out all but the k likeliest tokens (Fan et al. 2018, arXiv:1805.04833); ties with the last stay too.
 
     Args:
         logits: float[..., vocabulary].
@@ -269,14 +269,16 @@ def _keep_top_k(logits: jax.Array, k: int | jax.Array) -> jax.Array:
         The logits, with ``NEG_INF`` for the tokens that are ruled out.
     """
     vocabulary = logits.shape[-1]
-    ascending = jnp.sort(logits, axis=-1)
+    ascending = jnp.sort(logits, axis=-1)  # [..., vocabulary]
     place = jnp.clip(vocabulary - jnp.asarray(k), 0, vocabulary - 1)
-    least = jnp.take(ascending, place, axis=-1)[..., None]
+    least = jnp.take(ascending, place, axis=-1)[..., None]  # [..., 1]
     return _keep(logits, (logits >= least) | (jnp.asarray(k) == 0))
 
 
 def _keep_top_p(logits: jax.Array, p: float | jax.Array) -> jax.Array:
     """Rules out all but the likeliest tokens that together reach probability p; ties with the last of them stay too.
+
+    This is nucleus sampling: Holtzman et al. 2019, arXiv:1904.09751.
 
     Args:
         logits: float[..., vocabulary].
@@ -288,7 +290,7 @@ def _keep_top_p(logits: jax.Array, p: float | jax.Array) -> jax.Array:
     """
     probs = jax.nn.softmax(logits, axis=-1)
     descending = jnp.flip(jnp.sort(probs, axis=-1), axis=-1)
-    short_of_p = jnp.sum(jnp.cumsum(descending, axis=-1) < p, axis=-1, keepdims=True)
+    short_of_p = jnp.sum(jnp.cumsum(descending, axis=-1) < p, axis=-1, keepdims=True)  # [..., 1]
     least = jnp.take_along_axis(descending, jnp.minimum(short_of_p, probs.shape[-1] - 1), axis=-1)
     return _keep(logits, (probs >= least) & (jnp.asarray(p) > 0))
 
@@ -356,7 +358,7 @@ class _TokenChooser:
                 lambda: self._likeliest(logits),
             )
         rows_each = logits.shape[0] // self.temperature.shape[0]
-        temperature = jnp.repeat(self.temperature, rows_each)
+        temperature = jnp.repeat(self.temperature, rows_each)  # [rows]
         # Rows with temperatures of their own all draw with the same key, as in T5X: equal rows give equal tokens.
         one_row = functools.partial(self._sampled, rng=rng)
         token, log_prob = jax.vmap(lambda row, t: one_row(row[None], temperature=t))(logits, temperature)
@@ -408,9 +410,9 @@ def _sample(
     """Samples one continuation of every row; int32[rows, length] tokens and float32[rows] log probabilities."""
     num_rows = inputs.shape[0]
     rows = jnp.arange(num_rows)
-    buffer = jnp.pad(inputs, ((0, 0), (0, _SPARE)))
+    buffer = jnp.pad(inputs, ((0, 0), (0, _SPARE)))  # [rows, length + 2]
     # Ends in the prompt don't end the row.
-    eos_in_prompt = jnp.sum(buffer == eos_id, axis=-1, keepdims=True)
+    eos_in_prompt = jnp.sum(buffer == eos_id, axis=-1, keepdims=True)  # [rows, 1]
 
     def step(state: SamplingLoopState) -> SamplingLoopState:
         if state_callback_fn is not None:
@@ -426,14 +428,14 @@ def _sample(
         )
         if logit_callback_fn is not None:
             logits = logit_callback_fn(logits, state)
-        token, log_prob = choose(logits, draw)
+        token, log_prob = choose(logits, draw)  # [rows] each, of [rows, vocabulary]
 
-        here = jnp.minimum(state.cur_index, stop_at)
+        here = jnp.minimum(state.cur_index, stop_at)  # [rows]
         prompt_token = state.sequences[rows, here + 1]
         is_free = prompt_token == 0
         ended = state.ended[:, 0]
         token = jnp.where(ended, 0, jnp.where(is_free, token, prompt_token))
-        sequences = state.sequences.at[rows, here + 1].set(token)
+        sequences = state.sequences.at[rows, here + 1].set(token)  # [rows, length + 2]
         has_eos = jnp.sum(sequences == eos_id, axis=-1, keepdims=True) > eos_in_prompt
         return SamplingLoopState(
             step=state.step + 1,
@@ -649,9 +651,9 @@ class _Search:
 
     def step(self, state: BeamState) -> BeamState:
         """Extends all live beams by one token and keeps the best ones, live and finished."""
-        log_probs, cache = self._next_log_probs(state)
-        candidates, origin, candidate_log_probs = self._candidates(state, log_probs)
-        ends = candidates[:, :, state.cur_index + 1] == self.eos_id
+        log_probs, cache = self._next_log_probs(state)  # [batch, beam, vocabulary]
+        candidates, origin, candidate_log_probs = self._candidates(state, log_probs)  # [batch, 2 * beam, ...]
+        ends = candidates[:, :, state.cur_index + 1] == self.eos_id  # [batch, 2 * beam]
 
         alive_log_probs = candidate_log_probs + jnp.where(ends, NEG_INF_VALUE, 0.0)
         live_seqs, live_logprobs, live_origin = gather_topk_beams(
@@ -661,7 +663,7 @@ class _Search:
             cache, live_origin, self._split["batch_size"], self.beam_size, self.beam_size, offset=self.cache_offset
         )
 
-        lengths = state.initial_index[:, None] + state.cur_index + 1
+        lengths = state.initial_index[:, None] + state.cur_index + 1  # [batch, 1]
         scores = candidate_log_probs / brevity_penalty(self.alpha, lengths) + jnp.where(ends, 0.0, NEG_INF_VALUE)
         finished = (
             jnp.concatenate([state.finished_seqs, candidates], axis=1),
@@ -683,7 +685,7 @@ class _Search:
 
     def _next_log_probs(self, state: BeamState) -> tuple[jax.Array, Cache]:
         """Asks the model: float[batch, beam, vocabulary] log probabilities of the next token, and the next cache."""
-        last_tokens = lax.dynamic_slice_in_dim(state.live_seqs, state.cur_index, 1, axis=2)
+        last_tokens = lax.dynamic_slice_in_dim(state.live_seqs, state.cur_index, 1, axis=2)  # [batch, beam, 1]
         logits, cache = self.tokens_to_logits(
             DecodingState(
                 cur_index=state.cur_index,
@@ -703,12 +705,12 @@ class _Search:
             float[batch, 2 * beam] summed log probabilities.
         """
         batch_size, _, vocabulary = log_probs.shape
-        total = (log_probs + state.live_logprobs[..., None]).reshape(batch_size, -1)
-        best, choice = top_k_two_stage(total, 2 * self.beam_size)
+        total = (log_probs + state.live_logprobs[..., None]).reshape(batch_size, -1)  # [batch, beam * vocabulary]
+        best, choice = top_k_two_stage(total, 2 * self.beam_size)  # [batch, 2 * beam]
         origin, token = choice // vocabulary, choice % vocabulary
 
         # Inside a prompt there is one continuation, which costs nothing; the other candidates must lose.
-        prompt_token = self.inputs[:, state.cur_index + 1, None].astype(jnp.int32)
+        prompt_token = self.inputs[:, state.cur_index + 1, None].astype(jnp.int32)  # [batch, 1]
         is_free = prompt_token == 0
         token = jnp.where(is_free, token, prompt_token)
         best = jnp.where(is_free, best, jnp.where(jnp.arange(best.shape[1]) == 0, 0.0, NEG_INF_VALUE))
@@ -782,10 +784,11 @@ def beam_search(
     start = beam_init(batch_size, num_decodes, length, cache, cache_offset, live_seqs, initial_index)
     end = lax.while_loop(search.goes_on, search.step, start)
 
-    any_finished = jnp.any(end.finished_flags, axis=1)[:, None]
+    any_finished = jnp.any(end.finished_flags, axis=1)[:, None]  # [batch, 1]
     scores = jnp.where(any_finished, end.finished_scores, end.live_logprobs)
     sequences = jnp.where(any_finished[..., None], end.finished_seqs, end.live_seqs)[:, :, 1:]
     if prompt is not None:
+        # [batch, beam, prompt + length]
         whole = jnp.concatenate([add_beam_dim(prompt, num_decodes), sequences], axis=-1)
         aligned = _left_align_prompts(flatten_beam_dim(whole))
         sequences = unflatten_beam_dim(aligned, batch_size, num_decodes)[:, :, : length - 1]

@@ -33,12 +33,12 @@ def _cross_entropy_parts(
     logits: jax.Array, targets: jax.Array, z_loss: jax.Array | float
 ) -> tuple[tuple[jax.Array, jax.Array], _Residuals]:
     """Computes the loss and everything that its derivative reuses."""
-    peak = logits.max(axis=-1, keepdims=True)
+    peak = logits.max(axis=-1, keepdims=True)  # [..., 1]
     exp_shifted = jnp.exp(logits - peak)
     partition = exp_shifted.sum(axis=-1, keepdims=True)
     log_partition = jnp.log(partition)
-    log_probs = logits - peak - log_partition
-    log_z = jnp.squeeze(log_partition + peak, axis=-1)
+    log_probs = logits - peak - log_partition  # [..., classes]
+    log_z = jnp.squeeze(log_partition + peak, axis=-1)  # [...]
     penalty = z_loss * jnp.square(log_z)
     loss = penalty - (targets * log_probs).sum(axis=-1)
     residuals = (exp_shifted, partition, log_probs, log_z, targets, jnp.asarray(z_loss))
@@ -53,7 +53,7 @@ def cross_entropy_with_logits(
 
     The derivative is written out by hand, which keeps one softmax instead of the chain of intermediates that automatic
     differentiation would keep. The z-loss that is returned second is for logging: no gradient flows from it, and none
-    flows to the coefficient.
+    flows to the coefficient. On the z-loss see Chowdhery et al. 2022, section 5, arXiv:2204.02311.
 
     Args:
         logits: float[..., classes], unnormalised log probabilities.
@@ -70,7 +70,7 @@ def _cross_entropy_backward(
     residuals: _Residuals, cotangents: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     numerator, denominator, log_probs, log_z, targets, z_loss = residuals
-    of_loss = cotangents[0][..., None]
+    of_loss = cotangents[0][..., None]  # [..., 1]
     # d/dlogits of -sum(t * log p) is p - t because the targets of one position sum to one.
     pull = (1 + 2 * z_loss * log_z)[..., None]
     to_logits = of_loss * (pull * numerator / denominator - targets)
@@ -82,7 +82,7 @@ cross_entropy_with_logits.defvjp(_cross_entropy_parts, _cross_entropy_backward)
 
 
 def _smoothed_targets(targets: jax.Array, classes: int, smoothing: float) -> tuple[jax.Array, jax.Array]:
-    """Spreads ``smoothing`` of the probability over the wrong classes.
+    """Spreads ``smoothing`` of the probability over the wrong classes: Szegedy et al. 2015, arXiv:1512.00567.
 
     Returns:
         float32[..., classes] soft targets, and their entropy: the least loss that any logits can reach.
@@ -91,7 +91,7 @@ def _smoothed_targets(targets: jax.Array, classes: int, smoothing: float) -> tup
     wrong = smoothing / (classes - 1)
     # The tiny number keeps 0 * log(0) at 0 when there is no smoothing.
     entropy = -(right * jnp.log(right) + (classes - 1) * wrong * jnp.log(wrong + 1e-20))
-    hit = targets[..., None] == jnp.arange(classes)
+    hit = targets[..., None] == jnp.arange(classes)  # [..., classes]
     return jnp.where(hit, right, wrong).astype(jnp.float32), entropy
 
 
@@ -127,7 +127,7 @@ def compute_weighted_cross_entropy(
             f"{targets.shape}"
         )
     soft_targets, entropy = _smoothed_targets(targets, logits.shape[-1], label_smoothing)
-    loss, penalty = cross_entropy_with_logits(logits, soft_targets, z_loss=z_loss)
+    loss, penalty = cross_entropy_with_logits(logits, soft_targets, z_loss=z_loss)  # [batch, length]
     loss = loss - entropy
     if weights is None:
         weight_sum = jnp.asarray(targets.size, jnp.float32)
@@ -205,7 +205,7 @@ def get_loss_normalizing_factor_and_weights(
             if "decoder_segment_ids" in batch:
                 sequence_weight = _weight_of_segment(batch["decoder_segment_ids"], weights)
             else:
-                sequence_weight = weights.sum(axis=-1, keepdims=True)
+                sequence_weight = weights.sum(axis=-1, keepdims=True)  # [batch, 1]
             # Positions of a sequence without any weight must count nothing instead of 0 / 0.
             share = jnp.where(sequence_weight == 0, 0, weights / jnp.where(sequence_weight == 0, 1, sequence_weight))
             return share.sum(), share

@@ -232,7 +232,7 @@ class BaseTransformerModel(BaseModel):
             The scalar loss, summed over the batch, and metrics by name.
         """
         targets = batch["decoder_target_tokens"]
-        logits = self._compute_logits(params, batch, dropout_rng)
+        logits = self._compute_logits(params, batch, dropout_rng)  # [batch, length, vocabulary]
         factor, weights = losses.get_loss_normalizing_factor_and_weights(self._loss_normalizing_factor, batch)
         loss, z_loss, _ = losses.compute_weighted_cross_entropy(
             logits,
@@ -292,8 +292,8 @@ def _score_targets(
         sown = variables.get("intermediates", {})
     else:
         logits = compute_logits(params, batch)
-    one_hot = jax.nn.one_hot(targets, logits.shape[-1], dtype=jnp.float32)
-    token_scores = -losses.cross_entropy_with_logits(logits, one_hot, 0.0)[0] * weights
+    one_hot = jax.nn.one_hot(targets, logits.shape[-1], dtype=jnp.float32)  # [batch, length, vocabulary]
+    token_scores = -losses.cross_entropy_with_logits(logits, one_hot, 0.0)[0] * weights  # [batch, length]
     scores = token_scores.sum(axis=-1)
     if not return_intermediates:
         return scores
@@ -543,7 +543,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         empty = variables["cache"]
         if not prefill_decoder_prompt:
             return empty, None
-        lengths = jnp.sum(decoder_input_tokens != 0, axis=1)
+        lengths = jnp.sum(decoder_input_tokens != 0, axis=1)  # [batch]
         _, variables = self.module.apply(
             {"params": params, "cache": empty},
             encoded=encoded_inputs,
@@ -664,12 +664,15 @@ def remove_prefix(sequence: jax.Array, prefix_length: jax.Array) -> jax.Array:
     Returns:
         An array of the shape of ``sequence``.
     """
-    is_prefix = jnp.arange(sequence.shape[-1]) < prefix_length
+    is_prefix = jnp.arange(sequence.shape[-1]) < prefix_length  # [length]; the batch is mapped over
     return jnp.roll(jnp.where(is_prefix, 0, sequence), -prefix_length, axis=-1)
 
 
 class DecoderOnlyModel(BaseTransformerModel):
     """A model that continues sequences of tokens; inputs and targets are one sequence.
+
+    Whether the inputs are read in both directions (prefix language models) or not: Raffel et al. 2019, section 3.2.1,
+    arXiv:1910.10683.
 
     Attributes:
         FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
@@ -823,7 +826,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         Returns:
             The cache, and int[batch] lengths of the inputs, the start token not counted.
         """
-        lengths = jnp.sum(inputs[:, 1:] != 0, axis=-1)
+        lengths = jnp.sum(inputs[:, 1:] != 0, axis=-1)  # [batch]
         blank = jnp.ones_like(inputs)
         _, variables = self.module.apply(
             {"params": params}, blank, blank, enable_dropout=False, decode=True, mutable=["cache"]
@@ -879,7 +882,7 @@ class DecoderOnlyModel(BaseTransformerModel):
                 "must name both 'inputs' and 'targets', and the feature converter must tell them apart"
             )
         tokens, is_input = batch["decoder_input_tokens"], batch[_PREFIX_FEATURE]
-        prompts = tokens * is_input
+        prompts = tokens * is_input  # [batch, length]
         cache, prompt_lengths = self._compute_kv_cache(params, prompts, is_input)
         sequences, scores = self._decode_fn(
             inputs=prompts,
@@ -967,7 +970,7 @@ def compute_metrics(
 
 
 def count_packed_examples(segment_ids: jax.Array) -> jax.Array:
-    """Counts the sequences that are packed into a batch.
+    """Counts the sequences that are packed into a batch, as SeqIO does for T5 (Raffel et al. 2019, section 3.1.2).
 
     Args:
         segment_ids: int[batch, length], numbered from 1 in every row; the padding at the end of a row is 0.

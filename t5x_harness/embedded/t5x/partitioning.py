@@ -600,6 +600,8 @@ class BasePjitPartitioner(BasePartitioner):
 class PjitPartitioner(BasePjitPartitioner):
     """Partitions by logical axis names.
 
+    Only arguments and results are laid out; XLA divides what lies between (GSPMD: Xu et al. 2021, arXiv:2105.04663).
+
     Args:
         num_partitions: devices per model replica. Give this or ``model_parallel_submesh``.
         model_parallel_submesh: the tile of a replica, ``(x, y, z, core)``; its size must divide the devices.

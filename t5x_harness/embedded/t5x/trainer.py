@@ -579,6 +579,7 @@ def accumulate_grads_microbatched(
 
     def microbatch(index: jax.Array | int) -> Batch:
         return {
+            # [size, ...] of [batch, ...]
             name: partitioning.with_sharding_constraint(
                 jax.lax.dynamic_slice_in_dim(feature, index * size, size), data_partition_spec
             )
