@@ -54,10 +54,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
 
 
 def _asks_for_configs(config: pytest.Config) -> bool:
-    """Returns whether ``-m`` selects configs because of their marks.
-
-    Those of ``tpu`` only where the project has resources.
-    """
+    """Returns whether ``-m`` selects configs for their marks, those of ``tpu`` only where the project has resources."""
     promotion = config.stash[PROMOTION]
     smoke = selects_only(config.stash[SESSION].expression, SMOKE)
     return smoke or (promotion.active and bool(promotion.settings.defaults))

@@ -175,10 +175,7 @@ def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
 
 
 def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
-    """Returns the report of a phase.
-
-    For a shipped test the one that pytest made in the job, with what is known of the job.
-    """
+    """Returns the report of a phase: of a shipped test pytest's own in the job, with what is known of the job."""
     if not isinstance(item, ShippedItem):
         return report
     if (there := item.report(report.when)) is not None:

@@ -25,10 +25,7 @@ _JOBS = pytest.StashKey[list[str]]()
 
 
 def failure_of(item: pytest.Item, result: StageResult) -> object:
-    """Returns the failure of an item as pytest shows it.
-
-    By its findings, and in the short summary by the first one's code.
-    """
+    """Returns the failure of an item as pytest shows it: its findings, in the short summary the first one's code."""
     from t5x_harness.report.terminal import failure_in_a_line, stage_failure
 
     columns, width = columns_of(item.config)

@@ -47,6 +47,7 @@ def _is_fast(path: Path) -> bool:
     return path.relative_to(Path(__file__).parent).parts[0] in FAST
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Chooses the T5X whose behavior is tested: the embedded one, unless the installed one is asked for."""
     if config.getoption("--t5x-runtime") == "installed":
