@@ -27,6 +27,8 @@ MODULES = [
     "t5x.models",
     "t5x.examples.t5.layers",
     "t5x.examples.t5.network",
+    "t5x.examples.decoder_only.layers",
+    "t5x.examples.decoder_only.network",
     "t5x.examples.scalable_t5.layers",
     "t5x.examples.scalable_t5.network",
 ]

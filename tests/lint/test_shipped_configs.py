@@ -36,6 +36,7 @@ RUNS = {
     )
 } | {
     f"{EXAMPLES}/base_wmt_infer.gin": Mode.INFER,
+    "t5x/examples/decoder_only/examples/base_wmt_from_scratch.gin": Mode.TRAIN,
     "t5x/examples/scalable_t5/t5_1_1/examples/wmt19_ende_from_scratch.gin": Mode.TRAIN,
 }
 INCOMPLETE = {

@@ -165,8 +165,6 @@ _MASKED = -1e10
 _as_cached = functools.partial(jnp.moveaxis, source=-3, destination=-1)
 _as_used = functools.partial(jnp.moveaxis, source=-1, destination=-3)
 
-_slice_rows = jax.vmap(lax.dynamic_slice_in_dim, in_axes=(None, 0, None, None))
-
 
 def _check_attention_shapes(query: Array, key: Array, value: Array) -> None:
     shapes = f"query {query.shape}, key {key.shape}, value {value.shape}"
@@ -379,8 +377,13 @@ class MultiHeadDotProductAttention(nn.Module):
         )
         past = jnp.arange(length) <= now[:, None, None, None]  # [1 or batch, 1, 1, length]
         if bias is not None:
-            bias = _slice_rows(bias[0], now, 1, -2)  # [1 or batch, heads, 1, length]
+            bias = self._token_bias(bias, now)
         return key, value, combine_masks(mask, jnp.broadcast_to(past, (batch, 1, 1, length))), bias
+
+    @nn.nowrap
+    def _token_bias(self, bias: Array, now: Array) -> Array:
+        """Picks the biases of the token at int32[1] out of float[1, heads, length, length]."""
+        return lax.dynamic_slice_in_dim(bias, now[0], 1, axis=-2)
 
     @nn.nowrap
     def update_cache_decode(
@@ -521,6 +524,10 @@ class RelativePositionBiases(nn.Module):
             klen: number of key positions.
             bidirectional: whether queries see keys after them.
         """
+        return self._biases(qlen, klen, bidirectional)
+
+    @nn.nowrap
+    def _biases(self, qlen: int, klen: int, bidirectional: bool) -> Array:
         shape = (self.num_heads, self.num_buckets)
         table = param_with_axes(
             "rel_embedding", self.embedding_init, shape, jnp.float32, axes=("heads", "relpos_buckets")

@@ -1,0 +1,1 @@
+"""A decoder alone: causal and prefix language models."""

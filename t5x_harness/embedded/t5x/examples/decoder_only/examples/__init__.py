@@ -1,0 +1,1 @@
+"""Gin files of whole runs with a language model."""

@@ -1,0 +1,179 @@
+"""A decoder alone, for causal and for prefix language models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+from t5x.examples.decoder_only import layers
+from t5x.examples.decoder_only.layers import Array
+from t5x.examples.t5 import network as t5_network
+
+
+@struct.dataclass
+class TransformerConfig:
+    """Sizes and settings of the network.
+
+    All but `num_layers`, the number of layers, are as in :class:`t5x.examples.t5.network.T5Config`.
+    """
+
+    vocab_size: int
+    dtype: Any = jnp.float32
+    emb_dim: int = 512
+    num_heads: int = 8
+    num_layers: int = 6
+    head_dim: int = 64
+    mlp_dim: int = 2048
+    mlp_activations: Sequence[str] = ("relu",)
+    dropout_rate: float = 0.1
+    logits_via_embedding: bool = False
+
+
+class _Blocks(t5_network.Blocks):
+    _layers = layers
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention and a feed-forward block, each with a norm before and a residual connection around it.
+
+    Attributes:
+        config: settings of the network.
+        relative_embedding: from lengths to the relative position biases of the attention.
+    """
+
+    config: TransformerConfig
+    relative_embedding: nn.Module
+
+    @nn.compact
+    def __call__(
+        self,
+        inputs: Array,
+        decoder_mask: Array | None = None,
+        deterministic: bool = False,
+        decode: bool = False,
+        max_decode_length: int | None = None,
+        prefill: bool = False,
+        prefill_lengths: Array | None = None,
+    ) -> Array:
+        """Transforms the sequences, or one token of each.
+
+        Args:
+            inputs: float[batch, length, emb_dim]; the length is 1 when decoding with a cache.
+            decoder_mask: [batch, 1, length, length].
+            deterministic: turns dropout off.
+            decode: whether to decode token by token with a cache.
+            max_decode_length: how many positions the cache has; needed when decoding one token.
+            prefill: whether to put the beginning of each sequence into the cache.
+            prefill_lengths: int32[batch], how many positions these are.
+
+        Returns:
+            float[batch, length, emb_dim].
+        """
+        blocks = _Blocks(self.config)
+        length = (decode and max_decode_length) or inputs.shape[-2]
+        bias = self.relative_embedding(length, length, False, decode=decode)
+
+        def attend(x: Array) -> Array:
+            return blocks.attention("self_attention")(
+                x,
+                x,
+                decoder_mask,
+                bias,
+                deterministic=deterministic,
+                decode=decode,
+                prefill=prefill,
+                prefill_lengths=prefill_lengths,
+            )
+
+        x = blocks.residual(
+            inputs, "pre_self_attention_layer_norm", attend, deterministic, dropout="post_self_attention_dropout"
+        )
+        return blocks.residual(
+            x, "pre_mlp_layer_norm", blocks.mlp(deterministic), deterministic, dropout="post_mlp_dropout"
+        )
+
+
+class Decoder(nn.Module):
+    """From tokens to the logits of the next tokens.
+
+    Attributes:
+        config: settings of the network.
+    """
+
+    config: TransformerConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        decoder_input_tokens: Array,
+        decoder_target_tokens: Array,
+        decoder_segment_ids: Array | None = None,
+        decoder_positions: Array | None = None,
+        decoder_causal_attention: Array | None = None,
+        *,
+        enable_dropout: bool = True,
+        decode: bool = False,
+        max_decode_length: int | None = None,
+        prefill: bool | None = None,
+        prefill_lengths: Array | None = None,
+    ) -> Array:
+        """Decodes all positions at once, or one token with a cache.
+
+        A prefix is put into the cache in one go, and may so be looked at in both directions; decoding begins after it.
+
+        Args:
+            decoder_input_tokens: int[batch, length], the targets shifted right.
+            decoder_target_tokens: int[batch, length]; zeros are padding.
+            decoder_segment_ids: int[batch, length], which packed sequence a position belongs to.
+            decoder_positions: not read: positions are relative. Networks share this argument.
+            decoder_causal_attention: int[batch, length], 1 at the positions of a prefix that see each other in both
+                directions.
+            enable_dropout: whether to drop out.
+            decode: whether to decode token by token with a cache. There is no padding then.
+            max_decode_length: how many positions the cache has; needed when decoding one token.
+            prefill: whether to put the beginning of each sequence into the cache.
+            prefill_lengths: int32[batch], how many positions these are.
+
+        Returns:
+            float[batch, length, vocab_size] logits.
+        """
+        del decoder_positions
+        t5_network.check_tokens("decoder_input_tokens", decoder_input_tokens)
+        cfg, blocks, deterministic = self.config, _Blocks(self.config), not enable_dropout
+        mask = None
+        if not decode:
+            mask = layers.make_decoder_mask(
+                decoder_target_tokens,
+                dtype=cfg.dtype,
+                decoder_causal_attention=decoder_causal_attention,
+                decoder_segment_ids=decoder_segment_ids,
+            )
+        relative_positions, embedding = blocks.relative_positions(), blocks.token_embedder()
+        y = blocks.embed(decoder_input_tokens, embedding, deterministic, dropout="input_dropout")
+        for i in range(cfg.num_layers):
+            y = DecoderLayer(cfg, relative_positions, name=f"layers_{i}")(
+                y, mask, deterministic, decode, max_decode_length, bool(prefill), prefill_lengths
+            )
+        y = blocks.dropout(blocks.norm("decoder_norm", y), deterministic, "output_dropout")
+        return blocks.logits(y, embedding)
+
+
+class DecoderWrapper(nn.Module):
+    """The decoder, under the name `decoder` in the tree of parameters.
+
+    Attributes:
+        config: settings of the network.
+    """
+
+    config: TransformerConfig
+
+    def setup(self) -> None:
+        """Makes the decoder."""
+        self.decoder = Decoder(self.config, name="decoder")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Array:
+        """Decodes, see :meth:`Decoder.__call__`."""
+        return self.decoder(*args, **kwargs)
