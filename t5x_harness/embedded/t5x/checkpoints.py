@@ -506,23 +506,11 @@ def _scalars(file: str, tag: str) -> Iterator[tuple[int, float]]:
 
 @gin.configurable
 class SaveBestCheckpointer(Checkpointer):
-    """A checkpointer that keeps the checkpoints with the best metric, and the latest one besides.
+    """A checkpointer that keeps the ``keep`` checkpoints with the best metric, and the latest one besides.
 
-    The metric is read from TensorBoard files in folders beside the checkpoints.
-
-    Args:
-        train_state: see ``Checkpointer``.
-        partitioner: see ``Checkpointer``.
-        checkpoints_dir: folder of all checkpoints and of TensorBoard's folders.
-        dataset_iterator: see ``Checkpointer``.
-        keep: how many of the best to keep.
-        save_dtype: see ``Checkpointer``.
-        restore_dtype: see ``Checkpointer``.
-        metric_name_to_monitor: ``run/tag``, such as ``train/accuracy``.
-        metric_mode: ``max`` or ``min``: which values are the best.
-        keep_checkpoints_without_metrics: keep those that have no value; otherwise they are the first to go.
-        force_keep_period: keep the checkpoints of steps that this divides.
-        keep_dataset_checkpoints: see ``Checkpointer``.
+    The metric, ``metric_name_to_monitor``, is ``run/tag`` in the TensorBoard files beside the checkpoints;
+    ``metric_mode``, ``max`` or ``min``, says which values are the best. Checkpoints of steps that ``force_keep_period``
+    divides stay, and those without a value are the first to go unless ``keep_checkpoints_without_metrics`` is set.
 
     Raises:
         ValueError: another ``metric_mode``.
@@ -947,13 +935,7 @@ class OrbaxCheckpointManagerInterface:
     def restore_from_tf_checkpoint(
         self, path_or_dir: str, strict: bool = True, translator: checkpoint_importer.CheckpointTranslator | None = None
     ) -> train_state_lib.TrainState:
-        """Restores a T5 checkpoint of the TensorFlow (Mesh TensorFlow) code base.
-
-        Args:
-            path_or_dir: a TensorFlow checkpoint, or a folder with one.
-            strict: refuse variables that the model does not have.
-            translator: how names are translated; as T5 and T5.1.1 need it by default.
-        """
+        """Restores a T5 checkpoint of the TensorFlow code base, as ``Checkpointer`` does."""
         legacy = Checkpointer(
             self._train_state, self._partitioner, os.fspath(self.directory), restore_dtype=self._restore_dtype
         )

@@ -221,16 +221,7 @@ class BaseTransformerModel(BaseModel):
         """Runs the network on whole targets: float[batch, length, vocabulary]; arguments as of ``loss_fn``."""
 
     def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
-        """Computes the weighted cross entropy of the targets.
-
-        Args:
-            params: the parameters.
-            batch: features by name.
-            dropout_rng: key of the dropout; None turns dropout off.
-
-        Returns:
-            The scalar loss, summed over the batch, and metrics by name.
-        """
+        """Computes the weighted cross entropy of the targets, summed over the batch, and the metrics of the batch."""
         targets = batch["decoder_target_tokens"]
         logits = self._compute_logits(params, batch, dropout_rng)  # [batch, length, vocabulary]
         factor, weights = losses.get_loss_normalizing_factor_and_weights(self._loss_normalizing_factor, batch)
@@ -382,20 +373,11 @@ class EncoderDecoderModel(BaseTransformerModel):
         loss_normalizing_factor: LossNormalizingFactor = None,
         default_decoder_params: DecoderParams | None = None,
     ) -> None:
-        """Puts a model together.
+        """Puts a model together from what ``BaseTransformerModel`` takes, and two more.
 
-        Args:
-            module: the network, with the methods ``__call__``, ``encode`` and ``decode`` of
-                ``t5x.examples.t5.network``.
-            input_vocabulary: of the inputs.
-            output_vocabulary: of the targets.
-            optimizer_def: the optimizer that the model is trained with.
-            decode_fn: how to predict; ``t5x.decoding`` has two ways.
-            feature_converter_cls: what makes the batches, in place of ``FEATURE_CONVERTER_CLS``.
-            label_smoothing: see ``t5x.losses.compute_weighted_cross_entropy``.
-            z_loss: see there.
-            loss_normalizing_factor: what the loss is divided by: a number, None, or a special factor.
-            default_decoder_params: how to predict unless the call says otherwise.
+        ``module`` has the methods ``__call__``, ``encode`` and ``decode`` of ``t5x.examples.t5.network``,
+        ``feature_converter_cls`` makes the batches in place of ``FEATURE_CONVERTER_CLS``, and
+        ``default_decoder_params`` says how to predict unless the call does.
         """
         super().__init__(
             module=module,
@@ -419,13 +401,8 @@ class EncoderDecoderModel(BaseTransformerModel):
     ) -> flax_core.FrozenDict[str, Any]:
         """Initialises the parameters by a pass over features of ones.
 
-        Args:
-            rng: key of the initial values.
-            input_shapes: the shape of every feature: of ``encoder_input_tokens`` and ``decoder_input_tokens`` at least.
-            input_types: the dtype of every feature; float32 for tokens and int32 for others unless given.
-
-        Returns:
-            The variable collections, frozen: ``params`` and ``params_axes``.
+        Features without an entry in ``input_types`` are float32 if they are tokens and int32 otherwise. The variable
+        collections, ``params`` and ``params_axes``, are frozen.
         """
         types = input_types or {}
 
@@ -635,17 +612,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         return _pick_decodes(sequences, scores, return_all_decodes)
 
     def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> Any:
-        """Computes the log probability of the targets of every example.
-
-        Args:
-            params: the parameters.
-            batch: features by name; ``decoder_loss_weights`` says what each target counts.
-            return_intermediates: whether to return intermediates too.
-
-        Returns:
-            float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
-            ``decoder`` also has ``target_tokens``, ``loss_weights`` and ``token_scores``.
-        """
+        """Returns the log probability of the targets of every example; see ``_score_targets``."""
         return _score_targets(self._compute_logits, params, batch, return_intermediates)
 
 
@@ -692,19 +659,10 @@ class DecoderOnlyModel(BaseTransformerModel):
         z_loss: float = 0.0,
         loss_normalizing_factor: LossNormalizingFactor = None,
     ) -> None:
-        """Puts a model together.
+        """Puts a model together from what ``BaseTransformerModel`` takes, with one vocabulary.
 
-        Args:
-            module: the network, called with decoder inputs and targets.
-            vocabulary: of inputs and targets.
-            optimizer_def: the optimizer that the model is trained with.
-            decode_fn: how to predict; ``t5x.decoding`` has two ways.
-            inputs_bidirectional_attention: whether the positions of the inputs see each other in both directions
-                (prefix language models).
-            feature_converter_cls: what makes the batches, in place of ``FEATURE_CONVERTER_CLS``.
-            label_smoothing: see ``t5x.losses.compute_weighted_cross_entropy``.
-            z_loss: see there.
-            loss_normalizing_factor: what the loss is divided by: a number, None, or a special factor.
+        ``inputs_bidirectional_attention`` lets the positions of the inputs see each other in both directions, and
+        ``feature_converter_cls`` makes the batches in place of ``FEATURE_CONVERTER_CLS``.
         """
         super().__init__(
             module,
@@ -726,16 +684,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         input_shapes: Mapping[str, Any],
         input_types: Mapping[str, np.dtype] | None = None,
     ) -> flax_core.FrozenDict[str, Any]:
-        """Initialises the parameters by a pass over tokens of ones.
-
-        Args:
-            rng: key of the initial values.
-            input_shapes: the shape of ``decoder_input_tokens``, and of other features, which aren't read.
-            input_types: the dtype of every feature; float32 unless given.
-
-        Returns:
-            The variable collections, frozen: ``params`` and ``params_axes``.
-        """
+        """Initialises the parameters by a pass over ``decoder_input_tokens`` of ones, float32 unless typed."""
         feature = "decoder_input_tokens"
         tokens = jnp.ones(input_shapes[feature], (input_types or {}).get(feature, jnp.float32))
         return flax_core.freeze(self.module.init(rng, tokens, tokens, enable_dropout=False))
@@ -763,18 +712,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         mutable: Any = False,
         other_variables: PyTree | None = None,
     ) -> Any:
-        """Runs the network on whole sequences.
-
-        Args:
-            params: the parameters.
-            batch: features by name.
-            dropout_rng: key of the dropout; None turns dropout off.
-            mutable: which collections the network may write to, see ``flax.linen.Module.apply``.
-            other_variables: more collections to give to the network.
-
-        Returns:
-            float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
-        """
+        """Runs the network on whole sequences; arguments and result as in ``EncoderDecoderModel``."""
         return self.module.apply(
             {"params": params, **(other_variables or {})},
             batch["decoder_input_tokens"],
@@ -791,16 +729,7 @@ class DecoderOnlyModel(BaseTransformerModel):
     def _compute_logits_from_slice(
         self, decoding_state: decoding.DecodingState, params: PyTree, max_decode_length: int
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Runs the network for one token.
-
-        Args:
-            decoding_state: the last tokens and the cache, one row for every beam.
-            params: the parameters.
-            max_decode_length: how many positions the cache has.
-
-        Returns:
-            float[rows, vocabulary] logits, and the next cache.
-        """
+        """Runs the network for one token; arguments and result as in ``EncoderDecoderModel``."""
         token = decoding_state.cur_token
         logits, variables = self.module.apply(
             {"params": params, "cache": decoding_state.cache},
@@ -899,17 +828,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         return remove_prefix(sequences, prompt_lengths), aux
 
     def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> Any:
-        """Computes the log probability of the targets of every example.
-
-        Args:
-            params: the parameters.
-            batch: features by name; ``decoder_loss_weights`` says what each target counts.
-            return_intermediates: whether to return intermediates too.
-
-        Returns:
-            float[batch] scores. With intermediates, a pair of them and of what the network sowed, where the entry
-            ``decoder`` also has ``target_tokens``, ``loss_weights`` and ``token_scores``.
-        """
+        """Returns the log probability of the targets of every example; see ``_score_targets``."""
         return _score_targets(self._compute_logits, params, batch, return_intermediates)
 
 
@@ -1014,10 +933,10 @@ def compute_base_metrics(
         "loss": AveragePerStep(total=loss),
         "loss_per_nonpadding_target_token": _ratio(loss, weight),
         "loss_per_all_target_tokens": _ratio(loss, num_tokens),
-        **_speed(num_examples, num_tokens),
+        **_throughput(num_examples, num_tokens),
         "non_padding_fraction/loss_weights": _ratio(weight, num_tokens),
-        **({} if z_loss is None else _losses_apart(loss, z_loss, num_tokens)),
-        **({} if segment_ids is None else _fullness(segment_ids)),
+        **({} if z_loss is None else _loss_terms(loss, z_loss, num_tokens)),
+        **({} if segment_ids is None else _packing_metrics(segment_ids)),
     }
 
 
@@ -1025,7 +944,7 @@ def _ratio(total: jax.Array | int, count: jax.Array | int) -> clu_metrics.Averag
     return clu_metrics.Average(total=total, count=count)
 
 
-def _speed(num_examples: jax.Array, num_tokens: jax.Array) -> MetricsMap:
+def _throughput(num_examples: jax.Array, num_tokens: jax.Array) -> MetricsMap:
     num_devices = jax.device_count()
     rates = {
         "seqs_per_second": num_examples,
@@ -1041,7 +960,7 @@ def _speed(num_examples: jax.Array, num_tokens: jax.Array) -> MetricsMap:
     }
 
 
-def _losses_apart(loss: jax.Array, z_loss: jax.Array, num_tokens: jax.Array) -> MetricsMap:
+def _loss_terms(loss: jax.Array, z_loss: jax.Array, num_tokens: jax.Array) -> MetricsMap:
     cross_entropy = loss - z_loss
     return {
         "z_loss": AveragePerStep(total=z_loss),
@@ -1051,7 +970,7 @@ def _losses_apart(loss: jax.Array, z_loss: jax.Array, num_tokens: jax.Array) -> 
     }
 
 
-def _fullness(segment_ids: Mapping[str, jax.Array]) -> MetricsMap:
+def _packing_metrics(segment_ids: Mapping[str, jax.Array]) -> MetricsMap:
     report: dict[str, clu_metrics.Metric] = {}
     all_used, all_positions = jnp.array(0), jnp.array(0)
     for feature, ids in segment_ids.items():

@@ -600,17 +600,9 @@ class BasePjitPartitioner(BasePartitioner):
 class PjitPartitioner(BasePjitPartitioner):
     """Partitions by logical axis names.
 
-    Only arguments and results are laid out; XLA divides what lies between (GSPMD: Xu et al. 2021, arXiv:2105.04663).
-
-    Args:
-        num_partitions: devices per model replica. Give this or ``model_parallel_submesh``.
-        model_parallel_submesh: the tile of a replica, ``(x, y, z, core)``; its size must divide the devices.
-        params_on_devices: keep parameters in device memory, not on the host.
-        backend: name of a JAX backend.
-        ici_mesh_shape: (replica, data, model) inside a slice, for jobs over several slices.
-        dcn_mesh_shape: (replica, data, model) over slices.
-        logical_axis_rules: pairs of an axis name and ``data``, ``model`` or None; the first that can be used counts.
-            ``standard_logical_axis_rules`` by default.
+    Only arguments and results are laid out; XLA divides what lies between (GSPMD: Xu et al. 2021, arXiv:2105.04663). It
+    takes what ``BasePartitioner`` takes, and ``logical_axis_rules``: pairs of an axis name and ``data``, ``model`` or
+    None, of which the first that can be used counts; by default ``standard_logical_axis_rules()``.
     """
 
     def __init__(

@@ -674,19 +674,10 @@ class Trainer(BaseTrainer):
         num_microbatches: int | None,
         weight_metrics_computer: WeightMetricsComputer | None = None,
     ):
-        """Takes over the train state.
+        """Takes over the train state; as ``BaseTrainer``, and three arguments more.
 
-        Args:
-            model: what to train.
-            train_state: parameters and optimizer state, laid out on the mesh.
-            partitioner: laid them out.
-            eval_names: the names that ``eval`` will be given.
-            summary_dir: parent folder of the TensorBoard folders; None writes to the log only.
-            train_state_axes: a tree like ``train_state``, of partition specs.
-            rng: the key that every step's key is made from.
-            learning_rate_fn: the learning rate at a step.
-            num_microbatches: into how many parts to cut each batch to save memory; None does not cut.
-            weight_metrics_computer: adds metrics about the weights to every step.
+        ``learning_rate_fn`` gives the learning rate at a step, ``num_microbatches`` says into how many parts to cut
+        each batch to save memory, and ``weight_metrics_computer`` adds metrics about the weights to every step.
         """
         self._learning_rate_fn = learning_rate_fn
         self._num_microbatches = num_microbatches

@@ -201,15 +201,11 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         *,
         concurrent_gb: int = 128,
     ) -> None:
-        """Saves a train state in the checkpointer's folder.
+        """Saves the train state ``item``, changed by ``state_transformation_fns`` in order.
 
-        Args:
-            path: not used: the checkpointer knows its folder and takes the step from the state.
-            item: the train state.
-            force: not used.
-            custom_metadata: not used.
-            state_transformation_fns: applied in order to the state before it is written.
-            concurrent_gb: about how many gigabytes to have in memory at once.
+        The checkpointer knows its folder and takes the step from the state, so ``path``, ``force`` and
+        ``custom_metadata``, which belong to orbax's interface, are not used. About ``concurrent_gb`` gigabytes are in
+        memory at once.
 
         Raises:
             ValueError: there is no checkpointer to save with.
@@ -227,17 +223,7 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         fallback_state: Mapping[str, Any] | None = None,
         lazy_parameters: bool = False,
     ) -> train_state_lib.TrainState:
-        """Restores a train state from a checkpoint of T5X or TensorFlow.
-
-        Args:
-            path: the checkpoint.
-            item: not used: the checkpointer knows the shape of the state.
-            state_transformation_fns: applied in order to the state that was read.
-            fallback_state: a state dict for what the checkpoint lacks after the transformations.
-            lazy_parameters: leave parameters as LazyArrays.
-
-        Returns:
-            The train state.
+        """Restores a train state from a checkpoint of T5X or TensorFlow; ``item`` is not used.
 
         Raises:
             ValueError: transformations are asked of a TensorFlow checkpoint.
@@ -266,15 +252,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         ds_iter: DatasetIterator | None = None,
         model_dir: str | None = None,
     ) -> None:
-        """Makes the checkpointers.
-
-        Args:
-            save_cfg: how to save; None if nothing is to be saved.
-            restore_cfg: how to restore; None if nothing is to be restored.
-            train_state_shape: a train state with a ``jax.ShapeDtypeStruct`` for each leaf.
-            partitioner: where the arrays are to lie.
-            ds_iter: the input pipeline whose state goes along, where the configs say so.
-            model_dir: the folder to save in.
+        """Makes the checkpointers; the arguments are those of ``create_orbax_checkpoint_manager``.
 
         Raises:
             ValueError: the input pipeline's state is to be saved, but there is no pipeline.
@@ -318,12 +296,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         train_state: train_state_lib.TrainState,
         state_transformation_fns: Sequence[checkpoints.SaveStateTransformationFn] = (),
     ) -> None:
-        """Saves a train state under its step.
-
-        Args:
-            train_state: the train state.
-            state_transformation_fns: applied in order to the state before it is written.
-        """
+        """Saves a train state under its step, transformed by ``state_transformation_fns`` in order."""
         self._checkpointer.save("", train_state, state_transformation_fns=state_transformation_fns)
 
     def restore(
@@ -332,16 +305,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         restore_cfg: RestoreCheckpointConfig | None = None,
         fallback_state: Mapping[str, Any] | None = None,
     ) -> train_state_lib.TrainState | Sequence[train_state_lib.TrainState] | None:
-        """Restores checkpoints.
-
-        Args:
-            paths: where they are.
-            restore_cfg: how to read them.
-            fallback_state: a state dict for what a checkpoint lacks after ``restore_cfg``'s transformations.
-
-        Returns:
-            The train state if there is one path, otherwise one for each; None without paths or config.
-        """
+        """Restores checkpoints; arguments and result as of the function ``restore``, TensorFlow's among them."""
         if restore_cfg is None or paths is None:
             return None
         states = [
@@ -918,15 +882,7 @@ class TrainStateInitializer:
         ds_iter: tf.data.Iterator | None = None,
         init_rng: jnp.ndarray | None = None,
     ) -> train_state_lib.TrainState | None:
-        """Restores at most one checkpoint.
-
-        Args:
-            ckpt_cfgs: see ``from_checkpoints``.
-            ds_iter: see ``from_checkpoints``.
-            init_rng: see ``from_checkpoints``.
-
-        Returns:
-            The train state, or None if there is no checkpoint.
+        """Restores the one checkpoint of ``from_checkpoints``, or returns None if there is none.
 
         Raises:
             ValueError: the configs mean several.
@@ -944,13 +900,7 @@ class TrainStateInitializer:
         init_rng: Array,
         ds_iter: tf.data.Iterator | None = None,
     ) -> train_state_lib.TrainState:
-        """Restores a checkpoint, or initialises if there is none.
-
-        Args:
-            ckpt_cfgs: see ``from_checkpoints``.
-            init_rng: the PRNG key to initialise from.
-            ds_iter: see ``from_checkpoints``.
-        """
+        """Restores a checkpoint as ``from_checkpoint`` does, or initialises from ``init_rng`` if there is none."""
         restored = self.from_checkpoint(ckpt_cfgs, ds_iter=ds_iter, init_rng=init_rng)
         return self.from_scratch(init_rng) if restored is None else restored
 
