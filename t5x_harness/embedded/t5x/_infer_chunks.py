@@ -19,6 +19,8 @@ from t5x._errors import ConfigError
 if TYPE_CHECKING:
     from t5x.infer import FailFastThreadPoolExecutor, MergeFn, WriteFn
 
+_COMPLETED = ".COMPLETED"
+
 # Predictions (or scores) in order, and the values that came with them, each a list in the same order.
 Inferences = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -38,9 +40,6 @@ def in_order(result: Any) -> Inferences:
 
 def is_column(node: Any) -> bool:
     return isinstance(node, list | np.ndarray)
-
-
-_COMPLETED = ".COMPLETED"
 
 
 def _touch(path: str) -> None:
@@ -192,7 +191,7 @@ class TaskInference:
         # Sampling differs from chunk to chunk, but not from run to run.
         key = jax.random.fold_in(jax.random.PRNGKey(0), index)
         inferences = in_order(self.infer_fn(for_model.enumerate(), rng=key))
-        self._tell("inference", index, len(inferences[0]), time.time() - began)
+        self._report_time("inference", index, len(inferences[0]), time.time() - began)
         return for_task, inferences
 
     def _write(
@@ -208,11 +207,11 @@ class TaskInference:
         vocabulary = self.task.output_features[self.vocabulary_feature].vocabulary
         self.write_fn(path, inferences, task_ds, self.files.mode, vocabulary)
         _touch(path + _COMPLETED)
-        self._tell("writing", index, len(inferences[0]), time.time() - began)
+        self._report_time("writing", index, len(inferences[0]), time.time() - began)
         if position is not None and aside is not None:
             position.make_current(aside)
 
-    def _tell(self, what: str, index: int, examples: int, seconds: float) -> None:
+    def _report_time(self, what: str, index: int, examples: int, seconds: float) -> None:
         logging.info("Chunk %d: %s %d examples took %.2f seconds.", index, what, examples, seconds)
         self.measure(f"{what}_total_sec", index, seconds)
         self.measure(f"{what}_examples_per_sec", index, examples / seconds)

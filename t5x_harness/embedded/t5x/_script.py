@@ -65,7 +65,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Extra:
+class ScriptOptions:
     """What a script takes besides the flags that all of them take.
 
     Attributes:
@@ -108,8 +108,8 @@ def _shard_arguments(function: str) -> dict[str, Any]:
     return {}
 
 
-PROCESSES = Extra(define_flags=define_process_flags, prepare=_join_processes)
-SHARD = Extra(define_flags=define_shard_flag, arguments=_shard_arguments)
+PROCESSES = ScriptOptions(define_flags=define_process_flags, prepare=_join_processes)
+SHARD = ScriptOptions(define_flags=define_shard_flag, arguments=_shard_arguments)
 
 
 def read_config(files: Sequence[str] | None, bindings: Sequence[str], search_paths: Sequence[str]) -> None:
@@ -124,32 +124,32 @@ def read_config(files: Sequence[str] | None, bindings: Sequence[str], search_pat
         gin_utils.parse_gin_flags([*search_paths, PACKAGE_PARENT], files, bindings)
     except (AttributeError, OSError, SyntaxError, ValueError) as error:
         logging.debug("The config could not be read.", exc_info=True)
-        fail(f"the gin config cannot be read: {error}")
+        exit_with(f"the gin config cannot be read: {error}")
 
 
-def fail(message: str) -> None:
+def exit_with(message: str) -> None:
     """Ends the program with status 1 and ``message`` on standard error."""
     logging.flush()
     sys.exit(f"t5x: error: {message}")
 
 
-def call(function: Callable[[], Any]) -> None:
+def run_or_exit(function: Callable[[], Any]) -> None:
     """Calls ``function``; a ConfigError ends the program with its message alone."""
     try:
         function()
     except ConfigError as error:
         logging.debug("The config cannot be run.", exc_info=True)
-        fail(str(error))
+        exit_with(str(error))
 
 
-def run(function: Callable[..., Any], extra: Extra | None = None) -> None:
+def run_script(function: Callable[..., Any], extra: ScriptOptions | None = None) -> None:
     """Parses the command line, configures ``function`` and calls it; returns only by ending the program.
 
     Args:
         function: ``train``, ``evaluate`` or ``infer`` of the ``__main__`` module.
         extra: what this script takes besides.
     """
-    extra = extra or Extra()
+    extra = extra or ScriptOptions()
     define_config_flags()
     extra.define_flags()
 
@@ -161,11 +161,11 @@ def run(function: Callable[..., Any], extra: Extra | None = None) -> None:
             seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
         extra.prepare()
         if config_utils.using_fdl():
-            call(build_fiddle(function))
+            run_or_exit(build_fiddle(function))
         else:
             configured = gin.configurable(function)
             read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
-            call(lambda: configured(**extra.arguments(function.__name__)))
+            run_or_exit(lambda: configured(**extra.arguments(function.__name__)))
         jax.effects_barrier()
 
     config_utils.run(main)

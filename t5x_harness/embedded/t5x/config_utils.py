@@ -17,16 +17,6 @@ from fiddle import selectors
 from fiddle.experimental import serialization
 from t5x import gin_utils, utils
 
-__all__ = [
-    "config_with_fiddle",
-    "direct_summarize_fiddle_config",
-    "prepare_to_summarize",
-    "run",
-    "sanitize_summary_getter",
-    "summarize_fiddle_config",
-    "using_fdl",
-]
-
 FLAGS = flags.FLAGS
 T = TypeVar("T")
 

@@ -250,4 +250,4 @@ def evaluate(
 if __name__ == "__main__":
     from t5x import _script
 
-    _script.run(evaluate)
+    _script.run_script(evaluate)

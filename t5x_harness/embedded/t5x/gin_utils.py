@@ -15,17 +15,6 @@ from t5x import utils
 from t5x._errors import with_hint
 from tensorflow.io import gfile
 
-__all__ = [
-    "bool_fn",
-    "get_gin_config_str",
-    "parse_gin_flags",
-    "rewrite_gin_args",
-    "run",
-    "string_split_fn",
-    "sum_fn",
-    "summarize_gin_config",
-]
-
 _GIN_FLAG = "--gin."
 
 

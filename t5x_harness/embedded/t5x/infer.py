@@ -394,4 +394,4 @@ def infer(
 if __name__ == "__main__":
     from t5x import _script
 
-    _script.run(infer, _script.SHARD)
+    _script.run_script(infer, _script.SHARD)

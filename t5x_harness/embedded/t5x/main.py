@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> None:
     if FLAGS.dry_run:
         logging.info("The config is read; --dry_run ends here.")
         return
-    _script.call(configured)
+    _script.run_or_exit(configured)
 
 
 if __name__ == "__main__":

@@ -244,4 +244,4 @@ def train(
 if __name__ == "__main__":
     from t5x import _script
 
-    _script.run(train, _script.PROCESSES)
+    _script.run_script(train, _script.PROCESSES)
