@@ -35,6 +35,7 @@ class HeuristicRule(enum.Enum):
 
 
 HEURISTIC_RULE = HeuristicRule.token
+Dtype = Any
 FactorRule: TypeAlias = HeuristicRule | tuple[FactorDim, ...] | None
 
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import concurrent.futures
 import functools
 import math
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
+import tensorstore as ts
 from flax import traverse_util
+from t5x._absent import name_getter
+
+__getattr__ = name_getter(__name__)
+ArrayType = np.ndarray | jax.Array
+ScalarOrArrayType = int | float | ArrayType
 
 
 class LazyArray(abc.ABC):
@@ -67,7 +74,13 @@ class LazyArray(abc.ABC):
 
 
 class LazyThreadPoolArray(LazyArray):
-    """A lazy array whose ``get_fn`` blocks; ``get_async`` runs it in a thread."""
+    """A lazy array whose ``get_fn`` blocks; ``get_async`` runs it in a thread.
+
+    Attributes:
+        executor: the threads, shared by all arrays.
+    """
+
+    executor = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="t5x-lazy-array")
 
     def get(self) -> Any:
         """Reads the array."""
@@ -75,7 +88,7 @@ class LazyThreadPoolArray(LazyArray):
 
     async def get_async(self) -> Any:
         """Reads the array in a thread."""
-        return await asyncio.to_thread(self.get)
+        return await asyncio.wrap_future(self.executor.submit(self.get))
 
 
 class LazyAwaitableArray(LazyArray):
@@ -90,6 +103,30 @@ class LazyAwaitableArray(LazyArray):
     async def get_async(self) -> Any:
         """Reads the array."""
         return self._delivered(await self._get_fn())
+
+    @classmethod
+    def from_tensor_store_spec(cls, ts_spec: ts.Spec, get_fn: Callable[[], Any], dtype: Any = None) -> Self:
+        """Makes one with the shape and, unless one is given, the dtype of what TensorStore has.
+
+        T5X's checkpoints of version 2 hold the bytes of bfloat16 as uint16, so that is read as bfloat16.
+        """
+        stored = ts_spec.to_json()
+        dtype = jnp.dtype(stored["dtype"] if dtype is None else dtype)
+        return cls(stored["metadata"]["shape"], jnp.bfloat16 if dtype == np.uint16 else dtype, get_fn)
+
+    @classmethod
+    def from_array(cls, array: np.ndarray, get_fn: Callable[[], Any], dtype: Any = None) -> Self:
+        """Makes one with the shape and, unless one is given, the dtype of an array."""
+        return cls(array.shape, array.dtype if dtype is None else dtype, get_fn)
+
+    @classmethod
+    def from_tensor_store_spec_or_array(
+        cls, maybe_ts_spec: ts.Spec | np.ndarray, get_fn: Callable[[], Any], dtype: Any = None
+    ) -> Self:
+        """Makes one by whichever of the two fits."""
+        if isinstance(maybe_ts_spec, ts.Spec):
+            return cls.from_tensor_store_spec(maybe_ts_spec, get_fn, dtype)
+        return cls.from_array(maybe_ts_spec, get_fn, dtype)
 
 
 _Place = Mapping[str, str]

@@ -12,6 +12,7 @@ from absl import logging
 from etils import epath
 from tensorflow.io import gfile
 
+PyTree = Any
 _PINNED_FILE = "PINNED"
 _ORBAX_METADATA_FILE = "_METADATA"
 _TF_STATE_FILE_START = b"model_checkpoint_path"

@@ -30,6 +30,7 @@ from t5x._dataset_state import load_iterator, save_iterator
 from t5x._legacy_checkpoints import FILE_NAME, CheckpointFile, what_is_there
 from t5x._restoring import StateReader, describe_missing, transform_for_restore
 from t5x.checkpoint_importer import LazyArray, LazyThreadPoolArray
+from t5x.checkpoint_importer import LazyAwaitableArray as LazyAwaitableArray
 from t5x.checkpoint_utils import CheckpointTypes
 from t5x.checkpoints_utils import (
     _TRAIN_DS_PREFIX,
@@ -44,6 +45,8 @@ from t5x.partitioning import LocalChunkInfo
 from tensorflow.io import gfile
 
 VERSION = 3
+PyTree = Any
+PyTreeDef = jax.tree_util.PyTreeDef
 _READERS = 32
 _STATE = "state"
 _DATASET = "dataset"

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import seqio
+import tensorflow as tf
 from absl import logging
 from clu import metrics as clu_metrics
 from flax import core as flax_core
@@ -22,12 +24,13 @@ from t5x.metrics import AveragePerStep, MetricsMap, StepsPerTime, Sum, Time, Tim
 from typing_extensions import Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
     from flax import linen as nn
     from t5x.optimizers import OptimizerDefType
 
 
+Array = np.ndarray | jax.Array | tf.Tensor
 PyTree = Any
+PyTreeDef = jax.tree_util.PyTreeDef
 Batch = Mapping[str, jax.Array]
 
 

@@ -111,6 +111,7 @@ class Optimizer(flax.struct.PyTreeNode):
         return self.replace(target=target, state=restored)
 
 
+Dtype = Any
 OptimizerType = Optimizer
 OptimizerDefType = OptimizerDef
 OptimizerStateType = OptimizerState | Mapping[str, Any]

@@ -20,6 +20,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from t5x._meshes import AXES, HardwareMesh, known_tile, mesh_of, swapped, tiled, z_major_swap
 from t5x.train_state import TrainState
 
+JaxDevice = jax.Device
+TpuMesh = tuple[int, int, int, int]  # x, y, z, cores
+OtherMesh = tuple[int, int]
 LogicalAxisRules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]
 _REPLICATED = ("relpos_buckets", "abspos_buckets", "length", "layers", "stack", "mlp_activations")
 

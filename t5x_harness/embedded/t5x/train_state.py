@@ -11,6 +11,9 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 from flax.core import FrozenDict
+from flax.core.scope import FrozenVariableDict as FrozenVariableDict
+from flax.core.scope import MutableVariableDict as MutableVariableDict
+from flax.core.scope import VariableDict as VariableDict
 from flax.linen import partitioning as flax_partitioning
 from t5x import optimizers
 from t5x._errors import with_hint

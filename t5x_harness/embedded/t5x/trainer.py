@@ -32,9 +32,16 @@ from t5x import metrics as metrics_lib
 from t5x._errors import ConfigError
 from t5x.train_state import TrainState
 
+Array = np.ndarray | jax.Array
+Rng = jax.Array
 Batch = Mapping[str, Any]
+BatchType = Mapping[str, np.ndarray]
+BatchSpec = Mapping[str, jax.ShapeDtypeStruct]
 MetricMapType = MutableMapping[str, clu.metrics.Metric]
 MetricValueMapType = Mapping[str, clu.values.Value]
+MutableMetricMapType = dict[str, clu.metrics.Metric]
+MetricMapSpec = Mapping[str, jax.ShapeDtypeStruct]
+ModelWeights = Any
 PyTree = Any
 _Scalar = int | float | np.number | np.ndarray | jax.Array
 FlaxMutables = flax.core.FrozenDict

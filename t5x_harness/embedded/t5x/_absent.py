@@ -1,0 +1,41 @@
+"""What T5X has and this runtime does not, and what there is instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_INSTALL = "install T5X itself (a checkout of github.com/google-research/t5x on PYTHONPATH), which is then used"
+_RULES = "t5x.checkpoint_importer.t5_importer.apply translates the names of a Mesh TensorFlow checkpoint"
+
+MODULES = {
+    "t5x.contrib": f"t5x.contrib (moe, calm, gpu) is a package of projects built on T5X: {_INSTALL}",
+    "t5x.scripts": "checkpoints of TensorFlow need no conversion: name one as RestoreCheckpointConfig.path",
+    "t5x.tasks": "it registers nothing in the public T5X: import the module that registers the tasks",
+}
+"""By module, what there is instead of it."""
+
+NAMES: dict[str, dict[str, str]] = {
+    "t5x.checkpoint_importer": dict.fromkeys(
+        "SLOT_MAP TOWER_MAP attention_layers final_layernorms final_logits global_step layernorms mlpblock "
+        "rel_embeddings separate_embeddings shared_embeddings".split(),
+        _RULES,
+    ),
+}
+"""By module, its names that are not here, and what there is instead of each."""
+
+
+def module_error(module: str) -> ImportError:
+    """Returns the error of an import of a module that is not here."""
+    return ImportError(f"the embedded T5X runtime has no {module}: {MODULES[module]}", name=module)
+
+
+def name_getter(module: str) -> Callable[[str], Any]:
+    """Returns a module's ``__getattr__``, which raises an AttributeError that says what there is instead of a name."""
+
+    def getter(name: str) -> Any:
+        instead = NAMES[module].get(name)
+        why = f" in the embedded T5X runtime: {instead}" if instead else ""
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{why}", name=name)
+
+    return getter
