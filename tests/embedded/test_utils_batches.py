@@ -88,15 +88,18 @@ def test_rows_that_do_not_divide_are_named_with_the_shards() -> None:
 
 
 def test_other_sources_are_refused(partitioner: Any) -> None:
-    with pytest.raises(ValueError, match="it returned unsupported type list"):
+    with pytest.raises(ValueError, match="get_dataset_fn returned unsupported type <class 'list'>"):
         prepare([{"x": 1}], partitioner)
 
 
-def test_airio_iterators_are_refused(partitioner: Any) -> None:
-    iterator = type("AirIODatasetIterator", (clu.data.dataset_iterator.DatasetIterator,), {"__module__": "airio.core"})
+def test_airio_iterators_are_peeked_into_as_they_are(partitioner: Any) -> None:
+    spec = {"x": jax.ShapeDtypeStruct((2, 3), np.int32)}
+    methods = {"__module__": "airio.core", "element_spec": spec}
+    iterator = type("AirIODatasetIterator", (clu.data.dataset_iterator.DatasetIterator,), methods)
     iterator.__abstractmethods__ = frozenset()
-    with pytest.raises(ValueError, match="AirIODatasetIterator belongs to AirIO"):
-        prepare(iterator(), partitioner)
+    one = iterator()
+    assert prepare(one, partitioner) is one
+    assert utils.get_zeros_batch_like_dataset(one, batch_size=8)["x"].shape == (2, 3)
 
 
 def test_zeros_are_like_the_spec() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,8 @@ def test_batch_that_does_not_divide_names_both_numbers_and_the_nearest() -> None
     ):
         with pytest.raises(ValueError, match="must be divisible") as error:
             call()
-        assert str(error.value) == (
-            "Batch size (6) must be divisible by the number of data shards (4); the nearest that is: 4 or 8."
-        )
+        assert str(error.value) == "Batch size (6) must be divisible by number of shards (4)."
+        assert error.value.__notes__ == ["The nearest that is: 4 or 8."]
 
 
 def test_unknown_task_is_answered_with_the_close_names() -> None:
@@ -245,9 +245,18 @@ class TestAirIO:
         with pytest.raises(ValueError, match="belongs to AirIO") as error:
             read(dataclasses.replace(CFG, mixture_or_task_name=task))
         assert str(error.value) == (
-            "airio.core.Task belongs to AirIO, but the embedded T5X runtime reads SeqIO tasks and mixtures only. Name "
-            "a SeqIO task, or install T5X itself to run this config."
+            "airio.core.Task belongs to AirIO, which T5X's get_dataset does not read: bind train.get_dataset_fn to a "
+            "function that returns an airio.core.AirIODatasetIterator, or name a SeqIO task."
         )
+
+    def test_vocabularies_are_those_that_airio_names(self, task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        vocabulary = seqio.ByteVocabulary()
+        airio = types.ModuleType("airio.core")
+        airio.get_vocabularies = lambda asked: {"inputs": vocabulary, "targets": vocabulary} if asked is task else {}
+        monkeypatch.setitem(sys.modules, "airio", types.ModuleType("airio"))
+        monkeypatch.setitem(sys.modules, "airio.core", airio)
+        found = utils.get_vocabulary(dataclasses.replace(CFG, mixture_or_task_name=task))
+        assert found == (vocabulary, vocabulary)
 
     def test_settings_are_said_to_be_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         warnings: list[str] = []

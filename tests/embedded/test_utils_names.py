@@ -47,18 +47,16 @@ def test_without_rules_nothing_changes() -> None:
 
 
 def test_wrong_rank_is_named() -> None:
-    with pytest.raises(ValueError, match="do not match its rank") as error:
+    with pytest.raises(ValueError, match="does not match param rank") as error:
         utils.override_params_axes_names(variables(), [("logits", ("vocab",))])
-    assert str(error.value) == ("The axis names ('vocab',) for logits do not match its rank: 1 names for 2 axes.")
+    assert str(error.value) == ("Provided axis name override for logits does not match param rank (2): ('vocab',)")
 
 
 def test_variables_without_axes_are_refused() -> None:
     with pytest.raises(ValueError, match="do not contain a") as error:
         utils.override_params_axes_names(flax.core.freeze({"params": {}, "cache": {}}))
-    assert str(error.value) == (
-        "Model variables do not contain a 'params_axes' collection, so there are no axis names to override; they "
-        "contain cache, params."
-    )
+    assert str(error.value) == "Model variables do not contain a 'params_axes' collection to apply an override to."
+    assert error.value.__notes__ == ["They contain cache, params."]
 
 
 def test_flattening_joins_keys() -> None:

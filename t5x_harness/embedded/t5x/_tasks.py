@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import seqio
 import tensorflow as tf
 from absl import logging
+from t5x._errors import with_hint
 
 if TYPE_CHECKING:
     from t5x.utils import DatasetConfig
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 def is_airio(value: object) -> bool:
     """Returns whether a value belongs to AirIO, without importing AirIO."""
     return any(cls.__module__.partition(".")[0] == "airio" for cls in type(value).__mro__)
-
-
-def refuse_airio(value: object) -> None:
-    """Raises a ValueError if ``value`` belongs to AirIO."""
-    if is_airio(value):
-        raise ValueError(
-            f"{type(value).__module__}.{type(value).__qualname__} belongs to AirIO, but the embedded T5X runtime reads "
-            "SeqIO tasks and mixtures only. Name a SeqIO task, or install T5X itself to run this config."
-        )
 
 
 def get_provider(cfg: DatasetConfig) -> seqio.Task | seqio.Mixture:
@@ -40,7 +32,12 @@ def get_provider(cfg: DatasetConfig) -> seqio.Task | seqio.Mixture:
     named = cfg.mixture_or_task_name
     if isinstance(named, seqio.DatasetProviderBase):
         return named
-    refuse_airio(named)
+    if is_airio(named):
+        raise ValueError(
+            f"{type(named).__module__}.{type(named).__qualname__} belongs to AirIO, which T5X's get_dataset does not "
+            "read: bind train.get_dataset_fn to a function that returns an airio.core.AirIODatasetIterator, or name a "
+            "SeqIO task."
+        )
     if not isinstance(named, str):
         raise TypeError(
             "`DatasetConfig.mixture_or_task_name` must be the name of a registered task or mixture, or one itself; "
@@ -75,9 +72,9 @@ def check_batch_size(batch_size: int, num_shards: int) -> None:
     rest = batch_size % num_shards
     if rest:
         nearest = " or ".join(str(size) for size in (batch_size - rest, batch_size - rest + num_shards) if size)
-        raise ValueError(
-            f"Batch size ({batch_size}) must be divisible by the number of data shards ({num_shards}); "
-            f"the nearest that is: {nearest}."
+        raise with_hint(
+            ValueError(f"Batch size ({batch_size}) must be divisible by number of shards ({num_shards})."),
+            f"The nearest that is: {nearest}.",
         )
 
 

@@ -19,6 +19,7 @@ from flax.core import FrozenDict, freeze, unfreeze
 from jax import lax
 
 PyTree = Any
+PyTreeDef = jax.tree_util.PyTreeDef
 Cache = Mapping[str, Any]
 
 # Finite, so that sums and products of masked scores never become NaN.
@@ -389,25 +390,36 @@ def _last_positions(inputs: jax.Array, max_decode_steps: int | jax.Array | None)
         return length
     if not isinstance(max_decode_steps, jax.core.Tracer) and max_decode_steps > length:
         raise ValueError(
+            "Cannot decode more steps than the sequence length. "
             f"max_decode_steps={max_decode_steps} is more than the {length} positions of a sequence; raise the targets "
             "length of the task or lower max_decode_steps"
         )
     return jnp.minimum(length, jnp.sum(inputs != 0, axis=1) + max_decode_steps)
 
 
-def _sample(
+def _temperature_sample_single_trial(
     inputs: jax.Array,
     cache: Cache,
     tokens_to_logits: TokensToLogits,
     eos_id: int,
-    rng: jax.Array,
-    choose: _TokenChooser,
-    initial_index: jax.Array | None,
-    stop_at: int | jax.Array,
-    state_callback_fn: StateCallbackFn | None,
-    logit_callback_fn: LogitCallbackFn | None,
+    prng_key: jax.Array,
+    temperature: float | jax.Array = 1.0,
+    topk: int | jax.Array = 20,
+    topp: float | jax.Array = 0.0,
+    initial_index: jax.Array | None = None,
+    max_decode_steps: int | jax.Array | None = None,
+    rescale_log_probs: bool = True,
+    state_callback_fn: StateCallbackFn | None = None,
+    logit_callback_fn: LogitCallbackFn | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Samples one continuation of every row; int32[rows, length] tokens and float32[rows] log probabilities."""
+    if not any(isinstance(setting, jax.core.Tracer) for setting in (topk, topp)) and topk and topp:
+        raise ValueError(
+            "At most one of `topp` or `topk` may be non-zero. "
+            f"topk={topk} and topp={topp} cannot both be on: set one of them to 0 (topk is 1 unless it is set)"
+        )
+    choose = _TokenChooser(jnp.asarray(temperature), topk, topp, rescale_log_probs)
+    stop_at = _last_positions(inputs, max_decode_steps)
     num_rows = inputs.shape[0]
     rows = jnp.arange(num_rows)
     buffer = jnp.pad(inputs, ((0, 0), (0, _SPARE)))  # [rows, length + 2]
@@ -456,7 +468,7 @@ def _sample(
         cache=cache,
         cur_token=jnp.zeros((num_rows, 1), jnp.int32) if initial_index is None else buffer[rows, start][:, None],
         ended=jnp.zeros((num_rows, 1), jnp.bool_),
-        rng=rng,
+        rng=prng_key,
         log_prob=jnp.zeros(num_rows, jnp.float32),
     )
     state = lax.while_loop(lambda state: ~jnp.all(state.ended), step, state)
@@ -517,10 +529,6 @@ def temperature_sample(
     Raises:
         ValueError: both ``topk`` and ``topp`` are set, or ``max_decode_steps`` is more than the length.
     """
-    if not any(isinstance(setting, jax.core.Tracer) for setting in (topk, topp)) and topk and topp:
-        raise ValueError(
-            f"topk={topk} and topp={topp} cannot both be on: set one of them to 0 (topk is 1 unless it is set)"
-        )
     if max_decode_steps is not None and max_decode_steps_hard_limit is not None and max_decode_steps_hard_limit > 0:
         max_decode_steps = jnp.minimum(max_decode_steps, max_decode_steps_hard_limit)
 
@@ -532,17 +540,20 @@ def temperature_sample(
         if initial_index is not None:
             initial_index = flat_batch_beam_expand(initial_index, num_decodes)
 
-    sequences, log_prob = _sample(
+    sequences, log_prob = _temperature_sample_single_trial(
         inputs,
         cache,
         tokens_to_logits,
         eos_id,
         jax.random.PRNGKey(0) if decode_rng is None else decode_rng,
-        _TokenChooser(jnp.asarray(temperature), topk, topp, rescale_log_probs),
-        initial_index,
-        _last_positions(inputs, max_decode_steps),
-        state_callback_fn,
-        logit_callback_fn,
+        temperature=temperature,
+        topk=topk,
+        topp=topp,
+        initial_index=initial_index,
+        max_decode_steps=max_decode_steps,
+        rescale_log_probs=rescale_log_probs,
+        state_callback_fn=state_callback_fn,
+        logit_callback_fn=logit_callback_fn,
     )
     sequences = unflatten_beam_dim(sequences, batch_size, num_decodes)
     log_prob = unflatten_beam_dim(log_prob, batch_size, num_decodes)

@@ -31,9 +31,10 @@ from flax.linen import partitioning as flax_partitioning
 from jax.experimental import multihost_utils
 from t5x import _inference, checkpoints, optimizers, partitioning, state_utils
 from t5x import train_state as train_state_lib
+from t5x._errors import with_hint
 from t5x._learning_rates import FACTORS, Rate, Settings
 from t5x._model_info import table
-from t5x._tasks import check_batch_size, explaining, get_provider, refuse_airio, warn_of_airio_settings
+from t5x._tasks import check_batch_size, explaining, get_provider, is_airio, warn_of_airio_settings
 from t5x._vocabularies import difference
 from tensorflow.io import gfile
 
@@ -474,22 +475,24 @@ def prepare_train_iter(
         data_layout: gives the size of the global batch.
 
     Returns:
-        An iterator over global batches that can be peeked into.
+        An iterator over global batches that can be peeked into; AirIO's is one, and is returned as it is.
 
     Raises:
         ValueError: ``train_iter`` is neither a dataset nor an iterator of clu's interface.
     """
     del checkpoint_cfg
-    refuse_airio(train_iter)
-    if isinstance(train_iter, tf.data.Dataset):
-        train_iter = clu.data.dataset_iterator.TfDatasetIterator(train_iter, checkpoint=True)
-    if not isinstance(train_iter, clu.data.dataset_iterator.DatasetIterator):
+    if is_airio(train_iter):
+        return train_iter
+    batches = train_iter
+    if isinstance(batches, tf.data.Dataset):
+        batches = clu.data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True)
+    if not isinstance(batches, clu.data.dataset_iterator.DatasetIterator):
         raise ValueError(
-            "`get_dataset_fn` must return a tf.data.Dataset or a clu DatasetIterator; it returned unsupported type "
-            f"{type(train_iter).__qualname__}."
+            f"get_dataset_fn returned unsupported type {type(batches)}. It must return a tf.data.Dataset or a clu "
+            "DatasetIterator."
         )
-    global_shapes = jax.tree.map(lambda spec: (data_layout.batch_size, *spec.shape[1:]), train_iter.element_spec)
-    sharded = ShardedDatasetIterator(train_iter, partitioner, global_shapes)
+    global_shapes = jax.tree.map(lambda spec: (data_layout.batch_size, *spec.shape[1:]), batches.element_spec)
+    sharded = ShardedDatasetIterator(batches, partitioner, global_shapes)
     return clu.data.dataset_iterator.PeekableDatasetIterator(sharded)
 
 
@@ -503,13 +506,13 @@ def get_zeros_batch_like_dataset(dataset: tf.data.Dataset, batch_size: int | Non
 
     Args:
         dataset: its elements are batches: flat dictionaries of arrays.
-        batch_size: rows in the batch; the dataset's own number if not given.
+        batch_size: rows in the batch of a ``tf.data.Dataset``; its own number if not given.
     """
-    refuse_airio(dataset)
+    rows = batch_size if isinstance(dataset, tf.data.Dataset) else None
     specs = {}
     for name, tensor in dataset.element_spec.items():
         dtype = tensor.dtype.as_numpy_dtype if isinstance(tensor.dtype, tf.DType) else tensor.dtype
-        shape = (batch_size, *tensor.shape[1:]) if batch_size else tuple(tensor.shape)
+        shape = (rows, *tensor.shape[1:]) if rows else tuple(tensor.shape)
         specs[name] = jax.ShapeDtypeStruct(shape, dtype)
     return get_zeros_batch_like_spec(specs)
 
@@ -1199,12 +1202,14 @@ def get_vocabulary(cfg: DatasetConfig) -> tuple[seqio.Vocabulary, seqio.Vocabula
             stacklevel=2,
         )
         import_module(cfg.module)
-    provider = get_provider(cfg)
-    features = provider.output_features
-    if "inputs" in features and "targets" in features:
-        return features["inputs"].vocabulary, features["targets"].vocabulary
-
-    named = {name: feature.vocabulary for name, feature in features.items()}
+    provider: Any = cfg.mixture_or_task_name
+    if is_airio(provider):
+        named = importlib.import_module("airio.core").get_vocabularies(provider)
+    else:
+        provider = get_provider(cfg)
+        named = {name: feature.vocabulary for name, feature in provider.output_features.items()}
+    if "inputs" in named and "targets" in named:
+        return named["inputs"], named["targets"]
     if not named:
         raise ValueError(f"{provider.name!r} has no vocabulary: it has no output features.")
     tokenizing = {name: v for name, v in named.items() if not isinstance(v, seqio.PassThroughVocabulary)}
@@ -1461,9 +1466,9 @@ def override_params_axes_names(
         AssertionError: a parameter's entry in 'params_axes' is not axis metadata.
     """
     if "params_axes" not in model_variables:
-        raise ValueError(
-            "Model variables do not contain a 'params_axes' collection, so there are no axis names to override; they "
-            f"contain {', '.join(sorted(model_variables)) or 'nothing'}."
+        raise with_hint(
+            ValueError("Model variables do not contain a 'params_axes' collection to apply an override to."),
+            f"They contain {', '.join(sorted(model_variables)) or 'nothing'}.",
         )
     rules = [(re.compile(pattern), names) for pattern, names in params_axes_names_override]
     variables = flax.core.unfreeze(model_variables)
@@ -1475,8 +1480,7 @@ def override_params_axes_names(
             continue
         if param.ndim != len(names):
             raise ValueError(
-                f"The axis names {tuple(names)} for {name} do not match its rank: {len(names)} names for {param.ndim} "
-                "axes."
+                f"Provided axis name override for {name} does not match param rank ({param.ndim}): {tuple(names)}"
             )
         axes_path = (*path[:-1], f"{path[-1]}_axes")
         present = axes.get(axes_path)
