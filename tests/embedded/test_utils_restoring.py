@@ -109,7 +109,7 @@ class TestFallback:
 
     def test_without_key_is_refused(self) -> None:
         cfg = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
-        with pytest.raises(ValueError, match="needs an `init_rng` to initialise parameters with"):
+        with pytest.raises(ValueError, match="needs an `init_rng` to initialize parameters with"):
             utils.get_fallback_state(cfg, dict, None)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from absl import logging
 from flax import serialization, traverse_util
-from t5x.optimizers import Optimizer, OptimizerDef, OptimizerState
+from t5x.optimizers import Optimizer, OptimizerDef, OptimizerState, PyTree
 
 
 class FactorDim(enum.Enum):
@@ -98,7 +98,7 @@ class HParamMap:
         patterns = ", ".join(repr(pattern.pattern) for pattern, _ in self._rules)
         raise KeyError(f"No rule fits parameter {key!r}. Patterns: {patterns or 'none'}")
 
-    def __call__(self, params: Any) -> Any:
+    def __call__(self, params: PyTree) -> PyTree:
         """Returns a tree like ``params`` with each parameter's value."""
         paths = traverse_util.flatten_dict(serialization.to_state_dict(params))
         values = traverse_util.unflatten_dict({path: self["/".join(path)] for path in paths})
@@ -196,7 +196,7 @@ def _rule_from_axes(axes: Sequence[str], rules: Mapping[str, str | FactorDim], p
 class _AdafactorHyperParams:
     """The constructor's arguments that may change from step to step."""
 
-    learning_rate: Any
+    learning_rate: jax.Array | float | None
     factored: bool
     multiply_by_parameter_scale: bool | HParamMap
     beta1: float | None
@@ -233,7 +233,11 @@ class _AdafactorParamState:
 
 
 def _precondition(
-    hp: _AdafactorHyperParams, factoring: _Factoring, state: _AdafactorParamState, grad: jax.Array, step: Any
+    hp: _AdafactorHyperParams,
+    factoring: _Factoring,
+    state: _AdafactorParamState,
+    grad: jax.Array,
+    step: jax.Array | int,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Divides a gradient by the root of its second moment; returns it with the new moments by name.
 
@@ -253,7 +257,7 @@ def _precondition(
     return direction, {"v_row": row, "v_col": column, "v": unused}
 
 
-def _step_size(hp: _AdafactorHyperParams, param: jax.Array, factoring: _Factoring, path: str) -> Any:
+def _step_size(hp: _AdafactorHyperParams, param: jax.Array, factoring: _Factoring, path: str) -> jax.Array:
     """Returns the learning rate, times the scale of the parameter where that is asked for."""
     by_scale = hp.multiply_by_parameter_scale
     if not (by_scale[path] if isinstance(by_scale, HParamMap) else by_scale):
@@ -261,7 +265,7 @@ def _step_size(hp: _AdafactorHyperParams, param: jax.Array, factoring: _Factorin
     return hp.learning_rate * jnp.clip(_rms(param, factoring.scale_dims), hp.epsilon2, hp.max_parameter_scale)
 
 
-def _weight_decay(hp: _AdafactorHyperParams) -> Any:
+def _weight_decay(hp: _AdafactorHyperParams) -> jax.Array | float | None:
     """Returns the fraction of the parameter to take away, or None."""
     if not hp.weight_decay_rate_lr_exponent:
         return hp.weight_decay_rate
@@ -370,7 +374,7 @@ class Adafactor(OptimizerDef):
     def __hash__(self) -> int:
         return hash((type(self), self.dtype_momentum))
 
-    def init_param_state(self, param: Any, path: str) -> _AdafactorParamState:
+    def init_param_state(self, param: jax.Array, path: str) -> _AdafactorParamState:
         """Returns the state of one parameter at step 0.
 
         Args:
@@ -390,14 +394,14 @@ class Adafactor(OptimizerDef):
         has_momentum = self.hyper_params.beta1 is not None
         return _AdafactorParamState(m=jnp.zeros(param.shape, self.dtype_momentum) if has_momentum else unused, **second)
 
-    def init_state(self, params: Any) -> OptimizerState:
+    def init_state(self, params: PyTree) -> OptimizerState:
         """Returns the state at step 0 for a nested dict of parameters."""
         states = {path: self.init_param_state(param, path) for path, param in _by_path(params).items()}
         return OptimizerState(step=jnp.asarray(0, jnp.int32), param_states=_nested(params, states))
 
     def apply_gradient(
-        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
-    ) -> tuple[Any, OptimizerState]:
+        self, hyper_params: _AdafactorHyperParams, params: PyTree, state: OptimizerState, grads: PyTree
+    ) -> tuple[PyTree, OptimizerState]:
         """Returns the parameters and the state after one update.
 
         Args:
@@ -425,7 +429,13 @@ class Adafactor(OptimizerDef):
         )
 
     def apply_param_gradient(
-        self, step: Any, hyper_params: Any, param: Any, state: _AdafactorParamState, grad: Any, path: str
+        self,
+        step: jax.Array | int,
+        hyper_params: _AdafactorHyperParams,
+        param: jax.Array,
+        state: _AdafactorParamState,
+        grad: jax.Array,
+        path: str,
     ) -> tuple[jax.Array, _AdafactorParamState]:
         """Returns one parameter and its state after an update; the arguments are as in ``apply_gradient``."""
         hp = hyper_params
@@ -451,7 +461,7 @@ class Adafactor(OptimizerDef):
             new_param, new_state = jax.tree.map(_unless_nan, (new_param, new_state), (param, state))
         return new_param.astype(param.dtype), new_state
 
-    def set_param_axes(self, param_logical_axes: Any) -> None:
+    def set_param_axes(self, param_logical_axes: PyTree) -> None:
         """Takes the factor rules from the model's axis names, if ``logical_factor_rules`` are set.
 
         Args:
@@ -467,7 +477,7 @@ class Adafactor(OptimizerDef):
         factor_map = {path: _rule_from_axes(axes, rules, path) for path, axes in _by_path(param_logical_axes).items()}
         self.hyper_params = self.hyper_params.replace(factor_map=factor_map)
 
-    def derive_logical_axes(self, optimizer_state: Optimizer, param_logical_axes: Any) -> Optimizer:
+    def derive_logical_axes(self, optimizer_state: Optimizer, param_logical_axes: PyTree) -> Optimizer:
         """Returns the optimizer with axis names, or None, in place of arrays.
 
         Moments with the shape of the parameter have its axes; row and column factors are replicated.
@@ -496,10 +506,10 @@ class Adafactor(OptimizerDef):
         return _plan_factoring(rule, shape, path, hp.min_dim_size_to_factor)
 
 
-def _by_path(tree: Any) -> dict[str, Any]:
+def _by_path(tree: PyTree) -> dict[str, Any]:
     return traverse_util.flatten_dict(flax.core.unfreeze(tree), sep="/")
 
 
-def _nested(like: Any, by_path: Mapping[str, Any]) -> Any:
+def _nested(like: PyTree, by_path: Mapping[str, Any]) -> PyTree:
     tree = traverse_util.unflatten_dict(dict(by_path), sep="/")
     return flax.core.freeze(tree) if isinstance(like, flax.core.FrozenDict) else tree

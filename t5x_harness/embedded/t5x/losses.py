@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# What the backward pass needs: numerator and denominator of the softmax, its logarithm, the log-normaliser, the soft
+# What the backward pass needs: numerator and denominator of the softmax, its logarithm, the log-normalizer, the soft
 # targets, and the z-loss coefficient.
 _Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
@@ -49,14 +49,14 @@ def _cross_entropy_parts(
 def cross_entropy_with_logits(
     logits: jax.Array, targets: jax.Array, z_loss: jax.Array | float
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes the cross entropy of soft targets, plus a penalty that keeps the softmax normaliser near one.
+    """Computes the cross entropy of soft targets, plus a penalty that keeps the softmax normalizer near one.
 
     The derivative is written out by hand, which keeps one softmax instead of the chain of intermediates that automatic
     differentiation would keep. The z-loss that is returned second is for logging: no gradient flows from it, and none
     flows to the coefficient. On the z-loss see Chowdhery et al. 2022, section 5, arXiv:2204.02311.
 
     Args:
-        logits: float[..., classes], unnormalised log probabilities.
+        logits: float[..., classes], unnormalized log probabilities.
         targets: float[..., classes], the probability of each class.
         z_loss: coefficient of the penalty ``z_loss * logsumexp(logits) ** 2``; 0 turns it off.
 
@@ -112,7 +112,7 @@ def compute_weighted_cross_entropy(
         targets: int[batch, length], class ids.
         weights: float[batch, length], what each position counts; all ones if None.
         label_smoothing: probability that is moved from the right class to all others, between 0 and 1.
-        z_loss: coefficient of the penalty on the softmax normaliser, see ``cross_entropy_with_logits``.
+        z_loss: coefficient of the penalty on the softmax normalizer, see ``cross_entropy_with_logits``.
         loss_normalizing_factor: what loss and z-loss are divided by; not divided if None.
 
     Returns:

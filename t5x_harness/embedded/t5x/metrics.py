@@ -52,7 +52,7 @@ class Step(clu_metrics.Metric):
     """A metric that depends on how many steps it spans.
 
     Attributes:
-        steps: the count of training steps; the trainer sets it when it summarises.
+        steps: the count of training steps; the trainer sets it when it summarizes.
     """
 
     steps: int | None = 1
@@ -108,7 +108,7 @@ class Time(clu_metrics.Metric):
     """A duration that is measured outside of the compiled step.
 
     Attributes:
-        duration: seconds; the trainer sets it when it summarises.
+        duration: seconds; the trainer sets it when it summarizes.
     """
 
     duration: Scalar | None = None

@@ -97,7 +97,7 @@ class BaseModel(abc.ABC):
 
     @abc.abstractmethod
     def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
-        """Computes the loss that training minimises.
+        """Computes the loss that training minimizes.
 
         Args:
             params: the parameters.
@@ -151,7 +151,7 @@ class BaseModel(abc.ABC):
         input_shapes: Mapping[str, Any],
         input_types: Mapping[str, np.dtype] | None = None,
     ) -> Mapping[str, Any]:
-        """Initialises the parameters.
+        """Initializes the parameters.
 
         Args:
             rng: key of the initial values.
@@ -402,7 +402,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         input_shapes: Mapping[str, Any],
         input_types: Mapping[str, np.dtype] | None = None,
     ) -> flax_core.FrozenDict[str, Any]:
-        """Initialises the parameters by a pass over features of ones.
+        """Initializes the parameters by a pass over features of ones.
 
         Features without an entry in ``input_types`` are float32 if they are tokens and int32 otherwise. The variable
         collections, ``params`` and ``params_axes``, are frozen.
@@ -687,7 +687,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         input_shapes: Mapping[str, Any],
         input_types: Mapping[str, np.dtype] | None = None,
     ) -> flax_core.FrozenDict[str, Any]:
-        """Initialises the parameters by a pass over ``decoder_input_tokens`` of ones, float32 unless typed."""
+        """Initializes the parameters by a pass over ``decoder_input_tokens`` of ones, float32 unless typed."""
         feature = "decoder_input_tokens"
         tokens = jnp.ones(input_shapes[feature], (input_types or {}).get(feature, jnp.float32))
         return flax_core.freeze(self.module.init(rng, tokens, tokens, enable_dropout=False))

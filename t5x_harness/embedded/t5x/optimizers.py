@@ -6,7 +6,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import flax.core
 import flax.struct
@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import serialization, traverse_util
+
+PyTree: TypeAlias = Any
 
 
 @flax.struct.dataclass
@@ -39,13 +41,13 @@ class OptimizerDef:
     def __init__(self, hyper_params: Any):
         self.hyper_params = hyper_params
 
-    def init_state(self, params: Any) -> OptimizerState:
+    def init_state(self, params: PyTree) -> OptimizerState:
         """Returns the state at step 0 for these parameters."""
         raise NotImplementedError(f"{type(self).__name__}.init_state")
 
     def apply_gradient(
-        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
-    ) -> tuple[Any, OptimizerState]:
+        self, hyper_params: Any, params: PyTree, state: OptimizerState, grads: PyTree
+    ) -> tuple[PyTree, OptimizerState]:
         """Returns the parameters and the state after one update."""
         raise NotImplementedError(f"{type(self).__name__}.apply_gradient")
 
@@ -58,17 +60,17 @@ class OptimizerDef:
         own = hyper_param_overrides.pop("hyper_params", self.hyper_params)
         return own.replace(**hyper_param_overrides) if hyper_param_overrides else own
 
-    def create(self, target: Any) -> Optimizer:
+    def create(self, target: PyTree) -> Optimizer:
         """Returns an optimizer for these parameters, at step 0."""
         return Optimizer(optimizer_def=self, state=self.init_state(target), target=target)
 
-    def state_dict(self, target: Any, state: OptimizerState) -> dict[str, Any]:
+    def state_dict(self, target: PyTree, state: OptimizerState) -> dict[str, Any]:
         """Returns parameters and state as nested dicts under ``target`` and ``state``."""
         return {"target": serialization.to_state_dict(target), "state": serialization.to_state_dict(state)}
 
     def restore_state(
-        self, opt_target: Any, opt_state: OptimizerState, state_dict: Mapping[str, Any]
-    ) -> tuple[Any, OptimizerState]:
+        self, opt_target: PyTree, opt_state: OptimizerState, state_dict: Mapping[str, Any]
+    ) -> tuple[PyTree, OptimizerState]:
         """Puts the values of a state dict into parameters and a state of the same structure."""
         return (
             serialization.from_state_dict(opt_target, state_dict["target"]),
@@ -87,9 +89,9 @@ class Optimizer(flax.struct.PyTreeNode):
 
     optimizer_def: OptimizerDef = flax.struct.field(pytree_node=False)
     state: Any
-    target: Any
+    target: PyTree
 
-    def apply_gradient(self, grads: Any, **hyper_param_overrides: Any) -> Optimizer:
+    def apply_gradient(self, grads: PyTree, **hyper_param_overrides: Any) -> Optimizer:
         """Returns the optimizer after one update.
 
         Args:
@@ -153,7 +155,7 @@ _KNOWN_STATES: dict[type, _Fields] = {
 
 
 def _rule(fields: _Fields) -> Callable[[Any, Any], Any]:
-    def axes_of(state: Any, params_axes: Any) -> Any:
+    def axes_of(state: Any, params_axes: PyTree) -> Any:
         axes = {}
         for name, value in state._asdict().items():
             if name in fields.like_params:
@@ -181,7 +183,7 @@ class OptaxStatePartitionRules:
     }
 
     @classmethod
-    def derive_optax_logical_axes(cls, optax_state: Any, params_axes: Any) -> Any:
+    def derive_optax_logical_axes(cls, optax_state: PyTree, params_axes: PyTree) -> Any:
         """Returns a tree like an optax state with axis names, or None, for arrays.
 
         Args:
@@ -207,7 +209,7 @@ class OptaxStatePartitionRules:
         return jax.tree.map(axes_of, optax_state, is_leaf=_is_optax_state)
 
     @classmethod
-    def derive_params_axes(cls, optax_params: Any, params_axes: Any) -> Any:
+    def derive_params_axes(cls, optax_params: PyTree, params_axes: PyTree) -> Any:
         """Returns the parameters' axis names, with ``MaskedNode`` where a mask left a parameter out."""
         return jax.tree.map(
             lambda axes, value: value if isinstance(value, optax.MaskedNode) else axes, params_axes, optax_params
@@ -250,19 +252,19 @@ class OptaxWrapper(OptimizerDef):
         super().__init__(hyper_params=_OptaxWrapperHyperParams())
         self.optax_optimizer = optax_optimizer
 
-    def init_state(self, params: Any) -> OptimizerState:
+    def init_state(self, params: PyTree) -> OptimizerState:
         """Returns the state at step 0 for these parameters."""
         return OptimizerState(step=0, param_states=self.optax_optimizer.init(params))
 
     def apply_gradient(
-        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
-    ) -> tuple[Any, OptimizerState]:
+        self, hyper_params: Any, params: PyTree, state: OptimizerState, grads: PyTree
+    ) -> tuple[PyTree, OptimizerState]:
         """Returns the parameters and the state after one update; ``hyper_params`` is not read."""
         del hyper_params
         updates, param_states = self.optax_optimizer.update(grads, state.param_states, params)
         return optax.apply_updates(params, updates), OptimizerState(step=state.step + 1, param_states=param_states)
 
-    def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: Any) -> Optimizer:
+    def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: PyTree) -> Optimizer:
         """Returns the optimizer with axis names, or None, in place of arrays.
 
         Raises:
@@ -276,7 +278,7 @@ class OptaxWrapper(OptimizerDef):
         axes["state"]["param_states"] = flax.core.unfreeze(serialization.to_state_dict(state_axes))
         return optimizer.restore_state(axes)
 
-    def state_dict(self, target: Any, state: OptimizerState) -> dict[str, Any]:
+    def state_dict(self, target: PyTree, state: OptimizerState) -> dict[str, Any]:
         """Returns parameters and state as nested dicts, without the empty branches of ``optax.EmptyState``."""
         tree = super().state_dict(target, state)
         # A checkpoint has no place for an empty branch; restore_state puts them back.
@@ -284,8 +286,8 @@ class OptaxWrapper(OptimizerDef):
         return tree
 
     def restore_state(
-        self, opt_target: Any, opt_state: OptimizerState, state_dict: Mapping[str, Any]
-    ) -> tuple[Any, OptimizerState]:
+        self, opt_target: PyTree, opt_state: OptimizerState, state_dict: Mapping[str, Any]
+    ) -> tuple[PyTree, OptimizerState]:
         """Puts the values of a state dict into parameters and a state of the same structure.
 
         Raises:
@@ -368,7 +370,7 @@ class MultiOptimizer(OptimizerDef):
         self.sub_optimizers = tuple(optimizer for _, optimizer in traversals_and_optimizers)
         super().__init__([optimizer.hyper_params for optimizer in self.sub_optimizers])
 
-    def init_state(self, params: Any) -> OptimizerState:
+    def init_state(self, params: PyTree) -> OptimizerState:
         """Returns the state at step 0.
 
         Raises:
@@ -389,8 +391,8 @@ class MultiOptimizer(OptimizerDef):
         )
 
     def apply_gradient(
-        self, hyper_params: Any, params: Any, state: OptimizerState, grads: Any
-    ) -> tuple[Any, OptimizerState]:
+        self, hyper_params: Any, params: PyTree, state: OptimizerState, grads: PyTree
+    ) -> tuple[PyTree, OptimizerState]:
         """Returns the parameters and the state after one update of every optimizer."""
         new_params, new_states = [], []
         for i, (optimizer, own_hyper_params) in enumerate(zip(self.sub_optimizers, hyper_params, strict=True)):
@@ -411,13 +413,13 @@ class MultiOptimizer(OptimizerDef):
         own = hyper_param_overrides.pop("hyper_params", self.hyper_params)
         return [entry.replace(**hyper_param_overrides) for entry in own] if hyper_param_overrides else own
 
-    def set_param_axes(self, param_logical_axes: Any) -> None:
+    def set_param_axes(self, param_logical_axes: PyTree) -> None:
         """Tells each optimizer that wants to know the axis names of its parameters."""
         for i, optimizer in enumerate(self.sub_optimizers):
             if hasattr(optimizer, "set_param_axes"):
                 optimizer.set_param_axes(self._select(i, param_logical_axes))
 
-    def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: Any) -> Optimizer:
+    def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: PyTree) -> Optimizer:
         """Returns the optimizer with axis names, or None, in place of arrays."""
         axes: list[Any] = []
         for i, definition in enumerate(self.sub_optimizers):
@@ -434,14 +436,14 @@ class MultiOptimizer(OptimizerDef):
             target=param_logical_axes,
         )
 
-    def _matches(self, index: int, params: Any) -> list[_Path]:
+    def _matches(self, index: int, params: PyTree) -> list[_Path]:
         """Returns the paths of the parameters that one traversal matches."""
         paths = {path: path for path in _flat(params)}
         # A path is a leaf only when it is not a pytree: an object that holds it.
         tree = _nest(params, {path: _Box(path) for path in paths})
         return [box.path for box in self.traversals[index].iterate(tree)]
 
-    def _refuse_overlaps(self, params: Any) -> None:
+    def _refuse_overlaps(self, params: PyTree) -> None:
         owners: dict[_Path, list[int]] = {}
         for index in range(len(self.traversals)):
             for path in self._matches(index, params):
@@ -451,12 +453,14 @@ class MultiOptimizer(OptimizerDef):
             listing = "; ".join(f"{path} by optimizers {which}" for path, which in sorted(shared.items()))
             raise ValueError(f"Each parameter can have one optimizer only, but these are matched by several: {listing}")
 
-    def _select(self, index: int, params: Any, values: Any = None) -> Any:
+    def _select(self, index: int, params: PyTree, values: PyTree = None) -> Any:
         """Returns the part of ``values`` (by default the parameters) that belongs to one optimizer."""
         leaves = _flat(params) if values is None else _flat(values, stop_at=_flat(params))
         return _nest(params, {path: leaves[path] for path in self._matches(index, params)})
 
-    def _combine(self, params: Any, parts: Sequence[Any], default: Callable[[_Path], Any] = lambda path: None) -> Any:
+    def _combine(
+        self, params: PyTree, parts: Sequence[Any], default: Callable[[_Path], Any] = lambda path: None
+    ) -> PyTree:
         """Makes one tree for all parameters out of what each optimizer returned for its own."""
         own_paths = _flat(params)
         leaves = {path: default(path) for path in own_paths}
@@ -472,12 +476,12 @@ class _Box:
         self.path = path
 
 
-def _flat(tree: Any, stop_at: Mapping[_Path, Any] | None = None) -> _Flat:
+def _flat(tree: PyTree, stop_at: Mapping[_Path, Any] | None = None) -> _Flat:
     """Flattens nested dicts; with ``stop_at``, what lies at a parameter's path is a leaf even when it is a dict."""
     is_leaf = None if stop_at is None else (lambda path, _: path in stop_at)
     return traverse_util.flatten_dict(flax.core.unfreeze(tree), is_leaf=is_leaf)
 
 
-def _nest(like: Any, leaves: Mapping[_Path, Any]) -> Any:
+def _nest(like: PyTree, leaves: Mapping[_Path, Any]) -> PyTree:
     tree = traverse_util.unflatten_dict(leaves)
     return flax.core.freeze(tree) if isinstance(like, flax.core.FrozenDict) else tree

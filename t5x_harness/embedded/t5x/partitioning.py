@@ -97,7 +97,7 @@ def get_mesh(
     tile_by_host_if_needed: bool = True,
     backend: str | None = None,
 ) -> Mesh:
-    """Lays the devices out as (data, model), with one tile of neighbouring devices for each model replica.
+    """Lays the devices out as (data, model), with one tile of neighboring devices for each model replica.
 
     Args:
         model_parallel_submesh: size of the tile, ``(x, y, z, core)`` on a TPU; each must divide the slice's.

@@ -17,6 +17,7 @@ from flax.core.scope import VariableDict as VariableDict
 from flax.linen import partitioning as flax_partitioning
 from t5x import optimizers
 from t5x._errors import with_hint
+from t5x.optimizers import PyTree
 
 EMPTY_DICT: FrozenDict[str, Any] = flax.core.freeze({})
 _AXES_SUFFIX = "_axes"
@@ -58,7 +59,7 @@ class TrainState(Protocol):
         """Returns a copy at another step."""
 
     def apply_gradient(
-        self, grads: Any, learning_rate: Any, flax_mutables: FrozenDict[str, Any] = EMPTY_DICT
+        self, grads: PyTree, learning_rate: jax.Array | float, flax_mutables: FrozenDict[str, Any] = EMPTY_DICT
     ) -> TrainState:
         """Returns the state after one update."""
 
@@ -81,7 +82,7 @@ class _ModelVariables:
         self.mutables_axes = flax.core.freeze(mutables_axes) or None
 
 
-def _check_every_leaf_is_named(collection: str, axes: Any, values: Any) -> None:
+def _check_every_leaf_is_named(collection: str, axes: PyTree, values: PyTree) -> None:
     named = traverse_util.flatten_dict(flax_partitioning.get_axis_names(axes), sep="/")
     unnamed = sorted(set(traverse_util.flatten_dict(values, sep="/")) - set(named))
     if unnamed:
@@ -180,7 +181,7 @@ class FlaxOptimTrainState(flax.struct.PyTreeNode):
         return self.replace(_optimizer=self._optimizer.replace(state=optimizer_state))
 
     def apply_gradient(
-        self, grads: Any, learning_rate: Any, flax_mutables: FrozenDict[str, Any] = EMPTY_DICT
+        self, grads: PyTree, learning_rate: jax.Array | float, flax_mutables: FrozenDict[str, Any] = EMPTY_DICT
     ) -> FlaxOptimTrainState:
         """Returns the state after one update.
 

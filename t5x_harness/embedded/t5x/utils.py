@@ -137,7 +137,7 @@ class RestoreCheckpointConfig:
         assignment_map: pairs (regex of a model parameter's name, name in the checkpoint or None to leave it out), first
             match wins. It becomes the first of ``state_transformation_fns``.
         strict: the checkpoint must hold all of the optimizer state (TensorFlow checkpoints only).
-        fallback_to_scratch: initialise parameters that the checkpoint lacks after the transformations.
+        fallback_to_scratch: initialize parameters that the checkpoint lacks after the transformations.
         dtype: cast floating-point parameters to 'float32', 'bfloat16' or 'float16'; None keeps the stored one.
         restore_dataset: restore the input pipeline's state; it must be there.
         checkpointer_cls: makes the checkpointer that reads.
@@ -745,7 +745,7 @@ def get_fallback_state(
     init_fn: Callable[[jnp.ndarray], Mapping[str, Any]],
     init_rng: jnp.ndarray | None,
 ) -> Mapping[str, Any] | None:
-    """Initialises the state that fills a checkpoint's gaps, if the config wants them filled.
+    """Initializes the state that fills a checkpoint's gaps, if the config wants them filled.
 
     Args:
         restore_cfg: says so with ``fallback_to_scratch``.
@@ -767,7 +767,7 @@ def get_fallback_state(
         )
     if init_rng is None:
         raise ValueError(
-            "`RestoreCheckpointConfig.fallback_to_scratch` needs an `init_rng` to initialise parameters with; "
+            "`RestoreCheckpointConfig.fallback_to_scratch` needs an `init_rng` to initialize parameters with; "
             "evaluation and inference have none."
         )
     return init_fn(init_rng)
@@ -829,17 +829,17 @@ class TrainStateInitializer:
             model.module = module.clone(parent=None, spmd_annotations=self.train_state_axes.params)
 
     def from_scratch(self, init_rng: Array) -> train_state_lib.TrainState:
-        """Initialises the state in place on the mesh.
+        """Initializes the state in place on the mesh.
 
         Args:
-            init_rng: the PRNG key to initialise from.
+            init_rng: the PRNG key to initialize from.
         """
-        logging.info("Initialising parameters from scratch.")
+        logging.info("Initializing parameters from scratch.")
         # Compiled with the partitioning of the train step, so that no device ever holds all of the model.
-        initialise = self._partitioner.partition(
+        initialize = self._partitioner.partition(
             self._make_state, in_axis_resources=None, out_axis_resources=self.train_state_axes
         )
-        return initialise(init_rng)
+        return initialize(init_rng)
 
     def from_checkpoints(
         self,
@@ -903,7 +903,7 @@ class TrainStateInitializer:
         init_rng: Array,
         ds_iter: tf.data.Iterator | None = None,
     ) -> train_state_lib.TrainState:
-        """Restores a checkpoint as ``from_checkpoint`` does, or initialises from ``init_rng`` if there is none."""
+        """Restores a checkpoint as ``from_checkpoint`` does, or initializes from ``init_rng`` if there is none."""
         restored = self.from_checkpoint(ckpt_cfgs, ds_iter=ds_iter, init_rng=init_rng)
         return self.from_scratch(init_rng) if restored is None else restored
 
