@@ -200,7 +200,8 @@ def test_in_a_bucket_over_the_network(tmp_path: Path) -> None:
     (model_dir / "config.gin").touch()  # a folder without an object is none in a bucket
     here = Path(__file__).parent
     with session.GoogleSession(tmp_path) as google:
-        program = f"import sys; sys.path[:0] = [{str(here)!r}]; import conftest\n{IN_A_BUCKET}"
+        folders = [str(here), str(here.parent)]
+        program = f"import sys; sys.path[:0] = {folders}; import t5x_in_use; t5x_in_use.use()\n{IN_A_BUCKET}"
         environment = {**os.environ, **google.environment(), "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(
             [sys.executable, "-c", program], check=False, env=environment, capture_output=True, text=True, timeout=300
