@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 
+import clu.data
 import clu.metric_writers
 import flax.linen
 import gin
@@ -47,6 +48,7 @@ from t5x_harness.spec import Stage
 from t5x_harness.upstream.autograph import T5X_FUNCTIONS, convert
 
 MODULES = (
+    clu.data,
     clu.metric_writers,
     flax.linen,
     gin,

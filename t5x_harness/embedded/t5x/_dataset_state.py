@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import clu.data.dataset_iterator
-import tensorflow as tf
 from t5x import partitioning
+from t5x._lazy import clu_data, tf
 from t5x.checkpoints_utils import _TRAIN_DS_PREFIX
 
 
@@ -22,7 +21,7 @@ def check_iterator(iterator: Any) -> None:
     Raises:
         ValueError: a clu iterator that was made without its checkpoint.
     """
-    if isinstance(iterator, clu.data.dataset_iterator.TfDatasetIterator) and not iterator._checkpoint:
+    if isinstance(iterator, clu_data.dataset_iterator.TfDatasetIterator) and not iterator._checkpoint:
         raise ValueError("The dataset iterator was made with checkpoint=False, so its place cannot be kept")
 
 

@@ -6,9 +6,9 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-import tensorflow as tf
 from t5x import checkpoints, utils
 from t5x._errors import ConfigError
+from t5x._lazy import tf
 
 _STEP_AT_END = re.compile(r"(\d+)/?$")
 

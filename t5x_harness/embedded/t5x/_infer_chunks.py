@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import seqio
-import tensorflow as tf
 from absl import logging
 from t5x import utils
 from t5x._errors import ConfigError
+from t5x._lazy import seqio, tf
 
 if TYPE_CHECKING:
     from t5x.infer import FailFastThreadPoolExecutor, MergeFn, WriteFn

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tensorflow as tf
 from jax.experimental import multihost_utils
+from t5x._lazy import tf
 
 if TYPE_CHECKING:
     from t5x.partitioning import BasePartitioner

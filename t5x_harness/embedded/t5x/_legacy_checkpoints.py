@@ -10,9 +10,9 @@ from typing import Any
 import msgpack
 from flax import serialization
 from t5x import checkpoint_utils
+from t5x._lazy import gfile
 from t5x.checkpoint_utils import CheckpointTypes
 from t5x.checkpoints_utils import all_steps
-from tensorflow.io import gfile
 
 FILE_NAME = "checkpoint"
 _ORBAX_STATE = "state"

@@ -10,11 +10,10 @@ from typing import Any
 
 import gin
 import jax
-import seqio
-import tensorflow as tf
 from absl import app, flags, logging
 from t5x import config_utils, gin_utils
 from t5x._errors import ConfigError
+from t5x._lazy import seqio, tf
 
 # Flags are shown under the script that asks for them.
 flags.disclaim_key_flags()

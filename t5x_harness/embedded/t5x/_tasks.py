@@ -8,10 +8,9 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import seqio
-import tensorflow as tf
 from absl import logging
 from t5x._errors import with_hint
+from t5x._lazy import seqio, tf
 
 if TYPE_CHECKING:
     from t5x.utils import DatasetConfig

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
 from absl import logging
 from t5x import checkpoints, utils
 from t5x._errors import ConfigError
+from t5x._lazy import tf
 from t5x._train_schedule import Epoch, Schedule, Stop
 from t5x._train_setup import Inputs
 from t5x.trainer import PreemptionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import seqio
+from t5x._lazy import seqio
 
 _TOKEN_PROPERTIES = ("extra_ids", "vocab_size", "pad_id", "bos_id", "eos_id", "unk_id")
 

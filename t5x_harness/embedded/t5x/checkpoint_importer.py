@@ -15,10 +15,10 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tensorflow as tf
 import tensorstore as ts
 from flax import traverse_util
 from t5x._absent import name_getter
+from t5x._lazy import tf
 
 __getattr__ = name_getter(__name__)
 ArrayType = np.ndarray | jax.Array

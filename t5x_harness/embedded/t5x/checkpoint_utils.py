@@ -10,7 +10,7 @@ import jax
 import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
-from tensorflow.io import gfile
+from t5x._lazy import gfile
 
 PyTree = Any
 _PINNED_FILE = "PINNED"

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-import tensorflow as tf
 import tensorstore as ts
 from absl import logging
 from etils import epath
@@ -27,6 +26,7 @@ from orbax.checkpoint import checkpoint_managers
 from t5x import _arrays, _dataset_state, _restoring, checkpoint_importer, checkpoint_utils, partitioning, state_utils
 from t5x import train_state as train_state_lib
 from t5x._dataset_state import load_iterator, save_iterator
+from t5x._lazy import gfile, tf
 from t5x._legacy_checkpoints import FILE_NAME, CheckpointFile, what_is_there
 from t5x._restoring import StateReader, describe_missing, transform_for_restore
 from t5x.checkpoint_importer import LazyArray, LazyThreadPoolArray
@@ -42,7 +42,6 @@ from t5x.checkpoints_utils import (
     latest_step,
 )
 from t5x.partitioning import LocalChunkInfo
-from tensorflow.io import gfile
 
 VERSION = 3
 PyTree = Any

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 import gin
-from tensorflow.io import gfile
+from t5x._lazy import gfile
 
 _TRAIN_DS_PREFIX = "train_ds"
 _STEP_FOLDER = re.compile(r"checkpoint_(\d+)")

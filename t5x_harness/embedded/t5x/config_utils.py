@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import fiddle as fdl
 import jax
 from absl import flags, logging
-from clu import metric_writers
 from etils import epath
 from fiddle import absl_flags as fdl_flags
 from fiddle import selectors
 from fiddle.experimental import serialization
 from t5x import gin_utils, utils
+from t5x._lazy import metric_writers
 
 FLAGS = flags.FLAGS
 T = TypeVar("T")

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-import seqio
 import typing_extensions
 from absl import logging
 from t5x import checkpoints, gin_utils, models, partitioning, utils
 from t5x import trainer as trainer_lib
 from t5x._errors import ConfigError
 from t5x._evaluated import EvaluatedList, checkpoints_to_evaluate
+from t5x._lazy import EVALUATOR, seqio
 from t5x._train_loop import as_iterator
 from t5x._train_setup import vocabulary_check
 from t5x.train_state import TrainState
@@ -161,7 +161,7 @@ def evaluate(
     restore_checkpoint_cfg: utils.RestoreCheckpointConfig,
     partitioner: partitioning.BasePartitioner,
     output_dir: str,
-    inference_evaluator_cls: utils.EvaluatorConstructor | None = seqio.Evaluator,
+    inference_evaluator_cls: utils.EvaluatorConstructor | None = EVALUATOR,
     training_evaluator_cls: type[trainer_lib.Trainer] | None = None,
     summarize_config_fn: SummarizeConfigFn = gin_utils.summarize_gin_config,
     train_state_initializer_cls: type[utils.TrainStateInitializer] = utils.TrainStateInitializer,

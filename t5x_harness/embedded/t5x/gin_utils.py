@@ -10,10 +10,9 @@ from typing import Any
 import gin
 import jax
 from absl import app, logging
-from clu import metric_writers
 from t5x import utils
 from t5x._errors import with_hint
-from tensorflow.io import gfile
+from t5x._lazy import gfile, metric_writers
 
 _GIN_FLAG = "--gin."
 

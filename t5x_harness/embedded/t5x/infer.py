@@ -18,20 +18,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import seqio
-import tensorflow as tf
 import typing_extensions
 from absl import logging
 from t5x import checkpoints, gin_utils, models, partitioning, utils
 from t5x._errors import ConfigError
 from t5x._infer_chunks import ChunkFiles, Inferences, TaskInference, check_vocabulary_feature, is_column
+from t5x._lazy import JSON_ENCODER, seqio, tf
 
 WriteFn = Callable[..., None]
 MergeFn = Callable[[str, str, str, int | None], None]
 _INFER_STEPS = {"predict": "predict_batch", "score": "score_batch", "predict_with_aux": "predict_batch_with_aux"}
 _MODES = ("predict", "score", "predict_with_aux")
 _PRETOKENIZED = "_pretokenized"
-_READERS = {"tfrecord": tf.data.TFRecordDataset}
+_READERS = {"tfrecord": "TFRecordDataset"}
+"""By type of file, the name of its class in ``tf.data``."""
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
@@ -120,7 +120,7 @@ def create_task_from_tfexample_file(
         source=seqio.TFExampleDataSource(
             {"infer": paths},
             feature_description={key: tf.io.FixedLenFeature([], tf.string) for key in keys},
-            reader_cls=_READERS[file_type],
+            reader_cls=getattr(tf.data, _READERS[file_type]),
         ),
         preprocessors=[
             functools.partial(seqio.preprocessors.rekey, key_map={"inputs": inputs_key, "targets": targets_key}),
@@ -190,7 +190,7 @@ def write_inferences_to_file(
     task_ds: tf.data.Dataset,
     mode: str,
     vocabulary: seqio.Vocabulary | None = None,
-    json_encoder_cls: type[json.JSONEncoder] = seqio.TensorAndNumpyEncoder,
+    json_encoder_cls: type[json.JSONEncoder] = JSON_ENCODER,
     include_all_inputs: bool = False,
     input_fields_to_include: Sequence[str] | None = None,
     output_ids: bool = False,

@@ -15,24 +15,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import clu.data.dataset_iterator
 import jax
 import numpy as np
-import seqio
-import tensorflow as tf
 from absl import logging
 from jax.experimental import multihost_utils
 from t5x import models, partitioning, utils
 from t5x import train_state as train_state_lib
 from t5x import trainer as trainer_lib
 from t5x._infer_chunks import Inferences, in_order
+from t5x._lazy import clu_data, seqio, tf
 
 Examples: TypeAlias = Sequence[str | dict[str, str]]
 """Inputs alone, or mappings with "input" and "target"."""
-Preprocessors: TypeAlias = Sequence[Callable[..., tf.data.Dataset]]
+Preprocessors: TypeAlias = Sequence[Callable[..., "tf.data.Dataset"]]
 BatchesType: TypeAlias = Examples | Sequence[Examples]
 
-_PREPROCESSORS = (seqio.preprocessors.tokenize, seqio.preprocessors.append_eos)
+
+def _usual_preprocessors() -> tuple[Any, ...]:
+    return seqio.preprocessors.tokenize, seqio.preprocessors.append_eos
 
 
 class InferenceType(enum.Enum):
@@ -204,7 +204,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         Raises:
             ValueError: if there are fewer.
         """
-        self.train_step_with_preprocessors(examples=examples, preprocessors=_PREPROCESSORS)
+        self.train_step_with_preprocessors(examples=examples, preprocessors=_usual_preprocessors())
 
     def train_step_with_preprocessors(self, examples: Examples, preprocessors: Preprocessors) -> None:
         """Does what :meth:`train_step` does, with other preprocessors.
@@ -227,7 +227,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         _, features = self._tokenize(examples, preprocessors)
         batches = features.padded_batch(self._batch_size, drop_remainder=True)
         try:
-            self.train_step_from_batch_iterator(clu.data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True))
+            self.train_step_from_batch_iterator(clu_data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True))
         except trainer_lib.PreemptionError:
             logging.info("The machine is about to go away: saving a checkpoint.")
             self.save_checkpoint()
@@ -307,18 +307,18 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
 
     def predict_with_aux(self, examples: Examples) -> Inferences:
         """Predicts targets; see :meth:`infer_with_preprocessors`."""
-        return self.infer_with_preprocessors(InferenceType.PREDICT_WITH_AUX, examples, _PREPROCESSORS)
+        return self.infer_with_preprocessors(InferenceType.PREDICT_WITH_AUX, examples, _usual_preprocessors())
 
     def score(self, examples: Examples) -> Sequence[Any]:
         """Scores the examples' targets; see :meth:`infer_with_preprocessors`."""
-        scores, _ = self.infer_with_preprocessors(InferenceType.SCORE, examples, _PREPROCESSORS)
+        scores, _ = self.infer_with_preprocessors(InferenceType.SCORE, examples, _usual_preprocessors())
         return scores
 
     def evaluate(
         self, examples: Examples, metric_fns: Sequence[seqio.dataset_providers.MetricFnCallable]
     ) -> Mapping[Any, Any]:
         """Computes metrics of predictions or scores; see :meth:`evaluate_with_preprocessors`."""
-        return self.evaluate_with_preprocessors(examples, _PREPROCESSORS, metric_fns, postprocessor=None)
+        return self.evaluate_with_preprocessors(examples, _usual_preprocessors(), metric_fns, postprocessor=None)
 
     def evaluate_with_preprocessors(
         self,

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 
 import gin
-import seqio
 from absl import app, flags, logging
 from t5x import _script, config_utils
+from t5x._lazy import seqio
 
 FLAGS = flags.FLAGS
 

@@ -7,19 +7,18 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import seqio
-import tensorflow as tf
 from absl import logging
 from clu import metrics as clu_metrics
 from flax import core as flax_core
 from flax.linen import partitioning as flax_partitioning
 from t5x import decoding, losses
 from t5x import metrics as metrics_lib
+from t5x._lazy import SeqIOClass, seqio, tf
 from t5x.metrics import AveragePerStep, MetricsMap, StepsPerTime, Sum, Time, TimeRate
 from typing_extensions import Protocol
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from t5x.optimizers import OptimizerDefType
 
 
-Array = np.ndarray | jax.Array | tf.Tensor
+Array = Union[np.ndarray, jax.Array, "tf.Tensor"]
 PyTree = Any
 PyTreeDef = jax.tree_util.PyTreeDef
 Batch = Mapping[str, jax.Array]
@@ -361,7 +360,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
     """
 
-    FEATURE_CONVERTER_CLS = seqio.EncDecFeatureConverter
+    FEATURE_CONVERTER_CLS = SeqIOClass("EncDecFeatureConverter")
 
     def __init__(
         self,
@@ -648,7 +647,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
     """
 
-    FEATURE_CONVERTER_CLS = seqio.DecoderFeatureConverter
+    FEATURE_CONVERTER_CLS = SeqIOClass("DecoderFeatureConverter")
 
     def __init__(
         self,

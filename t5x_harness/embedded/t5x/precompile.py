@@ -9,12 +9,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import clu.data
 import jax
 import numpy as np
-import tensorflow as tf
 from t5x import models, partitioning, utils
 from t5x import trainer as trainer_lib
+from t5x._lazy import clu_data, tf
 from t5x._train_setup import Inputs, vocabulary_check
 
 _LEARNING_RATE = 1e-3
@@ -52,8 +51,8 @@ def precompile(
     layout = partitioner.get_data_layout(train_dataset_cfg.batch_size)
     dataset = get_dataset_fn(train_dataset_cfg, layout.shard_id, layout.num_shards, model.FEATURE_CONVERTER_CLS)
     if isinstance(dataset, tf.data.Dataset):
-        dataset = clu.data.TfDatasetIterator(dataset, checkpoint=True)
-    if not isinstance(dataset, clu.data.dataset_iterator.DatasetIterator):
+        dataset = clu_data.TfDatasetIterator(dataset, checkpoint=True)
+    if not isinstance(dataset, clu_data.dataset_iterator.DatasetIterator):
         raise ValueError(f"get_dataset_fn returned unsupported type {type(dataset)}.")
     inputs = Inputs(dataset, layout, train_eval={})
     initializer = utils.TrainStateInitializer(

@@ -13,11 +13,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import seqio
-import tensorflow as tf
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from t5x import adafactor, checkpoints, models, optimizers, partitioning
 from t5x import train_state as train_state_lib
+from t5x._lazy import seqio, tf
 from t5x.checkpoint_importer import LazyArray
 from t5x.examples.t5 import network
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
-import seqio
-import tensorflow as tf
 from absl import logging
 from jax.experimental import multihost_utils
 from t5x import _train_setup, partitioning, utils
@@ -21,6 +19,7 @@ from t5x import models as models_lib
 from t5x import train_state as train_state_lib
 from t5x import trainer as trainer_lib
 from t5x._errors import ConfigError
+from t5x._lazy import EVALUATOR, tf
 from t5x._train_loop import Evaluation, Saver, TrainLoop
 from t5x._train_schedule import Schedule
 
@@ -98,7 +97,7 @@ def train(
     random_seed: int | None,
     use_hardware_rng: bool = False,
     summarize_config_fn: Callable[..., None],
-    inference_evaluator_cls: utils.EvaluatorConstructor = seqio.Evaluator,
+    inference_evaluator_cls: utils.EvaluatorConstructor = EVALUATOR,
     get_dataset_fn: utils.GetDatasetCallable = utils.get_dataset,
     concurrent_metrics: bool = True,
     actions: Mapping[str, Sequence[trainer_lib.BaseAction]] | None = None,

@@ -25,11 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 import typing_extensions
 from absl import logging
-from clu import asynclib, metric_writers
+from clu import asynclib
 from jax.sharding import PartitionSpec
 from t5x import checkpoints, models, partitioning, utils
 from t5x import metrics as metrics_lib
 from t5x._errors import ConfigError
+from t5x._lazy import metric_writers
 from t5x.train_state import TrainState
 
 Array = np.ndarray | jax.Array

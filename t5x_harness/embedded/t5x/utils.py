@@ -13,17 +13,14 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
-import clu.data
 import flax.core
 import flax.core.scope as flax_scope
 import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint
-import seqio
-import tensorflow as tf
 import typing_extensions
 from absl import app, logging
 from flax import traverse_util
@@ -32,24 +29,34 @@ from jax.experimental import multihost_utils
 from t5x import _inference, checkpoints, optimizers, partitioning, state_utils
 from t5x import train_state as train_state_lib
 from t5x._errors import with_hint
+from t5x._lazy import clu_data, gfile, seqio, tf
 from t5x._learning_rates import FACTORS, Rate, Settings
 from t5x._model_info import table
 from t5x._tasks import check_batch_size, explaining, get_provider, is_airio, warn_of_airio_settings
 from t5x._vocabularies import difference
-from tensorflow.io import gfile
 
 if TYPE_CHECKING:
     from t5x import models
 
 
-Array: TypeAlias = np.ndarray | jax.Array | tf.Tensor
+Array: TypeAlias = Union[np.ndarray, jax.Array, "tf.Tensor"]
 DType: TypeAlias = np.dtype[Any] | type[Any]
 PyTree: TypeAlias = Any
 Shape: TypeAlias = tuple[int, ...]
 PartitionSpec = partitioning.PartitionSpec
-TensorBoardLogger = seqio.TensorBoardLogger
 get_local_data = checkpoints.get_local_data
-FeatureConverterFactory = Callable[..., seqio.FeatureConverter]
+FeatureConverterFactory = Callable[..., "seqio.FeatureConverter"]
+if TYPE_CHECKING:
+    TensorBoardLogger = seqio.TensorBoardLogger
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Gives ``utils.TensorBoardLogger``, which is SeqIO's."""
+        if name == "TensorBoardLogger":
+            return seqio.TensorBoardLogger
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
 _InferFnResult = Sequence[tuple[int, PyTree]]
 _InferFnWithAuxResult = tuple[_InferFnResult, Mapping[str, Sequence[Any]]]
 
@@ -175,7 +182,8 @@ class CheckpointConfig:
     restore: RestoreCheckpointConfig | None = None
 
 
-DatasetIterator: TypeAlias = tf.data.Iterator | clu.data.dataset_iterator.DatasetIterator
+if TYPE_CHECKING:
+    DatasetIterator: TypeAlias = tf.data.Iterator | clu_data.dataset_iterator.DatasetIterator
 
 
 class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
@@ -389,12 +397,12 @@ def import_module(module: str) -> None:
         ) from error
 
 
-class ShardedDatasetIterator(clu.data.dataset_iterator.DatasetIterator):
-    """Lays every batch of another iterator over the mesh."""
+class ShardedDatasetIterator(Iterator[Any]):
+    """Lays every batch of another iterator over the mesh; a ``clu.data.dataset_iterator.DatasetIterator``."""
 
     def __init__(
         self,
-        iterator: clu.data.dataset_iterator.DatasetIterator,
+        iterator: clu_data.dataset_iterator.DatasetIterator,
         partitioner: partitioning.BasePartitioner,
         global_shapes: PyTree,
     ) -> None:
@@ -405,6 +413,7 @@ class ShardedDatasetIterator(clu.data.dataset_iterator.DatasetIterator):
             partitioner: names the mesh and how batches are partitioned.
             global_shapes: the shape of each whole batch array.
         """
+        clu_data.dataset_iterator.DatasetIterator.register(ShardedDatasetIterator)  # clu imports TensorFlow
         self._iterator = iterator
         self._partitioner = partitioner
         self._global_shapes = global_shapes
@@ -432,7 +441,7 @@ class ShardedDatasetIterator(clu.data.dataset_iterator.DatasetIterator):
     @property
     def iterator(self) -> Any:
         """What checkpoints store: the ``tf.data`` iterator if there is one, otherwise the wrapped iterator."""
-        if isinstance(self._iterator, clu.data.dataset_iterator.TfDatasetIterator):
+        if isinstance(self._iterator, clu_data.dataset_iterator.TfDatasetIterator):
             return self._iterator.iterator
         return self._iterator
 
@@ -460,12 +469,12 @@ def _check_rows(sharding: jax.sharding.NamedSharding, global_shape: tuple[int, .
 
 
 def prepare_train_iter(
-    train_iter: tf.data.Dataset | clu.data.dataset_iterator.DatasetIterator,
+    train_iter: tf.data.Dataset | clu_data.dataset_iterator.DatasetIterator,
     *,
     partitioner: partitioning.BasePartitioner,
     checkpoint_cfg: CheckpointConfig,
     data_layout: partitioning.DataLayout,
-) -> clu.data.dataset_iterator.PeekableDatasetIterator:
+) -> clu_data.dataset_iterator.PeekableDatasetIterator:
     """Makes the iterator that training reads from.
 
     Args:
@@ -485,15 +494,15 @@ def prepare_train_iter(
         return train_iter
     batches = train_iter
     if isinstance(batches, tf.data.Dataset):
-        batches = clu.data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True)
-    if not isinstance(batches, clu.data.dataset_iterator.DatasetIterator):
+        batches = clu_data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True)
+    if not isinstance(batches, clu_data.dataset_iterator.DatasetIterator):
         raise ValueError(
             f"get_dataset_fn returned unsupported type {type(batches)}. It must return a tf.data.Dataset or a clu "
             "DatasetIterator."
         )
     global_shapes = jax.tree.map(lambda spec: (data_layout.batch_size, *spec.shape[1:]), batches.element_spec)
     sharded = ShardedDatasetIterator(batches, partitioner, global_shapes)
-    return clu.data.dataset_iterator.PeekableDatasetIterator(sharded)
+    return clu_data.dataset_iterator.PeekableDatasetIterator(sharded)
 
 
 def get_zeros_batch_like_spec(batch_spec: Mapping[str, jax.ShapeDtypeStruct]) -> Mapping[str, jnp.ndarray]:
@@ -1261,7 +1270,7 @@ class GetDatasetCallable(typing_extensions.Protocol):
         feature_converter_cls: FeatureConverterFactory,
         num_epochs: int | None = None,
         continue_from_last_checkpoint: bool = True,
-    ) -> clu.data.dataset_iterator.DatasetIterator | tf.data.Dataset:
+    ) -> clu_data.dataset_iterator.DatasetIterator | tf.data.Dataset:
         """Returns the batches of one shard."""
         ...
 
@@ -1288,7 +1297,7 @@ def get_dataset(
     feature_converter_cls: FeatureConverterFactory,
     num_epochs: int | None = None,
     continue_from_last_checkpoint: bool = False,
-) -> tf.data.Dataset | clu.data.dataset_iterator.DatasetIterator:
+) -> tf.data.Dataset | clu_data.dataset_iterator.DatasetIterator:
     """Reads one shard of a dataset.
 
     Args:

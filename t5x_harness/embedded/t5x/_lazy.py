@@ -1,0 +1,69 @@
+"""TensorFlow, SeqIO and what imports them, each imported when something of it is first used.
+
+They take four fifths of the time of importing T5X, and whoever only partitions or defines a model uses none of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import clu.data as clu_data
+    import seqio
+    import tensorflow as tf
+    from clu import metric_writers
+    from tensorflow.io import gfile
+else:
+
+    class _Lazy(types.ModuleType):
+        """Stands for a module; what is set on it, as tests do, is seen by all who import it from here."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module(self.__name__), name)
+
+        def __dir__(self) -> list[str]:
+            return dir(importlib.import_module(self.__name__))
+
+    clu_data = _Lazy("clu.data")
+    gfile = _Lazy("tensorflow.io.gfile")
+    metric_writers = _Lazy("clu.metric_writers")
+    seqio = _Lazy("seqio")
+    tf = _Lazy("tensorflow")
+
+
+class SeqIOClass:
+    """A class of SeqIO, imported when it is called, compared or asked for through a class that has it as attribute.
+
+    It is what functions have as a default, so that their definition does not import SeqIO; it looks like the class.
+
+    Args:
+      name: as SeqIO has it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    @property
+    def __wrapped__(self) -> Any:
+        return getattr(seqio, self.__name__)
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self.__wrapped__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self.__wrapped__
+
+    def __hash__(self) -> int:
+        return hash(self.__wrapped__)
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+
+EVALUATOR = SeqIOClass("Evaluator")
+JSON_ENCODER = SeqIOClass("TensorAndNumpyEncoder")
