@@ -80,7 +80,7 @@ def _below(place: Mapping[str, str], relative: str) -> dict[str, str]:
     return {**place, "path": f"{place['path'].rstrip('/')}/{relative}"}
 
 
-_PUBLISHED = re.compile(r"(?:gs://|/gcs/)(?:t5-data/pretrained_models|scenic-bucket/ul2)/")
+_PUBLISHED = re.compile(r"(?:gs://|/gcs/)(?:t5-data/(?:t5-data/)?pretrained_models|scenic-bucket/ul2)/")
 
 
 class CheckpointKind(enum.Enum):
@@ -101,9 +101,9 @@ def kind_at(path: str, *, use_orbax: bool) -> CheckpointKind:
 
     T5X writes orbax's layout since 27 February 2024 (google-research/t5x, 65ce7e9 "Launch Orbax Checkpointing by
     default in t5x").  All models that its docs/models.md lists in ``gs://t5-data/pretrained_models/t5x`` were listed by
-    28 March 2023 (cf08499, umT5), and those of UL2 in ``gs://scenic-bucket/ul2`` are of 2022 and of March 2023.  Their
-    optimizer is the Adafactor of T5's model gin files: google-research/t5x issues 569 and 1196 are of users whose other
-    optimizer could not be restored from them.
+    28 March 2023 (cf08499, umT5, whose config has a folder ``t5-data`` before that), and those of UL2 in
+    ``gs://scenic-bucket/ul2`` are of 2022 and of March 2023.  Their optimizer is the Adafactor of T5's model gin files:
+    google-research/t5x issues 569 and 1196 are of users whose other optimizer could not be restored from them.
 
     Args:
       path: of the checkpoint, or of the folder that it is in.

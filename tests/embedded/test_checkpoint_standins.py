@@ -57,6 +57,7 @@ def by_orbax_manager(path: str, like: Any, directory: str | None = None, **how: 
         ("gs://t5-data/pretrained_models/t5x/t5_1_1_small/checkpoint_1000000", False, CheckpointKind.PUBLISHED),
         ("/gcs/t5-data/pretrained_models/t5x/umt5/base/checkpoint_1000000/", True, CheckpointKind.PUBLISHED),
         ("gs://t5-data/pretrained_models/t5x/t5_1_1_small", True, CheckpointKind.PUBLISHED),
+        ("gs://t5-data/t5-data/pretrained_models/t5x/umt5_base/checkpoint_1000000", True, CheckpointKind.PUBLISHED),
         ("gs://scenic-bucket/ul2/ul220b/checkpoint_2650000", True, CheckpointKind.PUBLISHED),
         ("gs://my-bucket/t5-data/pretrained_models/checkpoint_1", True, CheckpointKind.ORBAX),
         ("gs://my-bucket/model/checkpoint_1000", True, CheckpointKind.ORBAX),

@@ -86,6 +86,14 @@ def test_a_file_that_t5x_never_published_is_named(name: str, python_path: tuple[
     assert "t5x/configs/runs/pretrain_deterministic.gin" in error.message
 
 
+def test_the_import_that_umt5s_fine_tuning_lacks_is_named(python_path: tuple[str, ...], tmp_path: Path) -> None:
+    """With T5X, Gin stops there, too."""
+    bindings = ("MODEL_DIR = 'm'", "MIXTURE_OR_TASK_NAME = 'x'", "MIXTURE_OR_TASK_MODULE = None")
+    spec = _spec("t5x/examples/scalable_t5/umt5/tydiqa_base.gin", python_path, tmp_path, *bindings)
+    [error] = (found for found in lint(spec, t5x_parent=T5X).errors if found.code == "GIN29")
+    assert error.fix == ("add `from t5x import partitioning` to t5x/examples/scalable_t5/umt5/tydiqa_base.gin")
+
+
 @pytest.mark.parametrize(
     ("name", "mode", "bindings"),
     [

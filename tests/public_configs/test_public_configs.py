@@ -3,7 +3,7 @@
 ``community`` is a pretraining recipe: its own 64k vocabulary and its outputs in a bucket, a stream of the Hugging Face
 hub, a shell script. ``script`` is one that its own shell script trains, under ``exec``. ``vertex`` are fine-tuning,
 evaluation and inference on TFDS as people start them on Vertex AI. ``others`` have a mixture of text files in a bucket,
-cached examples, and TFExamples to infer on.
+cached examples, and TFExamples to infer on. ``networks`` are T5X's own configs of a language model and of umT5.
 """
 
 from __future__ import annotations
@@ -202,6 +202,24 @@ def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
     assert changes["BATCH_SIZE"] == ("128", "8")
     assert [len(row) for row in devices_of(Path(result.checkpoints[-1].path))] == [2, 2, 2, 2]
     assert result.predictions[0]["input"]["inputs_pretokenized"].startswith("translate German to English: ")
+
+
+@pytest.mark.journey
+def test_umt5_with_scanned_layers_is_fine_tuned_from_the_published_checkpoint(run: Run, folder) -> None:
+    result = run(folder("networks"), "umt5_tydiqa.gin", '--gin.MODEL_DIR="gs://my-team-t5x/umt5"', "--slice=v4-8")
+    assert_passed(result, *TRAINING)
+    assert "INITIAL_CHECKPOINT_PATH: 'gs://t5-data/t5-data/pretrained_models/t5x/umt5_base/checkpoint_1000000'" in (
+        result.standins
+    )
+    assert result.steps == result.checkpoints[-1].step == 1_000_004
+    assert "592,043,520" in str(result.stage(Stage.PLAN).facts)
+
+
+def test_a_language_model_is_planned_from_the_config_that_t5x_has(run: Run, folder) -> None:
+    config = "t5x/examples/decoder_only/examples/base_wmt_from_scratch.gin"
+    result = run(folder("networks"), config, '--gin.MODEL_DIR="gs://my-team-t5x/lm"', until=Stage.PLAN)
+    assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+    assert "109,628,544" in str(result.stage(Stage.PLAN).facts)
 
 
 @pytest.mark.journey
