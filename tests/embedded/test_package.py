@@ -50,6 +50,7 @@ def test_checkpointing_is_the_name_to_come_of_checkpoints() -> None:
     ("module", "instead"),
     [
         ("t5x.contrib.moe", r"no t5x\.contrib: t5x\.contrib \(moe, calm, gpu\) .*: install T5X itself"),
+        ("t5x.fiddle_configs.configs.pretrain", r"no t5x\.fiddle_configs: .*, which --fdl_config takes"),
         ("t5x.scripts.convert_tf_checkpoint", r"no t5x\.scripts: .* RestoreCheckpointConfig\.path"),
         ("t5x.tasks", r"no t5x\.tasks: .*import the module that registers the tasks"),
     ],

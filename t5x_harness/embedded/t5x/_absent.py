@@ -10,6 +10,7 @@ _RULES = "t5x.checkpoint_importer.t5_importer.apply translates the names of a Me
 
 MODULES = {
     "t5x.contrib": f"t5x.contrib (moe, calm, gpu) is a package of projects built on T5X: {_INSTALL}",
+    "t5x.fiddle_configs": "they are the files of t5x/configs/runs in Fiddle: write your own, which --fdl_config takes",
     "t5x.scripts": "checkpoints of TensorFlow need no conversion: name one as RestoreCheckpointConfig.path",
     "t5x.tasks": "it registers nothing in the public T5X: import the module that registers the tasks",
 }
@@ -20,6 +21,11 @@ NAMES: dict[str, dict[str, str]] = {
         "SLOT_MAP TOWER_MAP attention_layers final_layernorms final_logits global_step layernorms mlpblock "
         "rel_embeddings separate_embeddings shared_embeddings".split(),
         _RULES,
+    ),
+    "t5x.export_lib": dict.fromkeys(
+        "bucketize_tokenized_input create_decoder_preprocessor create_dual_encoder_preprocessor "
+        "create_preprocessor_with_decoder_params generate_examples_with_sequence_lengths".split(),
+        f"write one of your own for save.create_preprocessor_fn or generate_examples_fn, or {_INSTALL}",
     ),
 }
 """By module, its names that are not here, and what there is instead of each."""

@@ -225,7 +225,8 @@ def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         float[batch, k] values in descending order and int32[batch, k] positions.
     """
     batch, length = x.shape
-    if batch > 8 or length <= 8 * _TPU_LANES * k:
+    # An exported program may leave the batch open, and then has no number here.
+    if not isinstance(batch, int) or batch > 8 or length <= 8 * _TPU_LANES * k:
         return lax.top_k(x, k)
     pieces = jnp.pad(x, ((0, 0), (0, -length % _TPU_LANES)), constant_values=-jnp.inf).reshape(batch, _TPU_LANES, -1)
     values, positions = lax.top_k(pieces, k)  # [batch, lanes, k]
