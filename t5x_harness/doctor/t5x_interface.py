@@ -41,9 +41,8 @@ class T5XInterface(Check):
         differences: list[str] = []
         for file in sorted(_RECORDED.rglob("*.py")):
             relative = file.relative_to(_RECORDED)
-            if relative.stem.startswith("_"):
+            if relative.stem.startswith("_") or not (recorded := _definitions(file)):
                 continue
-            recorded = _definitions(file)
             compared += len(recorded)
             differences += _differences(Path(runtime.location, relative), _module(relative), recorded)
         findings = [*_lacking(Path(runtime.location))]

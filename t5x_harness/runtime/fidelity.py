@@ -1,0 +1,121 @@
+"""The tables of docs/fidelity.md: the embedded T5X beside the recorded interface of T5X.
+
+Run it from the root of the repository, where the extra ``t5x`` is installed::
+
+    python -m t5x_harness.runtime.fidelity tests/reference/api.json docs/fidelity.md
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.runtime.import_hooks import use_runtime
+
+START, END = "<!-- made by t5x_harness.runtime.fidelity -->", "<!-- end -->"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """A module of T5X beside the embedded one.
+
+    Attributes:
+        recorded: how many public functions and classes T5X has there.
+        absent: those that are not here.
+        differing: those with other parameters, defaults or members, as "name: what".
+    """
+
+    recorded: int
+    absent: Sequence[str]
+    differing: Sequence[str]
+
+
+def compare(module: str, record: Mapping[str, Mapping[str, Any]]) -> Compared:
+    """Compares a module of the embedded T5X with its record.
+
+    Args:
+        module: such as ``t5x.models``; imported.
+        record: of ``api.json``.
+    """
+    here = importlib.import_module(module)
+    absent = [name for name in record if not hasattr(here, name)]
+    differing = [
+        f"{name}: {what}"
+        for name, recorded in record.items()
+        if name not in absent
+        for what in _differences(getattr(here, name), recorded)
+    ]
+    return Compared(len(record), absent, differing)
+
+
+def _differences(thing: Any, record: Mapping[str, Any]) -> Iterator[str]:
+    if record["kind"] == "function":
+        yield from _changed("", thing, record["signature"])
+        return
+    for name, member in record["members"].items():
+        if not hasattr(thing, name):
+            yield f"no member {name}"
+        elif isinstance(member, list):
+            yield from _changed(f"{name}: ", getattr(thing, name), member)
+
+
+def _changed(where: str, function: Any, signature: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    here = {entry.name: _default(entry.default) for entry in inspect.signature(function).parameters.values()}
+    recorded = {entry["name"]: entry.get("default") for entry in signature}
+    if list(here) != list(recorded):
+        yield f"{where}takes {', '.join(here)} instead of {', '.join(recorded)}"
+    else:
+        yield from (
+            f"{where}{name} is {here[name]} by default instead of {default}"
+            for name, default in recorded.items()
+            if here[name] != default
+        )
+
+
+def _default(value: Any) -> str | None:
+    """Writes a default as the record does: an object without a text of its own by its home and name."""
+    if value is inspect.Parameter.empty:
+        return None
+    if " at 0x" not in repr(value):
+        return repr(value)
+    return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+
+
+def tables(api: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the Markdown tables: modules with what differs, then what is absent."""
+    absent_here: Any = importlib.import_module("t5x._absent")
+    lines = ["| module | functions and classes | absent | different |", "|---|---|---|---|"]
+    for module, record in sorted(api.items()):
+        found = compare(module, record)
+        cells = (str(found.recorded), ", ".join(found.absent) or "-", "; ".join(found.differing) or "-")
+        lines.append(f"| `{module}` | {' | '.join(cells)} |")
+    lines += ["", "| not here | what there is instead |", "|---|---|"]
+    lines += [f"| `{module}` | {instead} |" for module, instead in sorted(absent_here.MODULES.items())]
+    for module, names in sorted(absent_here.NAMES.items()):
+        for instead in dict.fromkeys(names.values()):
+            absent = ", ".join(f"`{name}`" for name in names if names[name] == instead)
+            lines.append(f"| {absent} of `{module}` | {instead} |")
+    return "\n".join(lines)
+
+
+def with_tables(page: str, api: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the page with its tables made anew."""
+    before, _, rest = page.partition(START)
+    return f"{before}{START}\n{tables(api)}\n{END}{rest.partition(END)[2]}"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Writes the tables into the page."""
+    api, page = map(Path, argv)
+    use_runtime("embedded")
+    page.write_text(with_tables(page.read_text(), json.loads(api.read_text())))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
