@@ -149,7 +149,7 @@ def test_the_command_replaces_exec_and_its_status_is_passed_on() -> None:
             "t5x.train_unfragmented",
             "No module named 't5x.train_unfragmented': no T5X has it; use t5x.main --run_mode=train",
         ),
-        ("t5x.precompile", "No module named t5x.precompile"),
+        ("t5x.tasks", "the embedded T5X runtime has no t5x.tasks: it registers nothing in the public T5X"),
     ],
 )
 def test_programs_that_are_not_there_are_named_with_what_is(module: str, said: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 _INSTALL = "install T5X itself (a checkout of github.com/google-research/t5x on PYTHONPATH), which is then used"
 _RULES = "t5x.checkpoint_importer.t5_importer.apply translates the names of a Mesh TensorFlow checkpoint"
@@ -31,9 +31,19 @@ NAMES: dict[str, dict[str, str]] = {
 """By module, its names that are not here, and what there is instead of each."""
 
 
-def module_error(module: str) -> ImportError:
-    """Returns the error of an import of a module that is not here."""
-    return ImportError(f"the embedded T5X runtime has no {module}: {MODULES[module]}", name=module)
+def refuse_module(module: str, *, is_program: bool) -> NoReturn:
+    """Ends the import of a module that is not here, or the program that it was to be.
+
+    Args:
+        module: its full name.
+        is_program: whether it is run with ``python -m``.
+
+    Raises:
+        ImportError: it is imported.
+        SystemExit: it is run.
+    """
+    message = f"the embedded T5X runtime has no {module}: {MODULES[module]}"
+    raise SystemExit(message) if is_program else ImportError(message, name=module)
 
 
 def name_getter(module: str) -> Callable[[str], Any]:

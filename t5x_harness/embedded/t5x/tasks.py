@@ -1,5 +1,5 @@
 """Not in the embedded T5X runtime: the import says what there is instead."""
 
-from t5x._absent import module_error
+from t5x._absent import refuse_module
 
-raise module_error(__name__)
+refuse_module("t5x.tasks", is_program=__name__ == "__main__")
