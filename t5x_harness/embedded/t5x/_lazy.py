@@ -1,6 +1,6 @@
 """TensorFlow, SeqIO and what imports them, each imported when something of it is first used.
 
-They take four fifths of the time of importing T5X, and whoever only partitions or defines a model uses none of it.
+They take four fifths of the time of importing T5X, and partitioning or defining a model uses none of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SeqIOClass:
     It is what functions have as a default, so that their definition does not import SeqIO; it looks like the class.
 
     Args:
-      name: as SeqIO has it.
+        name: as SeqIO has it.
     """
 
     def __init__(self, name: str) -> None:
