@@ -170,6 +170,7 @@ def test_axis_names_give_the_rules() -> None:
     }
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_names_of_factor_dimensions_are_those_of_gin_files() -> None:
     names = ("row", "col", "Column", "BATCH", "none", "unfactorized", ROW)
     assert [adafactor.factor_name_to_factordim(n) for n in names] == [ROW, COLUMN, COLUMN, BATCH, NONE, NONE, ROW]
@@ -177,6 +178,7 @@ def test_names_of_factor_dimensions_are_those_of_gin_files() -> None:
         adafactor.factor_name_to_factordim("diagonal")
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_map_gives_the_value_of_the_first_pattern_found() -> None:
     values = HParamMap([("bias$", 1), ("decoder", 2), (".*", 3)])
     tree = {"decoder": {"bias": 0, "kernel": 0}, "encoder": {"kernel": 0}}
@@ -193,6 +195,7 @@ def test_parameters_may_differ_in_being_scaled() -> None:
     np.testing.assert_allclose(plain, expected(param, grads, by_scale=False), rtol=1e-5)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
@@ -239,6 +242,7 @@ def test_mistakes_are_named(build: Any, error: type[Exception], message: str) ->
         build()
 
 
+@pytest.mark.embedded("T5X compares definitions by identity")
 def test_equal_settings_make_equal_definitions() -> None:
     # Two states can only be combined when their definitions are equal: they are part of the tree's structure.
     assert adafactor.Adafactor(0.1) == adafactor.Adafactor(0.1)

@@ -128,6 +128,7 @@ def test_plan_reads_its_shapes(tmp_path: Path) -> None:
     assert tree.arrays["state/step"] == StoredArray((), "int32")
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_published_model_holds_the_state_of_adafactor(tmp_path: Path) -> None:
     """Whatever the config's optimizer is: one that needs its own state does not find it, as in a job."""
     adam = state(optimizer=optimizers.adamw(0.1))

@@ -41,6 +41,7 @@ def test_a_checkpoint_that_is_not_pinned_goes(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.embedded("T5X words its warning otherwise")
 def test_formats_are_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tensorflow = tmp_path / "checkpoint"
     tensorflow.write_text('model_checkpoint_path: "model.ckpt-1"\n')
@@ -56,6 +57,7 @@ def test_formats_are_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert "expected the format CheckpointTypes.T5X, found CheckpointTypes.T5X_TF" in caplog.text
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize("content", [b"", b"no checkpoint at all"])
 def test_another_file_is_refused_by_path(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "checkpoint").write_bytes(content)

@@ -69,6 +69,7 @@ def test_the_best_stay_with_the_latest(run: Path, settings: dict[str, Any], kept
     assert list(writer.all_steps()) == kept
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_another_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="metric_mode is 'best'"):
         checkpoints.SaveBestCheckpointer(shapes(state()), partitioner(), str(tmp_path), metric_mode="best")

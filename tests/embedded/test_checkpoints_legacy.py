@@ -144,6 +144,7 @@ def test_leaves_can_be_renamed_dropped_and_filled_in() -> None:
     assert flat(loaded).keys() == {"target/enc/kernel", "target/scale"}
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_missing_leaves_are_named_with_their_likes() -> None:
     with pytest.raises(
         ValueError, match=r"lacks 5 of the model's leaves:\n  target/dec/kernel \(it has target/enc/kernel\)"
@@ -151,6 +152,7 @@ def test_missing_leaves_are_named_with_their_likes() -> None:
         checkpointer(RECORDED, state(layer="dec")).restore()
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_another_shape_is_named_with_both() -> None:
     with pytest.raises(
         ValueError, match=rf"target/enc/kernel has shape \(8, 4\) in checkpoint {RECORDED}/checkpoint_3 and \(16, 4\)"
@@ -175,6 +177,7 @@ def test_the_oldest_go_unless_pinned(tmp_path: Path) -> None:
     assert steps_in(tmp_path) == [1, 3, 4]
 
 
+@pytest.mark.embedded("T5X does not restore the iterator of this test")
 def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     data = iter(tf.data.Dataset.range(100))
     writer = checkpointer(tmp_path, dataset_iterator=data, keep_dataset_checkpoints=1)
@@ -189,6 +192,7 @@ def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
         checkpointer(tmp_path, dataset_iterator=fresh).restore(step=1)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_pipeline_with_state_names_the_fix(tmp_path: Path) -> None:
     stateful = tf.data.Dataset.from_generator(lambda: iter(range(5)), output_signature=tf.TensorSpec((), tf.int32))
     with pytest.raises(tf.errors.FailedPreconditionError) as refusal:
@@ -233,6 +237,7 @@ def damaged(folder: Path, damage: str) -> None:
     file.write_bytes(serialization.msgpack_serialize(tree))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -253,6 +258,7 @@ def test_damage_is_named(tmp_path: Path, damage: str, message: str) -> None:
         checkpointer(tmp_path).restore()
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -271,6 +277,7 @@ def test_a_checkpoint_that_is_not_there_is_named(arguments: dict[str, Any], mess
         checkpointer(RECORDED).restore(**arguments)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"No checkpoint after step 0 in '{tmp_path}'; steps there: \[\]"):
         checkpointer(tmp_path).restore()
@@ -287,6 +294,7 @@ def test_stored_arrays_describe_themselves() -> None:
     assert checkpoints.fake_param_info(np.ones(2)).ts_spec is None
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_folders_of_checkpoints_are_told_by_name(tmp_path: Path) -> None:
     for name in ("checkpoint_2", "checkpoint_10", "checkpoint_7.tmp-123", "checkpoint_x", "other_3"):
         (tmp_path / name).mkdir()

@@ -131,6 +131,7 @@ def test_restored_dtypes_are_those_of_t5x(tmp_path: Path) -> None:
     assert manager(tmp_path / "low", low).restore(step=3).params["scale"].dtype == jnp.bfloat16
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_missing_leaves_come_from_the_fallback_or_are_named(tmp_path: Path) -> None:
     save(tmp_path, state())
     model = state(layer="dec")
@@ -148,6 +149,7 @@ def assignment(*rules: tuple[str, str | None]) -> Any:
     return lambda stored, target, **settings: state_utils.apply_assignment_map(stored, target, rules, **settings)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_leaves_can_be_dropped_and_put_in_but_not_renamed(tmp_path: Path) -> None:
     save(tmp_path, state())
     fresh = state(step=0).replace_params(jax.tree.map(jnp.zeros_like, state().params)).state_dict()
@@ -168,6 +170,7 @@ def test_leaves_can_be_dropped_and_put_in_but_not_renamed(tmp_path: Path) -> Non
         manager(tmp_path, state(layer="dec")).restore(step=3, state_transformation_fns=[rename])
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_another_shape_is_named_with_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     save(tmp_path, state())
     with pytest.raises(
@@ -181,6 +184,7 @@ def test_another_shape_is_named_with_both(tmp_path: Path, caplog: pytest.LogCapt
     assert "state/param_states/enc/kernel/v has shape (1,) in checkpoint" in caplog.text
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_state_with_untrained_parameters_is_refused_as_t5x_cannot_restore_it(tmp_path: Path) -> None:
     kernels = traverse_util.ModelParamTraversal(lambda path, _: "kernel" in path)
     partial = state(optimizer=optimizers.MultiOptimizer([(kernels, factoring_adafactor())]))
@@ -189,6 +193,7 @@ def test_a_state_with_untrained_parameters_is_refused_as_t5x_cannot_restore_it(t
         manager(tmp_path, partial).restore(step=3)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -205,6 +210,7 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path, arguments: dict
         manager(tmp_path).restore(**arguments)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_folder_that_cannot_be_is_refused_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"neither '{tmp_path}/a/b' nor '{tmp_path}/a' exists"):
         checkpoints.OrbaxCheckpointManagerInterface(str(tmp_path / "a" / "b"), state(), partitioner())
@@ -249,6 +255,7 @@ def test_saves_follow_the_period_unless_forced(tmp_path: Path) -> None:
     assert steps_in(tmp_path) == [4, 5]
 
 
+@pytest.mark.embedded("T5X does not restore the iterator of this test")
 def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     data = iter(tf.data.Dataset.range(100))
     for _ in range(7):
@@ -263,6 +270,7 @@ def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
         manager(tmp_path / "without", dataset_iterator=fresh).restore(step=3)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_the_dataset_handler_needs_an_iterator(tmp_path: Path) -> None:
     handler = checkpoints.DatasetCheckpointHandler("train_ds-000-of-001", should_write_dataset_ckpt=True)
     for method in (handler.save, handler.restore):

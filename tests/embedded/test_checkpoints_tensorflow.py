@@ -96,6 +96,7 @@ def test_biases_of_every_layer_stay_in_their_layers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(leaves["target/decoder/layers_1/relpos_bias/rel_embedding"], np.ones(BIAS))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_variables_that_the_model_lacks_are_refused_unless_allowed(tmp_path: Path, converted: Any) -> None:
     variables, expected = converted
     write(tmp_path, variables)
@@ -106,6 +107,7 @@ def test_variables_that_the_model_lacks_are_refused_unless_allowed(tmp_path: Pat
     assert flat(leaves).keys() == inference.keys()
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -120,12 +122,14 @@ def test_a_model_of_another_size_is_refused_by_name(tmp_path: Path, converted: A
         checkpoint_importer.restore_from_t5_checkpoint(nested(expected | change), tmp_path)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unknown_variables_are_named(tmp_path: Path) -> None:
     write(tmp_path, {"encoder/novelty": np.ones(2, np.float32)})
     with pytest.raises(ValueError, match="No translation is known for 1 variables: encoder/novelty"):
         checkpoint_importer.restore_from_t5_checkpoint({}, tmp_path)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_folder_without_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"{tmp_path} is not a TensorFlow checkpoint"):
         checkpoint_importer.load_tf_ckpt(tmp_path)

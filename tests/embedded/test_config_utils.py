@@ -59,6 +59,7 @@ def test_flags_make_a_function_without_arguments(given: Any) -> None:
     assert fdl.build(config)() == ("runs/1", 5)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_without_flags_fiddle_is_not_used(given: Any) -> None:
     given()
     assert not config_utils.using_fdl()
@@ -66,6 +67,7 @@ def test_without_flags_fiddle_is_not_used(given: Any) -> None:
         config_utils.config_with_fiddle(train)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_gin_beside_fiddle_is_refused(given: Any) -> None:
     given(here("base"), "--gin_file=run.gin")
     with pytest.raises(ValueError, match="Must pass exactly one") as error:
@@ -74,6 +76,7 @@ def test_gin_beside_fiddle_is_refused(given: Any) -> None:
     assert str(error.value).endswith("--gin_file=['run.gin'].")
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_config_of_another_function_is_refused(given: Any) -> None:
     given(here("of_other"))
     with pytest.raises(ValueError, match="must configure") as error:
@@ -90,6 +93,7 @@ def test_config_is_written_as_text_and_json(given: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "fiddle_config.json").read_text())["root"]
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unprepared_config_is_explained() -> None:
     with pytest.raises(ValueError, match=r"pass the config through t5x\.config_utils\.prepare_to_summarize before"):
         fdl.build(config_utils.summarize_fiddle_config)("runs/1", None, 0)

@@ -21,6 +21,7 @@ def test_beams_are_added_merged_and_split_again() -> None:
         np.testing.assert_array_equal(decoding.unflatten_beam_dim(flat, X.shape[offset], 5, offset), added)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_rows_that_are_no_whole_number_of_beams_are_refused() -> None:
     with pytest.raises(AssertionError, match="2 rows cannot be split into 3 sequences of 2 beams"):
         decoding.unflatten_beam_dim(jnp.asarray(X), 3, 2)
@@ -46,6 +47,7 @@ def test_gathering_caches_leaves_shared_entries_alone(one_hot: bool, offset: int
     assert picked["cached_bias"].shape == (9,)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_gathering_caches_with_the_batch_axis_elsewhere_is_refused() -> None:
     with pytest.raises(AssertionError, match="offset is 2"):
         decoding.cache_gather_beams({}, jnp.zeros((1, 1), jnp.int32), 1, 1, 1, offset=2)

@@ -56,6 +56,7 @@ def test_short_flags_become_bindings() -> None:
     ]
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_short_flag_without_value_is_explained() -> None:
     with pytest.raises(ValueError, match="must be of the form") as error:
         gin_utils.rewrite_gin_args(["--gin.SIZE", "3"])
@@ -87,6 +88,7 @@ def test_config_is_written_to_file_and_tensorboard(tmp_path: Path) -> None:
     assert (tmp_path / "config.gin").read_text() == text
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_provenance_is_refused_where_gin_can_not_show_it() -> None:
     with pytest.raises(TypeError, match="installed gin-config can't show where bindings come from"):
         gin_utils.get_gin_config_str(show_provenance=True)

@@ -94,6 +94,7 @@ def best(targets: Any, predictions: Any, aux_values: Any) -> dict[str, Any]:
     return {"best": max(aux_values["scores"])}
 
 
+@pytest.mark.embedded("T5X fails in it, or looks for checkpoints otherwise")
 def test_it_scores_predicts_evaluates_and_trains_as_t5x_does(model: InteractiveModel, folder: Path) -> None:
     assert model.step == 0
     scored = model.score(EXAMPLES)
@@ -126,6 +127,7 @@ def test_it_scores_predicts_evaluates_and_trains_as_t5x_does(model: InteractiveM
     assert sorted(os.listdir(folder)) == ["checkpoint_1", "checkpoint_2", "model-info.txt", "train"]
 
 
+@pytest.mark.embedded("T5X fails in it, or looks for checkpoints otherwise")
 def test_it_goes_on_from_its_folder_or_from_a_checkpoint(model: InteractiveModel, folder: Path, tmp_path: Path) -> None:
     again = make(folder)
     assert again.step == model.step
@@ -151,6 +153,7 @@ def test_a_preempted_step_saves_a_checkpoint(
     assert saved == [model.step]
 
 
+@pytest.mark.embedded("T5X fails in it, or looks for checkpoints otherwise")
 def test_a_loop_takes_as_many_steps_as_are_asked_for(model: InteractiveModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """T5X takes two here: it repeats a list of batches a whole number of times only."""
     trained: list[Any] = []
@@ -162,6 +165,7 @@ def test_a_loop_takes_as_many_steps_as_are_asked_for(model: InteractiveModel, mo
     assert len(predicted) == 2
 
 
+@pytest.mark.embedded("T5X fails in it, or looks for checkpoints otherwise")
 def test_what_it_cannot_do_is_said_in_t5x_s_words(model: InteractiveModel, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"At least one batch of data must be provided\. .*batch_size=2, 1 examples"):
         model.train_step(EXAMPLES[:1])

@@ -92,6 +92,7 @@ def test_label_smoothing_lets_the_smoothed_distribution_reach_zero() -> None:
     np.testing.assert_allclose(loss, 0.0, atol=1e-5)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_logits_and_targets_of_wrong_ranks_are_refused() -> None:
     with pytest.raises(ValueError, match=r"logits of shape \(2, 3, 5\) and targets of shape \(2, 3, 1\)"):
         losses.compute_weighted_cross_entropy(jnp.asarray(LOGITS), jnp.ones((2, 3, 1), jnp.int32))
@@ -101,6 +102,7 @@ def test_logits_and_targets_of_wrong_ranks_are_refused() -> None:
 PACKED = {
     "decoder_target_tokens": jnp.array([[5, 6, 7, 8, 0], [5, 6, 0, 0, 0]]),
     "decoder_segment_ids": jnp.array([[1, 1, 1, 2, 0], [1, 1, 0, 0, 0]]),
+    "decoder_positions": jnp.array([[0, 1, 2, 0, 0], [0, 1, 0, 0, 0]]),
     "decoder_loss_weights": jnp.array([[1.0, 0.5, 0.5, 4.0, 0.0], [0.0, 0.25, 0.0, 0.0, 0.0]]),
 }
 UNPACKED = {name: PACKED[name] for name in ("decoder_target_tokens", "decoder_loss_weights")}
@@ -138,6 +140,7 @@ def test_sequences_without_any_weight_count_nothing() -> None:
     np.testing.assert_array_equal(weights, [[0, 0, 0, 1, 0], [0] * 5])
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_an_unknown_factor_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
         losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")

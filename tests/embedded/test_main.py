@@ -18,6 +18,7 @@ def case(tmp_path: Path) -> str:
     return f'--gin.MODEL_DIR="{tmp_path}/model"'
 
 
+@pytest.mark.embedded("T5X prints nothing at the end of a dry run")
 def test_a_dry_run_reads_the_config_and_runs_nothing(programs: Any, case: str, tmp_path: Path) -> None:
     flags = [
         "--run_mode=train",
@@ -35,6 +36,7 @@ def test_a_dry_run_reads_the_config_and_runs_nothing(programs: Any, case: str, t
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("module", "flags", "message"),
     [

@@ -56,12 +56,14 @@ def test_merging_rates_and_times() -> None:
     assert time.compute() == 2.0
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_rates_with_durations_are_not_merged() -> None:
     rate = metrics.TimeRate(duration=1.0, numerator=jnp.array(2.0))
     with pytest.raises(AssertionError, match="before their durations are set"):
         rate.merge(rate)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("metric", "message"),
     [

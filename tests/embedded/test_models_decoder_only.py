@@ -81,6 +81,7 @@ def test_predictions_go_on_after_the_inputs_and_leave_them_out() -> None:
         assert predictions[row].tolist() == expected + [0] * len(prompt)
 
 
+@pytest.mark.embedded("T5X changes the caller's decoder_params")
 def test_all_predictions_can_be_asked_for() -> None:
     arguments = {"topk": 0, "temperature": 1.0}
     sequences, aux = make_model().predict_batch_with_aux(
@@ -111,6 +112,7 @@ def test_prefix_language_models_tell_the_network_where_the_inputs_are() -> None:
     np.testing.assert_allclose(told, 100 * BATCH["decoder_causal_attention"], rtol=1e-4)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_prefix_language_models_need_to_know_where_the_inputs_are() -> None:
     batch = {name: BATCH[name] for name in ("decoder_input_tokens", "decoder_target_tokens")}
     with pytest.raises(ValueError, match=r"'decoder_causal_attention', but the batch has only \['decoder_input_tok"):

@@ -139,6 +139,7 @@ def test_predictions_can_begin_with_the_targets(params: Any) -> None:
     assert (sequences[0, 2:] > 0).any()
 
 
+@pytest.mark.embedded("T5X changes the caller's decoder_params")
 def test_decoders_get_the_key_and_arguments_and_leave_them_unchanged(params: Any) -> None:
     model = make_model(decode_fn=decoding.temperature_sample)
     arguments = {"topk": 0, "temperature": 0.7, "eos_id": 31}

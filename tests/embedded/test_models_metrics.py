@@ -88,6 +88,7 @@ def test_packed_examples_are_counted(segment_ids: list[list[int]], count: int) -
     assert models.count_packed_examples(jnp.array(segment_ids)) == count
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_weighted_accuracy_sums_the_weights_of_right_targets() -> None:
     assert models.compute_weighted_accuracy(LOGITS, TARGETS) == 5
     assert models.compute_weighted_accuracy(LOGITS, TARGETS, MASK) == 3

@@ -62,6 +62,7 @@ def test_dropout_of_the_hidden_layer_is_the_same_at_all_positions() -> None:
     assert np.abs(np.asarray(dropped - module.apply(variables, same, deterministic=True))).max() > 1e-2
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unknown_activations_are_named() -> None:
     with pytest.raises(ValueError, match="'rellu' is not an activation: give a function, 'linear', or the name of one"):
         init(layers.MlpBlock(activations=("rellu",)), X)
@@ -84,6 +85,7 @@ def test_embeddings_are_looked_up_and_attended_to(one_hot: bool) -> None:
     np.testing.assert_allclose(module.apply(variables, X, method=module.attend), X @ table.T, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_tokens_that_are_no_integers_are_refused_unless_cast() -> None:
     tokens = np.array([[1.0, 6.0]], np.float32)
     with pytest.raises(ValueError, match=r"must be an integer or unsigned integer\. Token ids here are float32"):
@@ -145,6 +147,7 @@ def test_attention_dropout_drops_a_key_for_all_queries() -> None:
     np.testing.assert_allclose(got[kept], 2 * weights[kept], rtol=1e-4)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -176,6 +179,7 @@ def test_queries_are_initialised_smaller_by_the_root_of_the_depth() -> None:
     np.testing.assert_allclose(ratio, 8.0, rtol=0.05)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_cache_takes_one_token_at_a_time() -> None:
     module = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
     variables = init(module, X, X, decode=True)
@@ -216,6 +220,7 @@ def test_masks_compare_queries_with_keys() -> None:
     np.testing.assert_array_equal(both, [[[[0, 1, 0], [0, 0, 0]]]])
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_biases_add_up_and_nothing_stays_nothing() -> None:
     np.testing.assert_array_equal(layers.combine_biases(jnp.ones((1, 2)), None, jnp.array([[1, 2]])), [[2, 3]])
     assert layers.combine_biases(None) is None

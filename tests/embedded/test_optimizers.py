@@ -50,6 +50,7 @@ def test_a_wrapped_state_goes_into_a_dict_without_empty_branches_and_back() -> N
     assert jax.tree.structure(restored.state) == jax.tree.structure(made.state)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_dict_that_lacks_a_moment_is_refused_by_its_path() -> None:
     made = optimizers.adam(0.1).create(PARAMS)
     saved = made.state_dict()
@@ -80,6 +81,7 @@ def test_arrays_like_parameters_have_their_axes_and_others_none(transformation: 
     assert {path: shapes[arrays[path].shape] for path in arrays} == names
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("transformation", "state_type"),
     [
@@ -133,6 +135,7 @@ def test_axes_of_several_optimizers_are_put_together() -> None:
     assert (scale.v, scale.m) == (PartitionSpec("embed"), None)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_one_parameter_cannot_have_two_optimizers() -> None:
     every = traverse_util.ModelParamTraversal(lambda path, _: True)
     both = optimizers.MultiOptimizer([(KERNELS, adafactor.Adafactor()), (every, adafactor.Adafactor())])
@@ -140,6 +143,7 @@ def test_one_parameter_cannot_have_two_optimizers() -> None:
         both.create(variables()["params"])
 
 
+@pytest.mark.embedded("T5X fails inside Flax")
 def test_wrapped_optimizers_cannot_be_divided() -> None:
     mixed = optimizers.MultiOptimizer([(KERNELS, optimizers.adam(0.1))])
     with pytest.raises(TypeError, match=r"cannot divide the state of OptaxWrapper.* optax\.multi_transform"):

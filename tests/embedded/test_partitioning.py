@@ -49,11 +49,13 @@ def test_standard_rules_come_in_order(dims: tuple[int, int], expected: list) -> 
     assert list(more) == [*expected, *COMMON, ("expert", "data")]
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_other_dimensions_are_refused() -> None:
     with pytest.raises(ValueError, match="activation_partitioning_dims=3 and parameter_partitioning_dims=1"):
         partitioning.standard_logical_axis_rules(3)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_partitioner_needs_a_size() -> None:
     with pytest.raises(ValueError, match="PjitPartitioner: set num_partitions or model_parallel_submesh"):
         partitioning.PjitPartitioner()
@@ -84,6 +86,7 @@ def test_mesh_axes_follow_the_rules_and_none_is_replicated() -> None:
     assert (specs["state"]["step"], specs["state"]["param_states"]["0"]["count"]) == (None, None)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_an_axis_that_comes_twice_is_named_with_its_parameter() -> None:
     twice = flax.core.freeze({"params": {"w": jnp.ones((2, 2))}, "params_axes": {"w_axes": axes("mlp", "mlp")}})
     with pytest.raises(ValueError, match=r"target/w: its axis names \('mlp', 'mlp'\) have no mesh axes"):
@@ -125,6 +128,7 @@ def test_on_cpu_constraints_inside_a_function_do_nothing() -> None:
     assert partitioning.with_sharding_constraint(x, PartitionSpec("model")) is x
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_the_choice_of_shardy_must_not_change() -> None:
     made = partitioner()
     made._use_shardy_partitioner = not made.use_shardy_partitioner
@@ -141,6 +145,7 @@ def test_a_state_moves_to_the_devices() -> None:
     assert kernel.sharding.is_equivalent_to(NamedSharding(made.mesh, PartitionSpec(None, "model")), 2)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_by_default_a_partitioner_knows_no_axis_names() -> None:
     class Whole(partitioning.BasePjitPartitioner):
         pass
@@ -151,6 +156,7 @@ def test_by_default_a_partitioner_knows_no_axis_names() -> None:
         Whole(num_partitions=1).get_mesh_axes(state())
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_batch_is_divided_among_processes() -> None:
     made = partitioner()
     made.__dict__["mesh"] = pod((4, 1), (2, 2), (3, 0), ("data", "model"))
@@ -179,6 +185,7 @@ def test_several_slices_divide_the_batch_between_them() -> None:
     assert dict(made.logical_axis_rules)["batch"] == ("replica", "data")
 
 
+@pytest.mark.embedded("T5X knows chunks of even parts alone")
 @pytest.mark.parametrize(
     ("here", "spec", "slices", "replica"),
     [

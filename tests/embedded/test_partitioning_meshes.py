@@ -60,6 +60,7 @@ class FakeMesh:
         self.axis_names = tuple(axis_names)
 
 
+@pytest.mark.embedded("it reaches into the module that builds the mesh")
 @pytest.mark.parametrize(("name", "partitions"), CASES)
 def test_default_mesh_is_the_recorded_one(on_slice: Any, name: str, partitions: str) -> None:
     on_slice(name)
@@ -77,6 +78,7 @@ def test_default_mesh_is_the_recorded_one(on_slice: Any, name: str, partitions: 
     assert wanted in str(refusal.value)
 
 
+@pytest.mark.embedded("it reaches into the module that builds the mesh")
 def test_a_tile_of_ones_own_gives_a_mesh_where_no_default_is_known(on_slice: Any) -> None:
     on_slice("v5e-16")
     with pytest.raises(ValueError, match=r"num_partitions=4 on TPU v5 lite with devices \(4, 4, 1, 1\)"):
@@ -86,6 +88,7 @@ def test_a_tile_of_ones_own_gives_a_mesh_where_no_default_is_known(on_slice: Any
     assert sorted(i for row in mesh.ids for i in row) == list(range(16))
 
 
+@pytest.mark.embedded("it reaches into the module that builds the mesh")
 def test_hosts_do_not_order_devices_when_told_so(on_slice: Any) -> None:
     by_id = {device.id: device for device in on_slice("v3-32")}  # 4 x 4 chips, 2 x 2 of them in a host
     plain = partitioning.get_mesh((1, 1, 1, 2), tile_by_host_if_needed=False)
@@ -94,6 +97,7 @@ def test_hosts_do_not_order_devices_when_told_so(on_slice: Any) -> None:
     assert [by_id[row[0]].coords[:2] for row in by_host.ids[:5]] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2)]
 
 
+@pytest.mark.embedded("it reaches into the module that builds the mesh")
 def test_a_tile_that_does_not_fit_hosts_is_refused(on_slice: Any) -> None:
     devices = on_slice("v3-128")  # 8 x 8 chips
     three_chips = [d for d in devices if d.coords[0] < 6]
@@ -118,6 +122,7 @@ def test_on_cpu_all_devices_of_a_process_are_one_replica(partitions: int) -> Non
         assert [device.id for device in mesh.devices.flat] == [device.id for device in jax.devices()]
 
 
+@pytest.mark.embedded("T5X asks JAX for slices of GPUs")
 def test_gpus_of_a_process_hold_a_replica_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 

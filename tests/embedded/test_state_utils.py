@@ -85,12 +85,14 @@ def test_a_run_that_resumes_is_not_renamed_again() -> None:
     assert assign({"t/a": 1}, {"t/b": 0}, [("t/b", "t/a")], is_resuming=True) == {"t/a": 1}
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_rule_without_source_names_the_leaves_there_are() -> None:
     message = r"gives 't/x' the checkpoint's 't/nope', which it does not have. It has: \['t/a'\]"
     with pytest.raises(ValueError, match=message):
         assign({"t/a": 1}, {"t/x": 0}, [("t/x", "t/nope")])
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_rule_that_fits_nothing_is_refused_unless_allowed() -> None:
     rules = [("t/a", "t/a"), ("t/typo", "t/a")]
     with pytest.raises(ValueError, match=r"no parameter of the model is left for these patterns: \['t/typo'\]"):

@@ -79,6 +79,7 @@ def test_the_checkpoint_of_another_run_is_restored_if_there_is_none(
     assert (tmp_path / "model/checkpoint_8").is_dir()
 
 
+@pytest.mark.embedded("T5X logs it otherwise")
 def test_a_training_that_is_at_its_end_only_says_so(programs: Any, config: list[str], t5x_checkpoint: Path) -> None:
     status, printed = programs.run("t5x.train", *config, "--alsologtostderr")
     assert status == 0
@@ -86,6 +87,7 @@ def test_a_training_that_is_at_its_end_only_says_so(programs: Any, config: list[
     assert [path.name for path in t5x_checkpoint.glob("checkpoint_*")] == ["checkpoint_8"]
 
 
+@pytest.mark.embedded("T5X raises a bare ValueError")
 def test_a_training_that_ends_before_its_checkpoint_fails(
     programs: Any, config: list[str], t5x_checkpoint: Path
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_training_that_ends_before_its_checkpoint_fails(
     assert not (t5x_checkpoint / "train").exists()
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -53,6 +53,7 @@ def test_logical_axes_follow_the_optimizer_state() -> None:
     assert (scale.v, scale.m) == (PartitionSpec("embed"), None)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_parameter_without_axis_names_is_refused_by_name() -> None:
     unnamed = flax.core.freeze({"params": {"a": jnp.ones(2), "b": jnp.ones(2)}, "params_axes": {"a_axes": axes("mlp")}})
     with pytest.raises(ValueError, match=r"Missing axis names for parameters: \{'b'\}") as error:
@@ -69,6 +70,7 @@ def test_an_optimizer_that_needs_axis_names_says_so() -> None:
         train_state.FlaxOptimTrainState.create(adafactor.Adafactor(), flax.core.freeze({"params": {"a": jnp.ones(2)}}))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_an_optimizer_without_partitioning_is_refused_by_name() -> None:
     class Plain(optimizers.OptimizerDef):
         def init_state(self, params):
@@ -79,6 +81,7 @@ def test_an_optimizer_without_partitioning_is_refused_by_name() -> None:
         made.as_logical_axes()
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_an_inference_state_takes_a_training_state_without_its_optimizer() -> None:
     made = train_state.InferenceState.create(variables())
     restored = made.restore_state(state(step=5).state_dict())

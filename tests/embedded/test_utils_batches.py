@@ -68,6 +68,7 @@ def test_checkpoints_get_the_tensorflow_iterator(partitioner: Any) -> None:
     assert utils.ShardedDatasetIterator(sharded, partitioner, {}).iterator is sharded
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_rows_that_do_not_divide_are_named_with_the_shards() -> None:
     class Split:
         mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model"))
@@ -87,6 +88,7 @@ def test_rows_that_do_not_divide_are_named_with_the_shards() -> None:
     )
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_other_sources_are_refused(partitioner: Any) -> None:
     with pytest.raises(ValueError, match="get_dataset_fn returned unsupported type <class 'list'>"):
         prepare([{"x": 1}], partitioner)

@@ -13,6 +13,7 @@ def test_dtypes_to_save_in(dtype: str | None) -> None:
     assert utils.SaveCheckpointConfig(dtype=dtype).dtype == dtype
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_other_dtypes_to_save_in_are_refused() -> None:
     with pytest.raises(ValueError, match="must be one of") as error:
         utils.SaveCheckpointConfig(dtype="float16")
@@ -26,6 +27,7 @@ def test_dtypes_to_restore_in(dtype: str | None) -> None:
     assert utils.RestoreCheckpointConfig(path="x", dtype=dtype).dtype == dtype
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_other_modes_and_dtypes_to_restore_in_are_refused() -> None:
     with pytest.raises(ValueError, match=r"dtype` must be one of None, .*'float16'; got 'int8'"):
         utils.RestoreCheckpointConfig(path="x", dtype="int8")

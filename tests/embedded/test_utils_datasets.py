@@ -90,6 +90,7 @@ def test_config_reaches_seqio(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_batch_that_does_not_divide_names_both_numbers_and_the_nearest() -> None:
     for call in (
         lambda: utils.get_dataset(dataclasses.replace(CFG, batch_size=6), 0, 4, seqio.EncDecFeatureConverter),
@@ -103,6 +104,7 @@ def test_batch_that_does_not_divide_names_both_numbers_and_the_nearest() -> None
         assert error.value.__notes__ == ["The nearest that is: 4 or 8."]
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unknown_task_is_answered_with_the_close_names() -> None:
     with pytest.raises(ValueError, match="did you mean") as error:
         read(dataclasses.replace(CFG, mixture_or_task_name="ref_revrse"))
@@ -117,6 +119,7 @@ def test_unknown_task_is_answered_with_the_close_names() -> None:
         read(dataclasses.replace(CFG, mixture_or_task_name=None))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize("name", ["ref_reverse", "ref_mixture"])
 def test_missing_split_is_answered_with_those_there_are(name: str) -> None:
     with pytest.raises(ValueError, match="has no split") as error:
@@ -126,6 +129,7 @@ def test_missing_split_is_answered_with_those_there_are(name: str) -> None:
     )
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_missing_cache_is_answered_with_where_it_was_looked_for() -> None:
     task = seqio.Task(
         "embedded_utils_cacheable",
@@ -159,6 +163,7 @@ def test_task_objects_do_as_well_as_names() -> None:
     assert words(read(dataclasses.replace(CFG, mixture_or_task_name=task))) == sorted(WORDS)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_continuing_is_refused() -> None:
     with pytest.raises(ValueError, match="`continue_from_last_checkpoint` must be False"):
         utils.get_dataset(CFG, 0, 1, seqio.EncDecFeatureConverter, continue_from_last_checkpoint=True)
@@ -197,6 +202,7 @@ class TestTrainingEvaluation:
         assert [batch["encoder_segment_ids"].shape for batch in batches] == [(4, 64)] * 2
         assert max(batch["encoder_segment_ids"].max() for batch in batches) > 1
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_deterministic_is_refused(self) -> None:
         with pytest.raises(ValueError, match="a pipeline that T5X's public release does not have"):
             utils.get_training_eval_datasets(
@@ -211,6 +217,7 @@ class TestModule:
         read(dataclasses.replace(CFG, module="embedded_utils_late_tasks"))
         assert sys.modules.pop("embedded_utils_late_tasks").LOADED
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_that_is_not_there_names_the_binding(self) -> None:
         with pytest.raises(ModuleNotFoundError) as error:
             read(dataclasses.replace(CFG, module="no_such_package.tasks"))
@@ -225,6 +232,7 @@ class TestModule:
         with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_dependency'$"):
             utils.import_module("embedded_utils_bad_tasks")
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_with_late_configurables_is_told_to_be_imported_in_gin(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -241,6 +249,7 @@ class TestAirIO:
     def task(self) -> Any:
         return type("Task", (), {"__module__": "airio.core"})()
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_task_is_refused_in_one_sentence(self, task: Any) -> None:
         with pytest.raises(ValueError, match="belongs to AirIO") as error:
             read(dataclasses.replace(CFG, mixture_or_task_name=task))
@@ -258,6 +267,7 @@ class TestAirIO:
         found = utils.get_vocabulary(dataclasses.replace(CFG, mixture_or_task_name=task))
         assert found == (vocabulary, vocabulary)
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_settings_are_said_to_be_ignored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         warnings: list[str] = []
         monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))

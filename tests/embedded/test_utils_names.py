@@ -46,12 +46,14 @@ def test_without_rules_nothing_changes() -> None:
     assert axes(utils.override_params_axes_names(variables())) == axes(variables())
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_wrong_rank_is_named() -> None:
     with pytest.raises(ValueError, match="does not match param rank") as error:
         utils.override_params_axes_names(variables(), [("logits", ("vocab",))])
     assert str(error.value) == ("Provided axis name override for logits does not match param rank (2): ('vocab',)")
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_variables_without_axes_are_refused() -> None:
     with pytest.raises(ValueError, match="do not contain a") as error:
         utils.override_params_axes_names(flax.core.freeze({"params": {}, "cache": {}}))

@@ -77,6 +77,7 @@ class TestFinding:
         cfg = restore_cfg("somewhere/checkpoint_5", mode="specific")
         assert utils.get_first_valid_restore_config_and_paths([cfg]) == (cfg, ["somewhere/checkpoint_5"])
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_a_path_that_is_no_folder_is_named(self, folder: Path) -> None:
         with pytest.raises(ValueError, match="must be a directory") as error:
             utils.get_first_valid_restore_config_and_paths([restore_cfg("nowhere")])
@@ -101,12 +102,14 @@ class TestFallback:
         wanted = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
         assert utils.get_fallback_state(wanted, lambda rng: {"made": rng}, 7) == {"made": 7}
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_without_transformations_is_refused(self) -> None:
         with pytest.raises(
             ValueError, match="needs `state_transformation_fns` or an `assignment_map`: without one every"
         ):
             utils.get_fallback_state(restore_cfg("x", fallback_to_scratch=True), dict, 7)
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_without_key_is_refused(self) -> None:
         cfg = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
         with pytest.raises(ValueError, match="needs an `init_rng` to initialize parameters with"):
@@ -156,6 +159,7 @@ class TestLegacyManager:
         assert made.restore(None, cfg) is None
         assert made.restore(["a"], None) is None
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_tensorflow_checkpoints_are_told_by_their_index(self, tmp_path: Path) -> None:
         (tmp_path / "model.ckpt-7.index").write_text("")
         path = str(tmp_path / "model.ckpt-7")
@@ -166,10 +170,12 @@ class TestLegacyManager:
         with pytest.raises(ValueError, match=r"model\.ckpt-7 is a TensorFlow checkpoint, to which"):
             manager(restore_cfg=changed).restore([path], changed)
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_saving_without_config_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"this run has no `SaveCheckpointConfig` \(CheckpointConfig.save\)"):
             manager().save("state")
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_saving_a_dataset_without_one_is_refused(self) -> None:
         with pytest.raises(ValueError, match="there is no dataset iterator to save"):
             manager(save_cfg=save_cfg(save_dataset=True), ds_iter=None)
@@ -232,6 +238,7 @@ class TestOrbaxManager:
         )
         assert "metric_mode" not in self.create(save_cfg=cfg).settings
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_different_managers_are_refused(self) -> None:
         with pytest.raises(ValueError, match="must be the same") as error:
             self.create(save_cfg=save_cfg(), restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager))
@@ -265,12 +272,14 @@ class TestCreateAndRestore:
         assert state is None
         assert made._checkpointer._save_checkpointer.settings["checkpoints_dir"] == "runs/1"
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     def test_orbax_on_request(self) -> None:
         cfg = restore_cfg("x", checkpoint_manager_cls=FakeManager)
         (path, kwargs), made = self.create(cfg, "x/checkpoint_1", use_orbax=True)
         assert isinstance(made, FakeManager)
         assert (path, kwargs) == ("x/checkpoint_1", {"state_transformation_fns": (), "fallback_state": None})
 
+    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
     @pytest.mark.parametrize("path", [None, "", ["a", "b"]])
     def test_a_config_without_one_path_is_refused(self, path: Any) -> None:
         with pytest.raises(ValueError, match=r"Expected one checkpoint to restore, but .*: name one, or leave"):

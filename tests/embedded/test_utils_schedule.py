@@ -74,6 +74,7 @@ def test_rate_never_falls_below_its_minimum_nor_rises_above_its_base(step: int, 
     assert 1e-8 * (1 - 1e-6) <= value <= max(base, 1e-8) * (1 + 1e-6)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unknown_factor_is_named_at_once_with_the_close_one() -> None:
     with pytest.raises(ValueError, match="Unknown factor") as error:
         utils.create_learning_rate_scheduler("constant * rsqr_decay")

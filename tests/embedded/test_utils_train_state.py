@@ -152,6 +152,7 @@ def checkpoints_in(folder: Path, *steps: int) -> str:
     return str(folder)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_checkpoints_come_one_after_another(tmp_path: Path) -> None:
     made = simple(Model())
     path = checkpoints_in(tmp_path, 1, 12, 3)
@@ -205,6 +206,7 @@ def test_scanned_modules_are_told_their_partitioning() -> None:
     assert model.module.spmd_annotations is made.train_state_axes.params
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unbound_initialisers_are_refused() -> None:
     with pytest.raises(AttributeError, match=r"`init_fn` must be a bound method of a model, such as"):
         utils.TrainStateInitializer(None, lambda rng, input_shapes, input_types: {}, {}, None)

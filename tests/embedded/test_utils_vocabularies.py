@@ -28,6 +28,7 @@ def model_with(inputs: seqio.Vocabulary, outputs: seqio.Vocabulary) -> types.Sim
     return types.SimpleNamespace(input_vocabulary=inputs, output_vocabulary=outputs)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_inputs_and_targets_may_differ() -> None:
     other = seqio.ByteVocabulary(extra_ids=9)
     cfg = cfg_of({"inputs": BYTES, "targets": other})
@@ -35,6 +36,7 @@ def test_inputs_and_targets_may_differ() -> None:
     utils.verify_matching_vocabs(cfg, model_with(seqio.ByteVocabulary(), seqio.ByteVocabulary(9)))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_lone_features_share_one_vocabulary() -> None:
     assert utils.get_vocabulary(cfg_of({"targets": BYTES})) == (BYTES, BYTES)
     through = seqio.PassThroughVocabulary(5)
@@ -42,6 +44,7 @@ def test_lone_features_share_one_vocabulary() -> None:
     assert utils.get_vocabulary(cfg_of({"a": through})) == (through, through)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_lone_features_with_different_vocabularies_are_refused() -> None:
     with pytest.raises(ValueError, match="they are different") as error:
         utils.get_vocabulary(cfg_of({"targets": BYTES, "aux": seqio.ByteVocabulary(extra_ids=4)}))
@@ -54,11 +57,13 @@ def test_lone_features_with_different_vocabularies_are_refused() -> None:
     )
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_no_features_are_refused() -> None:
     with pytest.raises(ValueError, match="'embedded_utils_vocabularies' has no vocabulary: it has no output features"):
         utils.get_vocabulary(cfg_of({}))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_mismatch_lists_what_differs_and_no_addresses() -> None:
     model = model_with(seqio.SentencePieceVocabulary("gs://bucket/spm.model", extra_ids=100), BYTES)
     with pytest.raises(ValueError, match="do not match") as error:
@@ -74,6 +79,7 @@ def test_mismatch_lists_what_differs_and_no_addresses() -> None:
     )
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_mismatch_of_two_models_shows_only_the_setting() -> None:
     task = cfg_of(dict.fromkeys(("inputs", "targets"), seqio.SentencePieceVocabulary("a.model", extra_ids=100)))
     other = seqio.SentencePieceVocabulary("a.model")
@@ -87,6 +93,7 @@ def test_mismatch_of_two_models_shows_only_the_setting() -> None:
     ]
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_equal_looking_vocabularies_without_equality_are_explained() -> None:
     class Mine(seqio.PassThroughVocabulary):
         __eq__ = object.__eq__
@@ -99,6 +106,7 @@ def test_equal_looking_vocabularies_without_equality_are_explained() -> None:
         utils.verify_matching_vocabs(task, model_with(Mine(7), BYTES))
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_module_is_said_to_be_deprecated() -> None:
     cfg = dataclasses.replace(utils.DatasetConfig("ref_reverse", {}, **SHORT), module="ref_tasks")
     with pytest.warns(DeprecationWarning, match="import the module in the Gin file"):
