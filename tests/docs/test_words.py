@@ -75,7 +75,7 @@ def test_entries_of_the_embedded_runtime_s_docstrings_are_written_in_one_way(rep
     wrong = re.compile(rf"(?m)^(?: {{2}}\w+: | {{4}}\w+: (?!{names})[A-Z])|(?<!`)`[^`]+`(?!`)|:\w+:`")
     nodes = ast.Module | ast.ClassDef | ast.FunctionDef
     found, entries = [], 0
-    for path in (repository / "t5x_harness/embedded/t5x").glob("*.py"):
+    for path in (repository / "t5x_harness/embedded/t5x").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, nodes):
                 continue

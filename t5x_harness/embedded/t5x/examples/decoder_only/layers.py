@@ -72,7 +72,7 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
         prefill: bool = False,
         prefill_lengths: Array | None = None,
     ) -> Array:
-        """Lets `inputs_q` look at `inputs_kv`.
+        """Lets ``inputs_q`` look at ``inputs_kv``.
 
         Args:
             inputs_q: float[batch, qlen, features].
@@ -83,7 +83,7 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
                 further call takes one token and looks at all before it.
             deterministic: turns dropout off.
             prefill: whether to put the beginning of each sequence into the cache, which was made before.
-            prefill_lengths: int32[batch], how many positions these are. Where it is None, they are those that `mask`
+            prefill_lengths: int32[batch], how many positions these are. Where it is None, they are those that ``mask``
                 lets the first query look at.
 
         Returns:

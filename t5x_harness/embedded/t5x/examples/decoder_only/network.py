@@ -17,7 +17,7 @@ from t5x.examples.t5 import network as t5_network
 class TransformerConfig:
     """Sizes and settings of the network.
 
-    All but `num_layers`, the number of layers, are as in :class:`t5x.examples.t5.network.T5Config`.
+    All but ``num_layers``, the number of layers, are as in :class:`t5x.examples.t5.network.T5Config`.
     """
 
     vocab_size: int
@@ -162,7 +162,7 @@ class Decoder(nn.Module):
 
 
 class DecoderWrapper(nn.Module):
-    """The decoder, under the name `decoder` in the tree of parameters.
+    """The decoder, under the name ``decoder`` in the tree of parameters.
 
     Attributes:
         config: settings of the network.

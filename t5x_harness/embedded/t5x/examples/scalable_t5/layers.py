@@ -84,7 +84,7 @@ class DenseGeneral(t5_layers.DenseGeneral):
     """A linear projection of some axes of the input onto new ones. The kernel has all of these axes.
 
     Attributes:
-        kernel_init: initialises the kernel of shape [*contracted sizes, *features].
+        kernel_init: initializes the kernel of shape [*contracted sizes, *features].
         kernel_axes: logical names of the kernel's axes.
     """
 

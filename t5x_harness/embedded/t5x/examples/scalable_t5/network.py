@@ -29,7 +29,7 @@ ScanIn = partitioning.ScanIn
 class T5Config:
     """Sizes and settings of the network.
 
-    Those up to `logits_via_embedding` are as in :class:`t5x.examples.t5.network.T5Config`.
+    Those up to ``logits_via_embedding`` are as in :class:`t5x.examples.t5.network.T5Config`.
 
     Attributes:
         remat_policy: what is computed again for the gradients, rather than kept: 'none'; 'full', all of a layer; or
@@ -230,6 +230,6 @@ class Transformer(t5_network.Transformer):
     _encoder, _decoder = Encoder, Decoder
 
     def __post_init__(self) -> None:
-        """Takes `scan_layers` over from the settings."""
+        """Takes ``scan_layers`` over from the settings."""
         super().__post_init__()
         object.__setattr__(self, "scan_layers", self.config.scan_layers)  # a frozen dataclass

@@ -43,7 +43,7 @@ class DenseGeneral(nn.Module):
         features: sizes of the new axes, which come last.
         axis: the axes that are contracted.
         dtype: in what to compute; the kernel is float32.
-        kernel_init: initialises the kernel of shape [product of contracted sizes, product of features].
+        kernel_init: initializes the kernel of shape [product of contracted sizes, product of features].
         kernel_axes: logical names of the kernel's two axes.
     """
 
@@ -72,7 +72,7 @@ class DenseGeneral(nn.Module):
 
 
 def _activation_fn(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Finds an activation by its name in `flax.linen`; "linear" is the identity.
+    """Finds an activation by its name in ``flax.linen``; "linear" is the identity.
 
     Raises:
         ValueError: there is no such name, or it's neither a name nor a function.
@@ -95,8 +95,8 @@ class MlpBlock(nn.Module):
 
     Attributes:
         intermediate_dim: size of the hidden layer.
-        activations: names in `flax.linen`, "linear", or functions.
-        kernel_init: initialises all kernels.
+        activations: names in ``flax.linen``, "linear", or functions.
+        kernel_init: initializes all kernels.
         intermediate_dropout_rate: dropout of the hidden layer, the same for all positions.
         dtype: in what to compute.
     """
@@ -142,7 +142,7 @@ class LayerNorm(nn.Module):
     Attributes:
         epsilon: added to the mean square.
         dtype: of the result; the mean square is computed in float32.
-        scale_init: initialises the scale.
+        scale_init: initializes the scale.
     """
 
     epsilon: float = 1e-6
@@ -235,8 +235,8 @@ class MultiHeadDotProductAttention(nn.Module):
         head_dim: depth of each.
         dtype: in what to compute.
         dropout_rate: dropout of the attention weights.
-        kernel_init: initialises all kernels.
-        float32_logits: whether to compute the attention logits in float32 whatever `dtype` is.
+        kernel_init: initializes all kernels.
+        float32_logits: whether to compute the attention logits in float32 whatever ``dtype`` is.
     """
 
     num_heads: int
@@ -261,7 +261,7 @@ class MultiHeadDotProductAttention(nn.Module):
         decode: bool = False,
         deterministic: bool = False,
     ) -> Array:
-        """Lets `inputs_q` look at `inputs_kv`.
+        """Lets ``inputs_q`` look at ``inputs_kv``.
 
         Args:
             inputs_q: float[batch, qlen, features].
@@ -359,7 +359,7 @@ class MultiHeadDotProductAttention(nn.Module):
     ) -> tuple[Array, Array, Array | None, Array | None]:
         """Puts one token's key and value into the cache, and gives those of all tokens so far with mask and bias.
 
-        When there is no cache yet, it is made, with room for the length of `key`, and everything is given back as is.
+        When there is no cache yet, it is made, with room for the length of ``key``, and everything is given back as is.
         """
         cache_exists = self.has_variable("cache", "cached_key")
         cached_key, cached_value, index = self._cache(key, value)
@@ -418,8 +418,8 @@ class Embed(nn.Module):
         features: size of a vector.
         cast_input_dtype: what token ids are cast to first, if anything.
         dtype: in what to look up.
-        attend_dtype: in what to compute logits; `dtype` if None.
-        embedding_init: initialises the float32 table.
+        attend_dtype: in what to compute logits; ``dtype`` if None.
+        embedding_init: initializes the float32 table.
         one_hot: whether to look up by a matrix product with one-hot vectors, which TPUs prefer, instead of by indexing.
         embedding: the table, float32[num_embeddings, features].
     """
@@ -471,8 +471,8 @@ def relative_position_buckets(
     """Sorts all pairs of a query and a key position into buckets by their distance.
 
     Half of the buckets hold one small distance each. The others grow in proportion to the distance, up to
-    `max_distance`; the last one holds all that is farther. When keys after the query count too, they get the upper half
-    of all buckets; otherwise they share bucket 0 with distance 0.
+    ``max_distance``; the last one holds all that is farther. When keys after the query count too, they get the upper
+    half of all buckets; otherwise they share bucket 0 with distance 0.
 
     Args:
         qlen: number of query positions.
@@ -502,11 +502,11 @@ class RelativePositionBiases(nn.Module):
     """What each head adds to its attention logits, depending on how far query and key are apart.
 
     Attributes:
-        num_buckets: number of distances that are distinguished, see `relative_position_buckets`.
+        num_buckets: number of distances that are distinguished, see ``relative_position_buckets``.
         max_distance: from what distance on all are the same.
         num_heads: number of attention heads.
         dtype: of the biases.
-        embedding_init: initialises the float32[num_heads, num_buckets] table.
+        embedding_init: initializes the float32[num_heads, num_buckets] table.
     """
 
     num_buckets: int

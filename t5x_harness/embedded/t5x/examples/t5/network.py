@@ -32,7 +32,7 @@ class T5Config:
         mlp_activations: activations of the feed-forward blocks: ('relu',) for T5 1.0, ('gelu', 'linear') for T5 1.1.
         dropout_rate: of all dropouts.
         logits_via_embedding: whether logits come from the token vectors (T5 1.0) or from a layer of their own.
-        float32_attention_logits: whether to compute attention logits in float32 whatever `dtype` is.
+        float32_attention_logits: whether to compute attention logits in float32 whatever ``dtype`` is.
     """
 
     vocab_size: int
@@ -402,8 +402,8 @@ class Transformer(nn.Module):
         """Decodes all positions at once, or one token with a cache.
 
         Args:
-            encoded: float[batch, encoder length, emb_dim], from `encode`.
-            encoder_input_tokens: int[batch, encoder length]; says what of `encoded` is padding.
+            encoded: float[batch, encoder length, emb_dim], from ``encode``.
+            encoder_input_tokens: int[batch, encoder length]; says what of ``encoded`` is padding.
             decoder_input_tokens: int[batch, length], the targets shifted right.
             decoder_target_tokens: int[batch, length]; zeros are padding.
             encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
