@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from typing import Any
 
 import fiddle as fdl
 import pytest
-from absl import flags
 from absl.testing import flagsaver
 from fiddle import absl_flags as fdl_flags
 from t5x import config_utils
@@ -36,9 +36,8 @@ def of_other() -> fdl.Config[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def defined_flags() -> None:
-    if "gin_file" not in flags.FLAGS:
-        flags.DEFINE_multi_string("gin_file", None, "")
-        flags.DEFINE_multi_string("gin_bindings", [], "")
+    """``--gin_file`` and its like are those of T5X's program; a process can define them once."""
+    importlib.import_module("t5x.main")
 
 
 @pytest.fixture
