@@ -48,6 +48,7 @@ def test_the_commands_parse(page: str, tmp_path: Path, monkeypatch: pytest.Monke
         parser.parse_args(rewrite_gin(words))
 
 
+@pytest.mark.journey
 def test_the_programs_run(page: str, repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("google.cloud.aiplatform")
     pytest.importorskip("pandas")

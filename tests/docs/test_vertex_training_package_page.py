@@ -76,6 +76,7 @@ def test_the_commands_for_the_server_parse(page: str) -> None:
     assert source == f". ./{parser.parse_args(words[1:]).env_file}"
 
 
+@pytest.mark.journey
 def test_the_program_of_the_sdk_runs(page: str, project: Path, environment: Mapping[str, str]) -> None:
     pytest.importorskip("google.cloud.aiplatform")
     (block,) = blocks(page, "python")

@@ -94,6 +94,7 @@ def best(targets: Any, predictions: Any, aux_values: Any) -> dict[str, Any]:
     return {"best": max(aux_values["scores"])}
 
 
+@pytest.mark.journey
 @pytest.mark.embedded("T5X fails in it, or looks for checkpoints otherwise")
 def test_it_scores_predicts_evaluates_trains_as_t5x_does_and_goes_on(
     model: InteractiveModel, folder: Path, tmp_path: Path

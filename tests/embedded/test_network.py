@@ -180,6 +180,7 @@ def by_layer(params: Any) -> Any:
     return {**params, **stacks}
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("policy", ["minimal", "full"])
 def test_scanned_layers_computed_again_or_not_are_those_one_by_one(policy: str) -> None:
     """Forward and backward: what is kept for the gradients changes none of them."""

@@ -45,6 +45,7 @@ def test_learns_and_scores_as_recorded(name: str) -> None:
     np.testing.assert_allclose(language_model.score(model, params), RECORD[name]["scores"], rtol=1e-4)
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(("name", "decoder"), [*(("prefix", decoder) for decoder in DECODERS), ("causal", "beam")])
 def test_predicts_as_recorded(name: str, decoder: str) -> None:
     model, _, params = trained(name)

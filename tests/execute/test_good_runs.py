@@ -108,6 +108,7 @@ def test_a_job_is_sized_for_its_whole_slice(backend: Backend, train_text: str) -
     assert "mesh" not in changes
 
 
+@pytest.mark.journey
 def test_a_task_without_metrics_is_evaluated_by_its_loss(backend: Backend, train_text: str) -> None:
     """And by the restored checkpoint: the loss is that of the eval during training."""
     result = run(backend(train_text, extra="MIXTURE_OR_TASK_NAME = 'no_metrics'\ntrain_script.train.eval_steps = 1\n"))

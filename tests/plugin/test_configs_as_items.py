@@ -29,6 +29,7 @@ def copy(folder: Path, name: str, *changes: tuple[str, str]) -> None:
     (folder / name).write_text(text)
 
 
+@pytest.mark.journey
 def test_two_workers_share_the_runs_and_one_table_shows_them(run: Run, folder: Path) -> None:
     copy(folder, "broken.gin", NO_SPLIT)
     copy(folder, "other.gin", ("'score'", "'predict'"))
@@ -88,6 +89,7 @@ def test_runs_in_pytests_own_process_for_a_debugger(run: Run, folder: Path) -> N
     assert pids["registeredin"] == pids["pytestis"]
 
 
+@pytest.mark.journey
 def test_a_terminal_shows_progress_and_ctrl_c_leaves_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "slow.py").write_text("import time\ntime.sleep(300)\n")
     for name in ("own.gin", "ahead.gin"):

@@ -101,6 +101,7 @@ def test_parts(subtests):
 """
 
 
+@pytest.mark.journey
 def test_a_subtest_that_fails_there_fails_here(run: Run) -> None:
     pytest.importorskip("pytest", minversion="9")
     result = run(SUBTESTS, "-rf")
@@ -125,6 +126,7 @@ def test_name(name):
 """
 
 
+@pytest.mark.journey
 def test_a_test_is_found_there_whatever_its_parameters_are_called(run: Run) -> None:
     run(NAMES).assert_outcomes(passed=5)
 
@@ -145,6 +147,7 @@ def test_dies():
 """
 
 
+@pytest.mark.journey
 def test_every_other_end_of_a_job_is_told_with_its_fix(run: Run, vertex: FakeVertex) -> None:
     vertex.preempt("test-preempted-*", times=None)
     vertex.stockout("test-stockout-*")
@@ -198,6 +201,7 @@ def test_odd():
     assert vertex.jobs() == []
 
 
+@pytest.mark.journey
 def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex: FakeVertex) -> None:
     run("def test_it():\n    pass\n").assert_outcomes(passed=1)
     [job] = vertex.jobs()

@@ -51,6 +51,7 @@ def test_uses_none():
 """
 
 
+@pytest.mark.journey
 def test_an_emulated_job_says_what_it_ran_on(run: Run, pytester: pytest.Pytester) -> None:
     result = run(USES, "--t5x-vertex=emulated", "--junitxml=there.xml", "-rP")
     result.assert_outcomes(passed=2)
@@ -95,6 +96,7 @@ def test_means_the_cpu():
 """
 
 
+@pytest.mark.journey
 def test_a_real_job_that_fell_back_to_the_cpu_is_no_green(run: Run, fake_gcs: FakeGcs) -> None:
     fake_gcs.bucket("my-bucket")
     result = run(FALLS_BACK, *REAL, "-rP")

@@ -282,6 +282,7 @@ def test_without_rows_files_in_a_bucket_are_asked_for(run: Run, folder) -> None:
     assert str(found[0].location) == "mt5_captions.gin:13"
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("config", "line", "stage", "code", "message"),
     [

@@ -79,6 +79,7 @@ def by_sdk(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         client.wait()
 
 
+@pytest.mark.journey
 def test_one_pool(by_sdk: Callable[[str], Any]) -> None:
     result = by_sdk("""
         job = aiplatform.CustomJob(

@@ -126,6 +126,7 @@ def test_a_package_is_built_and_installed_and_run(bucket: Path, runs: Callable[.
     assert said[1:] == ["trains"]
 
 
+@pytest.mark.journey
 @pytest.mark.usefixtures("unchanged")
 @pytest.mark.parametrize("option", ["--user", ""])
 def test_another_release_of_an_installed_package_is_the_job_s_alone(
