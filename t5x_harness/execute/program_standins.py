@@ -187,4 +187,6 @@ class _Process:
 
 
 def _say(what: str) -> None:
-    print(f"t5x-harness: stand-in: {what}", file=sys.stderr, flush=True)
+    # One write, line feed included: two processes share the terminal, and print makes two.
+    sys.stderr.write(f"t5x-harness: stand-in: {what}\n")
+    sys.stderr.flush()
