@@ -32,7 +32,7 @@ class TransformerConfig:
     logits_via_embedding: bool = False
 
 
-class _Blocks(t5_network.Blocks):
+class _Blocks(t5_network._Blocks):
     _layers = layers
 
 
@@ -141,7 +141,7 @@ class Decoder(nn.Module):
             float[batch, length, vocab_size] logits.
         """
         del decoder_positions
-        t5_network.check_tokens("decoder_input_tokens", decoder_input_tokens)
+        t5_network._check_tokens("decoder_input_tokens", decoder_input_tokens)
         cfg, blocks, deterministic = self.config, _Blocks(self.config), not enable_dropout
         mask = None
         if not decode:

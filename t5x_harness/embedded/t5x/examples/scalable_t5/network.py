@@ -58,7 +58,7 @@ def _sharded(x: Array) -> Array:
     return with_sharding_constraint(x, ("batch", "length", "embed"))
 
 
-class _Blocks(t5_network.Blocks):
+class _Blocks(t5_network._Blocks):
     """The parts of T5, whose activations are sharded by their logical axes between any two blocks."""
 
     _layers = layers

@@ -465,7 +465,7 @@ class Embed(nn.Module):
         return query @ self.embedding.astype(dtype).T
 
 
-def relative_position_buckets(
+def _relative_position_buckets(
     qlen: int, klen: int, *, bidirectional: bool, num_buckets: int, max_distance: int
 ) -> np.ndarray:
     """Sorts all pairs of a query and a key position into buckets by their distance.
@@ -502,7 +502,7 @@ class RelativePositionBiases(nn.Module):
     """What each head adds to its attention logits, depending on how far query and key are apart.
 
     Attributes:
-        num_buckets: number of distances that are distinguished, see ``relative_position_buckets``.
+        num_buckets: number of distances that are distinguished, see ``_relative_position_buckets``.
         max_distance: from what distance on all are the same.
         num_heads: number of attention heads.
         dtype: of the biases.
@@ -532,7 +532,7 @@ class RelativePositionBiases(nn.Module):
         table = param_with_axes(
             "rel_embedding", self.embedding_init, shape, jnp.float32, axes=("heads", "relpos_buckets")
         )
-        buckets = relative_position_buckets(
+        buckets = _relative_position_buckets(
             qlen, klen, bidirectional=bidirectional, num_buckets=self.num_buckets, max_distance=self.max_distance
         )
         # A product with one-hot vectors instead of indexing, because TPUs are slow at the scatter of its gradient.

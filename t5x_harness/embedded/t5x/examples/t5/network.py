@@ -49,13 +49,13 @@ class T5Config:
     float32_attention_logits: bool = False
 
 
-def check_tokens(name: str, tokens: Array) -> None:
+def _check_tokens(name: str, tokens: Array) -> None:
     """Raises an AssertionError unless tokens have the shape [batch, length]."""
     if tokens.ndim != 2:
         raise AssertionError(f"{name} must have shape [batch, length], got {tokens.shape}")
 
 
-class Blocks:
+class _Blocks:
     """What a stack consists of. Other networks derive theirs from it, with layers of their own.
 
     Args:
@@ -201,7 +201,7 @@ class EncoderLayer(nn.Module):
         """
         length = inputs.shape[-2]
         bias = self.relative_embedding(length, length, True)
-        return Blocks(self.config).encoder_layer(inputs, encoder_mask, bias, deterministic)
+        return _Blocks(self.config).encoder_layer(inputs, encoder_mask, bias, deterministic)
 
 
 class DecoderLayer(nn.Module):
@@ -242,7 +242,7 @@ class DecoderLayer(nn.Module):
         """
         length = (decode and max_decode_length) or inputs.shape[-2]
         bias = self.relative_embedding(length, length, False)
-        return Blocks(self.config).decoder_layer(
+        return _Blocks(self.config).decoder_layer(
             inputs, encoded, decoder_mask, encoder_decoder_mask, bias, deterministic, decode
         )
 
@@ -258,7 +258,7 @@ class Encoder(nn.Module):
     config: T5Config
     shared_embedding: nn.Module
 
-    _blocks = Blocks
+    _blocks = _Blocks
 
     @nn.compact
     def __call__(
@@ -274,7 +274,7 @@ class Encoder(nn.Module):
         Returns:
             float[batch, length, emb_dim].
         """
-        check_tokens("encoder_input_tokens", encoder_input_tokens)
+        _check_tokens("encoder_input_tokens", encoder_input_tokens)
         blocks = self._blocks(self.config)
         x = blocks.embed(encoder_input_tokens, self.shared_embedding, deterministic)
         x = self._run_layers(x, encoder_mask, deterministic)
@@ -301,7 +301,7 @@ class Decoder(nn.Module):
     config: T5Config
     shared_embedding: nn.Module
 
-    _blocks = Blocks
+    _blocks = _Blocks
 
     @nn.compact
     def __call__(
@@ -331,7 +331,7 @@ class Decoder(nn.Module):
             float[batch, length, vocab_size], float32 unless they come from the token vectors of another attend dtype.
         """
         del decoder_positions
-        check_tokens("decoder_input_tokens", decoder_input_tokens)
+        _check_tokens("decoder_input_tokens", decoder_input_tokens)
         blocks = self._blocks(self.config)
         y = blocks.embed(decoder_input_tokens, self.shared_embedding, deterministic)
         y = self._run_layers(y, encoded, decoder_mask, encoder_decoder_mask, deterministic, decode, max_decode_length)
@@ -360,7 +360,7 @@ class Transformer(nn.Module):
     def setup(self) -> None:
         """Makes the token vectors, the encoder and the decoder."""
         cfg = self.config
-        self.shared_embedding = Blocks(cfg).token_embedder()
+        self.shared_embedding = _Blocks(cfg).token_embedder()
         self.encoder = self._encoder(cfg, self.shared_embedding)
         self.decoder = self._decoder(cfg, self.shared_embedding)
 
@@ -377,7 +377,7 @@ class Transformer(nn.Module):
         Returns:
             float[batch, length, emb_dim].
         """
-        check_tokens("encoder_input_tokens", encoder_input_tokens)
+        _check_tokens("encoder_input_tokens", encoder_input_tokens)
         is_token = encoder_input_tokens > 0
         mask = layers.combine_masks(
             layers.make_attention_mask(is_token, is_token),
