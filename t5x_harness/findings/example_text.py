@@ -1,4 +1,4 @@
-"""Examples of rules as Markdown: whole, or as what differs from the files that most of them start from."""
+"""Examples of rules as Markdown, mistake and fix in one: whole, or as what differs from the files they start from."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def base_page() -> str:
     lines = [
         "# What the examples start from",
         "",
-        "Most pages show only what their example adds to these files, or changes in them. `t5x-harness explain CODE`",
-        "prints every file of an example in full.",
+        "Most pages show only what their example adds to these files, or changes in them; `...` stands for the rest.",
+        "`t5x-harness explain CODE` prints every file of an example in full.",
         "",
     ]
     for base in BASES:
@@ -31,40 +31,67 @@ def base_page() -> str:
     return "\n".join(lines)
 
 
-def bad_example(example: Example, *, whole: bool) -> Iterator[str]:
-    """Yields the lines of the section that shows an example with its mistake.
+def example(bad: Example, good: Example, *, whole: bool) -> Iterator[str]:
+    """Yields the lines of the section that shows an example with its mistake (``-``) and its fix (``+``).
 
     Args:
-      example: of a rule.
+      bad: the example with the mistake.
+      good: the same, fixed.
       whole: print every file in full; else link to :data:`BASE_PAGE` and print what differs.
     """
-    yield from ("## Bad example", "")
-    files = _files(example)
-    for name, text in files.items():
-        if text.strip():
-            base = None if whole else _base_of(text)
-            yield from _file(name, text) if base is None else _file_on_base(name, text, base)
-    empty = [f"`{name}`" for name, text in files.items() if not text.strip()]
-    if empty:
-        yield from (f"There is also {' and '.join(empty)}, whose content does not matter.", "")
-    if example.at:
-        yield from (f"The finding points to the line that begins with `{example.at.strip()}`.", "")
-
-
-def good_example(bad: Example, good: Example) -> Iterator[str]:
-    """Yields the lines of the section that shows the good example, as the change that makes it of the bad one."""
+    yield from ("## Example and fix", "")
     before, after = _files(bad), _files(good)
-    yield from ("## Good example", "", "The same with this change:", "", "```diff")
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name, ""), after.get(name, "")
-        if name in before and name not in after and name != _COMMAND_LINE:
-            yield f"-there is {name}"
-        elif not old and not new and name not in before:
-            yield f"+there is {name}"
-        elif old != new:
-            changes = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, n=1, lineterm="")
-            yield from (line for line in changes if not line.startswith("@@"))
-    yield from ("```", "")
+    for name, text in before.items():
+        fixed = after.get(name, "" if name == _COMMAND_LINE else text)
+        if text.strip() or fixed.strip():
+            yield from _file(name, text, fixed, None if whole else _base_of(text))
+    for name, text in after.items():
+        if name not in before and text.strip():
+            yield from _file(name, "", text, None)
+    about = {
+        "There is also {}, whose content does not matter.": [
+            name for name, text in before.items() if not text.strip() and not after.get(name, "").strip()
+        ],
+        "The fix adds {}.": [name for name, text in after.items() if name not in before and not text.strip()],
+        "The fix removes {}.": [name for name in before if name not in after and name != _COMMAND_LINE],
+    }
+    for sentence, names in about.items():
+        if names:
+            yield from (sentence.format(" and ".join(f"`{name}`" for name in names)), "")
+    if bad.at:
+        yield from (f"The finding points to the line that begins with `{bad.at.strip()}`.", "")
+
+
+def marked(bad: str, good: str, *, hidden: str = "") -> list[str]:
+    """Returns the lines of two texts as one: those of the first alone after ``-``, of the second alone after ``+``.
+
+    Args:
+      bad: the text with a mistake.
+      good: the same, fixed.
+      hidden: what readers know: lines of it that nothing changed near are left out, and ``...`` stands for them.
+
+    Returns:
+      Lines that begin with a mark or a space.
+    """
+    old, new, known = bad.splitlines(), good.splitlines(), hidden.splitlines()
+    unchanged = {
+        at + offset
+        for _, at, size in difflib.SequenceMatcher(None, known, old, autojunk=False).get_matching_blocks()
+        for offset in range(size)
+    }
+    lines: list[tuple[str, bool]] = []
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            lines += [(f" {old[at]}".rstrip(), at in unchanged) for at in range(a, b)]
+        else:
+            lines += [(f"-{line}", False) for line in old[a:b]] + [(f"+{line}", False) for line in new[c:d]]
+    shown: list[str] = []
+    for at, (line, is_known) in enumerate(lines):
+        if not is_known or not all(near for _, near in lines[max(at - 1, 0) : at + 2]):
+            shown.append(line)
+        elif shown[-1:] != [" ..."]:
+            shown.append(" ...")
+    return shown
 
 
 def _files(example: Example) -> dict[str, str]:
@@ -80,9 +107,18 @@ def _files(example: Example) -> dict[str, str]:
     return {"run.gin": example.gin, **example.files, **written, **({_COMMAND_LINE: given} if given else {})}
 
 
-def _file(name: str, text: str) -> Iterator[str]:
-    language = _LANGUAGES.get(Path(name).suffix, "text")
-    yield from (f"`{name}`", "", f"```{language}", text.rstrip("\n"), "```", "")
+def _file(name: str, bad: str, good: str, base: Base | None) -> Iterator[str]:
+    """Yields a file; with a base only what it has more than its base, or elsewhere."""
+    link = "" if base is None else f"[{base.heading.lower()}]({BASE_PAGE}#{base.heading.lower().replace(' ', '-')})"
+    if base is not None and bad == good == base.text:
+        yield from (f"`{name}` is {link}.", "")
+        return
+    yield from (f"`{name}`" if base is None else f"`{name}` (`...` is {link}):", "")
+    lines = marked(bad, good, hidden="" if base is None else base.text)
+    if bad == good:
+        yield from (f"```{_LANGUAGES.get(Path(name).suffix, 'text')}", *(line[1:] for line in lines), "```", "")
+    else:
+        yield from ("```diff", *lines, "```", "")
 
 
 def _base_of(text: str) -> Base | None:
@@ -91,29 +127,3 @@ def _base_of(text: str) -> Base | None:
     near = [(sum(line in lines for line in base.text.splitlines()), base) for base in BASES]
     shared, base = max(near, key=lambda found: found[0])
     return base if shared * 2 > len(base.text.splitlines()) else None
-
-
-def _file_on_base(name: str, text: str, base: Base) -> Iterator[str]:
-    """Yields a file as what it has more than its base, or elsewhere; ``...`` stands for lines that are the base's."""
-    link = f"[{base.heading.lower()}]({BASE_PAGE}#{base.heading.lower().replace(' ', '-')})"
-    language = _LANGUAGES[".py" if "module" in base.heading else ".gin"]
-    if text == base.text:
-        yield from (f"`{name}` is {link}.", "")
-    elif text.startswith(base.text):
-        added = text.removeprefix(base.text).strip("\n")
-        yield from (f"`{name}` is {link} plus:", "", f"```{language}", added, "```", "")
-    else:
-        yield from (f"`{name}` is {link} with this change (`...` is unchanged):", "", f"```{language}")
-        yield from (*_differing(base.text.splitlines(), text.splitlines()), "```", "")
-
-
-def _differing(old: list[str], new: list[str]) -> Iterator[str]:
-    """Yields the lines that are new, and one more on each side; ``...`` stands for the others."""
-    shown = 0
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(1):
-        if group[0][3] > shown:
-            yield "..."
-        yield from new[group[0][3] : group[-1][4]]
-        shown = group[-1][4]
-    if shown < len(new):
-        yield "..."

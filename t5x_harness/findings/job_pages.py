@@ -6,11 +6,11 @@ They stand in ``docs/rules/`` beside those of the rules; :mod:`t5x_harness.findi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from t5x_harness.findings.example_text import marked
 from t5x_harness.findings.text import paragraph
 from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
 
@@ -77,30 +77,23 @@ def job_page(code: str) -> str:
     if mistake.example == "yaml":
         found = f"Found in the spec of a job for Vertex AI. {_LEVELS[mistake.level == 'error'].capitalize()}."
         lines += [found, ""]
-    lines += [*paragraph(mistake.why), "", *_examples(mistake)]
+    lines += [*paragraph(mistake.why), "", "## Example and fix", ""]
+    lines += ["```diff", *marked(mistake.bad.strip("\n"), mistake.good.strip("\n")), "```", ""]
     if mistake.avoided:
         lines += ["## What avoids it", "", *paragraph(mistake.avoided), ""]
     if mistake.rules:
         lines += ["## Where the rules are from", "", *_sources(mistake), ""]
     if mistake.example == "yaml":
-        silence = (
-            "It cannot be silenced: a refusal is the service's. Only what has a source of Google's is refused; the "
-            "rest is a warning, and stops nothing."
-        )
-        lines += ["## How to silence it", "", *paragraph(silence), ""]
+        lines += ["It cannot be silenced. Only what has a source of Google's is refused; a warning stops nothing.", ""]
     return "\n".join(lines)
 
 
-def _examples(mistake: JobCode) -> Iterator[str]:
-    yield from ("## Bad example", "", f"```{mistake.example}", *mistake.bad.strip("\n").splitlines(), "```", "")
-    yield from ("## Good example", "", "The same with this change:", "", "```diff")
-    bad, good = mistake.bad.strip("\n").splitlines(), mistake.good.strip("\n").splitlines()
-    changes = list(difflib.unified_diff(bad, good, n=1, lineterm=""))[2:]
-    yield from (line for line in changes if not line.startswith("@@"))
-    yield from ("```", "")
-
-
 def _sources(mistake: JobCode) -> Iterator[str]:
+    """Yields a line for each source, with the rules that are from it."""
+    by_source: dict[tuple[str, str], list[str]] = {}
     for rule in mistake.rules:
         verb = "refused" if rule.refuses else "warned about"
-        yield f"- `{rule.name}` ({verb}, {rule.confidence}): {rule.source.title}, <{rule.source.url}>"
+        rules = by_source.setdefault((rule.source.title, rule.source.url), [])
+        rules.append(f"`{rule.name}` ({verb}, {rule.confidence})")
+    for (title, url), rules in by_source.items():
+        yield f"- {title}{url and f' <{url}>'}: {', '.join(rules)}"

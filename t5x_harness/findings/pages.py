@@ -13,7 +13,7 @@ from pathlib import Path
 
 from t5x_harness.doctor.check import Check
 from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
-from t5x_harness.findings.example_text import BASE_PAGE, bad_example, base_page, good_example
+from t5x_harness.findings.example_text import BASE_PAGE, base_page, example
 from t5x_harness.findings.job_pages import job_codes, job_page
 from t5x_harness.findings.rule import Mistake
 from t5x_harness.findings.text import paragraph
@@ -63,8 +63,7 @@ def page(code: str, rules: Sequence[type[Mistake]]) -> str:
 def _page(code: str, rules: Sequence[type[Mistake]], *, whole: bool) -> str:
     first, *later = rules
     lines = [f"# {code}: {first.title}", "", f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}.", ""]
-    lines += [*paragraph(first.why), "", *bad_example(first.bad, whole=whole)]
-    lines += good_example(first.bad, first.good)
+    lines += [*paragraph(first.why), "", *example(first.bad, first.good, whole=whole)]
     for rule in later:
         known = f"Found by {rule.stage}, too, once every value is known: {rule.title}. {rule.why}"
         lines += [f"## At {rule.stage}", "", *paragraph(known), ""]

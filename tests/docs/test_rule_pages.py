@@ -47,23 +47,26 @@ def test_every_reason_is_of_a_known_failure_and_says_something() -> None:
 
 
 @pytest.mark.parametrize("code", all_codes())
-def test_a_page_has_both_examples_and_says_how_to_silence_it(code: str) -> None:
+def test_a_page_has_an_example_with_its_fix_and_says_how_to_silence_it(code: str) -> None:
     text = pages()[f"{code}.md"]
-    parts = ("## Bad example", "`run.gin`", "## Good example", "```diff", f"# t5x-harness: ignore[{code}]")
+    parts = ("## Example and fix", "`run.gin`", f"# t5x-harness: ignore[{code}]")
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
-    assert re.search(r"^\+[^+]", text.split("```diff")[1].split("```")[0], re.MULTILINE) or "\n-" in text
+    assert "```diff" in text or "The fix adds `" in text or "The fix removes `" in text
 
 
 @pytest.mark.parametrize("code", all_codes())
 def test_a_page_and_the_common_files_show_all_of_an_example(code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = rules_by_code()[code][0].bad
+    rule = rules_by_code()[code][0]
     short, common = ((PAGES / name).read_text() for name in (f"{code}.md", "base.md"))
     assert main(["explain", code]) == 0
     explained = capsys.readouterr().out
-    for text in (bad.gin, *bad.files.values()):
-        assert text.rstrip("\n") in explained, "explain prints an example in full"
-        assert [line for line in text.splitlines() if line not in f"{short}\n{common}".splitlines()] == []
+    for example, mark in ((rule.bad, "-"), (rule.good, "+")):
+        wanted = [line for text in (example.gin, *example.files.values()) for line in text.splitlines()]
+        for page in (explained, f"{short}\n{common}"):
+            shown = page.splitlines()
+            missing = [line for line in wanted if not {line, f" {line}".rstrip(), mark + line} & {*shown}]
+            assert missing == [], "explain prints an example in full, a page all that the common files have not"
     assert "](base.md" not in explained
 
 
@@ -72,7 +75,7 @@ def test_a_page_does_not_repeat_the_common_files() -> None:
     several = [line for line in base_page().splitlines() if line.startswith(("    preprocessors=", "import __main__"))]
     assert len(several) == 4
     for line in several:
-        repeated = [name for name, text in written.items() if name != "base.md" and line in text.splitlines()]
+        repeated = [name for name, text in written.items() if name != "base.md" and {line, f" {line}"} & {*text.splitlines()}]
         assert len(repeated) < 20, line
 
 
@@ -83,9 +86,9 @@ def test_every_code_of_how_a_run_went_is_listed() -> None:
 
 
 @pytest.mark.parametrize("code", job_codes())
-def test_a_page_about_a_job_has_both_examples_and_where_it_is_from(code: str) -> None:
+def test_a_page_about_a_job_has_an_example_with_its_fix_and_where_it_is_from(code: str) -> None:
     text, mistake = job_page(code), job_codes()[code]
-    parts = ["## Bad example", f"```{mistake.example}", "## Good example", "```diff"]
+    parts = ["## Example and fix", "```diff"]
     parts += ["## What avoids it"] * bool(mistake.avoided) + ["## Where the rules are from"] * bool(mistake.rules)
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
