@@ -12,8 +12,8 @@ from t5x_harness.findings.tables import Bytes, Count, Table, columns
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
-_NUMBERED = re.compile(r"(?<![^/])(\w+_)?\d+(?![^/])")
-"""A part of a path that numbers a layer, such as ``layers_11``."""
+_NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
+"""A part of a path that numbers a layer, such as ``layers_11``; a gated MLP's ``wi_0`` and ``wi_1`` are in one layer."""
 
 _LAYER = "*"
 _SHOWN_DEPTH = 2
@@ -55,7 +55,7 @@ def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
     """
     groups: dict[tuple[object, ...], list[Leaf]] = {}
     for leaf in leaves:
-        # Only the outermost number counts layers: wi_0 and wi_1 of one layer are different things.
+        # Only the outermost number counts layers: blocks inside of one are different things.
         path = _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", leaf.name, count=1)
         groups.setdefault((path, leaf.shape, leaf.dtype, leaf.spec, leaf.names), []).append(leaf)
     return tuple(Folded(str(key[0]), same[0], len(same)) for key, same in groups.items())

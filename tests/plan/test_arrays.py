@@ -98,3 +98,11 @@ def test_the_order_of_layers_changes_nothing(model: list[Leaf]) -> None:
     tenth_first = sorted(model, key=lambda each: "layers_10" not in each.path)
     assert module_table(fold(tenth_first)) == module_table(fold(model))
     assert array_tables(fold(tenth_first), MESH) == array_tables(fold(model), MESH)
+
+
+def test_the_two_inputs_of_a_gated_mlp_are_not_layers() -> None:
+    scanned = [leaf(f"target/decoder/decoder/mlp/wi_{i}/kernel", (4, 2, 8)) for i in (0, 1)]
+    assert [(folded.path, folded.count) for folded in fold(scanned)] == [
+        ("decoder/decoder/mlp/wi_0/kernel", 1),
+        ("decoder/decoder/mlp/wi_1/kernel", 1),
+    ]
