@@ -13,6 +13,7 @@ CONFIG = Path(__file__).parents[2] / "sample_tasks" / "configs" / "finetune_clas
 
 
 @pytest.mark.stack
+@pytest.mark.journey
 def test_a_run_leaves_nothing_in_the_home_folder(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if k not in ("KERAS_HOME", "XDG_CACHE_HOME")}
     env |= {"HOME": str(tmp_path), "T5X_HARNESS_CACHE_DIR": "off"}

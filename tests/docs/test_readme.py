@@ -32,6 +32,7 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(part) for line in words for part in shlex.join(line).split(" '&&' ")]
 
 
+@pytest.mark.journey
 def test_the_own_test_passes(readme: str, pytester: pytest.Pytester, imported: None) -> None:
     (block,) = blocks(readme, "python")
     name = block.splitlines()[0].removeprefix("# ")

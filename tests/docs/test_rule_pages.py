@@ -75,7 +75,9 @@ def test_a_page_does_not_repeat_the_common_files() -> None:
     several = [line for line in base_page().splitlines() if line.startswith(("    preprocessors=", "import __main__"))]
     assert len(several) == 4
     for line in several:
-        repeated = [name for name, text in written.items() if name != "base.md" and {line, f" {line}"} & {*text.splitlines()}]
+        repeated = [
+            name for name, text in written.items() if name != "base.md" and {line, f" {line}"} & {*text.splitlines()}
+        ]
         assert len(repeated) < 20, line
 
 

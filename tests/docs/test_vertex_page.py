@@ -31,6 +31,7 @@ def test_the_tests_pass(page: str, pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess().assert_outcomes(passed=tests.count("def test_"))
 
 
+@pytest.mark.journey
 def test_the_program_runs(page: str, tmp_path: Path) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     program = _blocks(page, "python")[2]

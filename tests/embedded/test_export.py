@@ -46,6 +46,7 @@ def arguments(folder: Path | str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.journey
 def test_a_saved_model_scores_texts_as_the_one_that_t5x_saves(tmp_path: Path) -> None:
     split = functools.partial(export_lib.create_preprocessor, split_separator="|")
     export_lib.save(**arguments(tmp_path / "saved"), create_preprocessor_fn=split)

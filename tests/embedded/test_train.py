@@ -48,6 +48,7 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(programs: Any, confi
     assert differences(expected, observed, Tolerance()) == []
 
 
+@pytest.mark.journey
 def test_the_checkpoint_of_another_run_is_restored_if_there_is_none(
     programs: Any, config: list[str], tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def test_at_full_size_every_scalar_is_the_one_t5x_recorded(backend: Backend, rec
         assert result.metrics[f"eval/inference_eval/ref_reverse/{tag}"][8] == pytest.approx(in_training, rel=1e-5)
 
 
+@pytest.mark.journey
 def test_a_large_config_is_shrunk_and_starts_from_a_stand_in(backend: Backend, train_text: str) -> None:
     """A fine-tune of a base model from a bucket, on a mesh with a model axis, with packing and microbatches."""
     base = """

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from t5x_harness.plan.stored_tree import Layout, read_tree
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
@@ -65,6 +67,7 @@ def test_another_optimizer_does_not_find_its_state(backend: Backend, train_text:
     assert "assignment_map = [('.*param_states.*', None)] and fallback_to_scratch = True" in str(result.errors[0].fix)
 
 
+@pytest.mark.journey
 def test_another_optimizer_starts_from_the_parameters_alone(backend: Backend, train_text: str) -> None:
     fix = """
 utils.RestoreCheckpointConfig.assignment_map = [('.*param_states.*', None)]

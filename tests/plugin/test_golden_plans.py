@@ -12,6 +12,7 @@ Run = Callable[..., pytest.RunResult]
 PLAN = "train.gin::plan"
 
 
+@pytest.mark.journey
 def test_the_first_run_writes_it_the_next_compares_and_an_update_accepts(folder: Path, run: Run) -> None:
     first = run(PLAN, "--t5x-plan-golden=golden")
     first.assert_outcomes(passed=1)

@@ -123,6 +123,7 @@ def test_a_smoke_test_whose_run_did_nothing_fails(run: Run, folder: Path) -> Non
     result.stdout.fnmatch_lines(["test_it is marked smoke but exercised nothing: *"])
 
 
+@pytest.mark.journey
 def test_a_run_of_some_gin_files_and_a_tiny_task(run: Run, folder: Path) -> None:
     """Several files are one run, and the task's module is found wherever pytest was started."""
     (folder / "test_tiny.py").write_text(

@@ -64,6 +64,7 @@ def test_xfails():
 """
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("distributed", [[], ["-n", "2"]], ids=["alone", "distributed"])
 def test_the_outcome_there_is_the_outcome_here(
     run: Run, vertex: FakeVertex, pytester: pytest.Pytester, distributed: list[str]
@@ -260,6 +261,7 @@ def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex
 LONG = HEAD + "def test_one():\n    time.sleep(300)\n\ndef test_two():\n    time.sleep(300)\n"
 
 
+@pytest.mark.journey
 def test_ctrl_c_cancels_the_jobs_that_are_there(vertex: FakeVertex, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_long=LONG)
     output = _interrupted(vertex, pytester, 2)

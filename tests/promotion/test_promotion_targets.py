@@ -66,6 +66,7 @@ def fixture(value: str, scope: str = "session", arguments: str = "") -> str:
     return FIXTURE.format(value=value, scope=scope, arguments=arguments)
 
 
+@pytest.mark.journey
 def test_every_kind_of_item_goes_where_the_closest_fixture_says(run: Run, pytester: pytest.Pytester) -> None:
     below = pytester.mkpydir("below")
     theirs = 'VertexTarget("theirs", "us-central1", "their-bucket", "their/t5x:2")'

@@ -235,6 +235,7 @@ def test_evaluation_as_on_vertex(run: Run, folder) -> None:
     assert any(tag.endswith("rouge1") for tag in result.metrics), result.metrics
 
 
+@pytest.mark.journey
 def test_inference_as_on_vertex_through_mounted_buckets(run: Run, folder) -> None:
     result = run(folder("vertex"), "configs/infer_base_wmt.gin")
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)
@@ -263,6 +264,7 @@ def test_training_goes_on_with_cached_examples_and_the_latest_checkpoint(run: Ru
     )
 
 
+@pytest.mark.journey
 def test_inference_on_tfexamples_in_a_bucket(run: Run, folder) -> None:
     result = run(folder("others"), "byt5_infer.gin")
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)

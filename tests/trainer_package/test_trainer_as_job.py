@@ -107,6 +107,7 @@ def test_several_pools_find_each_other(by_sdk: Callable[[str], Any]) -> None:
     assert result == ["JOB_STATE_SUCCEEDED", ["part-0.npz", "part-1.npz", "part-2.npz"]]
 
 
+@pytest.mark.journey
 def test_a_training_pipeline_of_the_package(by_sdk: Callable[[str], Any]) -> None:
     result = by_sdk("""
         training = aiplatform.CustomPythonPackageTrainingJob(
@@ -122,6 +123,7 @@ def test_a_training_pipeline_of_the_package(by_sdk: Callable[[str], Any]) -> Non
     assert result == [None, "PIPELINE_STATE_SUCCEEDED", "JOB_STATE_SUCCEEDED", 3]
 
 
+@pytest.mark.journey
 def test_a_trial_for_each_learning_rate(by_sdk: Callable[[str], Any]) -> None:
     pytest.importorskip("hypertune")
     result = by_sdk("""

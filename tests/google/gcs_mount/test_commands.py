@@ -32,6 +32,7 @@ with open("/gcs/my-bucket/data/new.txt", "w") as file:
     assert (bucket / "data" / "new.txt").read_text() == "from inside"
 
 
+@pytest.mark.parametrize("mode", [Mode.FUSE, pytest.param(Mode.FOLDER, marks=pytest.mark.journey)], indirect=True)
 def test_native_clients_and_children_see_it(mode: Mode, inside: Inside, bucket: Path) -> None:
     code = """
 import mmap, subprocess

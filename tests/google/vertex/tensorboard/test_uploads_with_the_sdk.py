@@ -14,7 +14,9 @@ Sdk = Callable[..., Any]
 
 EVENT_FILES = (Path(__file__).parent / "event_files.py").read_text()
 
-both_transports = pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
+both_transports = pytest.mark.parametrize(
+    "sdk", ["grpc", pytest.param("rest", marks=pytest.mark.journey)], indirect=True
+)
 
 
 @pytest.fixture
@@ -139,6 +141,7 @@ def test_files_are_uploaded_while_they_grow(uploader: Sdk, tmp_path: Path) -> No
     assert uploader(code, logdir=str(tmp_path)) == [[0, 1, 2], [0, 1, 2, 3, 4, 5]]
 
 
+@pytest.mark.journey
 def test_a_model_is_logged_and_loaded_again(uploader: Sdk) -> None:
     code = """
         from google.cloud import storage
@@ -159,6 +162,7 @@ def test_a_model_is_logged_and_loaded_again(uploader: Sdk) -> None:
     assert uploader(code) == ["doubling", "tensorflow", 42.0]
 
 
+@pytest.mark.journey
 def test_several_processes_write_one_experiment(
     uploader: Sdk, sdk_process: SdkClient, client_of_its_own: Callable[[], SdkClient]
 ) -> None:
