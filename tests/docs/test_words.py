@@ -36,6 +36,7 @@ IN_CODE = (
 def test_names_docstrings_and_messages_use_none_of_the_banned_words(repository: Path) -> None:
     folders = ("t5x_harness", "plugin", "fixtures", "sample_tasks")
     files = [path for folder in folders for path in (repository / folder).rglob("*.py") if path.name != "pieces.py"]
+    files += (repository / "t5x_harness").rglob("*.schema.json")
     assert len(files) > 500
     pattern = re.compile(rf"(?<![a-z])({IN_CODE})(?![a-z])", re.IGNORECASE)
     found = [
