@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
 _NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
-"""A part of a path that numbers a layer, such as ``layers_11``; a gated MLP's ``wi_0`` and ``wi_1`` are in one layer."""
+"""A part of a path that numbers a layer, as ``layers_11`` does; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
 
 _LAYER = "*"
 _SHOWN_DEPTH = 2
