@@ -10,6 +10,7 @@ from t5x_harness.google.vertex.jobs import pipelines as pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, stores
+from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import Method
 from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, writing
 from t5x_harness.google.vertex.tensorboard.points import Points
@@ -33,6 +34,14 @@ def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
         "PipelineService.ListTrainingPipelines": pipelines.list_pipelines,
         "PipelineService.CancelTrainingPipeline": pipelines.cancel,
         "PipelineService.DeleteTrainingPipeline": pipelines.delete,
+        "ModelService.UploadModel": registry.upload,
+        "ModelService.GetModel": pipelines.after_pipelines(registry.get),
+        "ModelService.ListModels": pipelines.after_pipelines(registry.list_models),
+        "ModelService.UpdateModel": registry.update,
+        "ModelService.DeleteModel": registry.delete,
+        "ModelService.ListModelVersions": pipelines.after_pipelines(registry.list_versions),
+        "ModelService.MergeVersionAliases": registry.merge_aliases,
+        "ModelService.DeleteModelVersion": registry.delete_version,
         "MetadataService.CreateMetadataStore": stores.create_store,
         "MetadataService.GetMetadataStore": run_standard,
         "MetadataService.ListMetadataStores": run_standard,

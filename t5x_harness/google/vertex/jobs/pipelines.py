@@ -9,9 +9,11 @@ from typing import Any
 from google.protobuf import empty_pb2, json_format
 from google.protobuf.message import Message
 
+from t5x_harness.google.vertex.jobs.variables import JobPlace, job_variables
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.models import registry
+from t5x_harness.google.vertex.services import Call, Method, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
 
 BACKING_JOB = "backingCustomJob"
@@ -30,9 +32,7 @@ def custom_job_of(services: Services, pipeline: Any) -> Any:
     if not _CUSTOM_TASK.fullmatch(pipeline.training_task_definition):
         raise _not_here(f"the training task {pipeline.training_task_definition}", "custom tasks run here")
     if pipeline.HasField("model_to_upload"):
-        raise _not_here(
-            "Model", "leave model_serving_container_image_uri out; what the job saves is in its AIP_MODEL_DIR"
-        )
+        registry.check_model(pipeline.model_to_upload, pipeline.model_id, pipeline.parent_model)
     if pipeline.HasField("input_data_config"):
         raise _not_here("Dataset", "leave the dataset out, and give the job the address of its data")
     job = services.message("CustomJob")(display_name=f"{pipeline.display_name}-custom-job", labels=pipeline.labels)
@@ -61,7 +61,7 @@ def _not_here(what: str, instead: str) -> ApiError:
 
 # The states of pipelines have the numbers of those of jobs; what only jobs have is a failure of their pipeline.
 _LAST_IN_COMMON = 8
-_FAILED, _FINAL = 5, (4, 5, 7)
+_SUCCEEDED, _FAILED, _FINAL = 4, 5, (4, 5, 7)
 
 
 def create(call: Call) -> Message:
@@ -118,8 +118,61 @@ def _look_after(services: Services, name: str) -> None:
     if pipeline is None or pipeline.state in _FINAL or not services.resources.exists(_job_name(pipeline)):
         return
     job = services.ask("JobService.GetCustomJob", name=_job_name(pipeline))
-    if _state_of(job) != pipeline.state:
-        services.resources.update(name, kind, lambda kept: _follow(kept, job))
+    if _state_of(job) == pipeline.state:
+        return
+    result = _registered(services, pipeline, job) if _is_to_be_registered(pipeline, job) else None
+
+    def follow(kept: Any) -> None:
+        _follow(kept, job)
+        if isinstance(result, ApiError):
+            kept.state = _FAILED
+            kept.error.code, kept.error.message = result.code.number, result.message
+        elif result is not None:
+            kept.model_to_upload.name, kept.model_to_upload.version_id = result
+
+    services.resources.update(name, kind, follow)
+
+
+def _is_to_be_registered(pipeline: Any, job: Any) -> bool:
+    return pipeline.HasField("model_to_upload") and _state_of(job) == _SUCCEEDED
+
+
+def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] | ApiError:
+    """Registers the model that a pipeline has trained: what its job has put into AIP_MODEL_DIR.
+
+    Any number of clients may look at the pipeline at once: it is registered once.
+
+    Returns:
+      The model's name and the version's number, or why it cannot be registered.
+    """
+    model = type(pipeline.model_to_upload)()
+    model.CopyFrom(pipeline.model_to_upload)
+    variables = job_variables(JobPlace.of(job.name), job.job_spec)
+    model.artifact_uri = variables.get("AIP_MODEL_DIR", model.artifact_uri).rstrip("/")
+    try:
+        return registry.register(
+            services,
+            parent_of(pipeline.name),
+            model,
+            model_id=pipeline.model_id,
+            parent_model=pipeline.parent_model,
+            pipeline=pipeline.name,
+        )
+    except ApiError as error:
+        return error
+
+
+def after_pipelines(method: Method) -> Method:
+    """Returns a method of models that sees those of pipelines whose jobs have ended meanwhile."""
+
+    def run(call: Call) -> Message | Iterator[Message]:
+        name = call.request.parent if "parent" in call.request.DESCRIPTOR.fields_by_name else call.request.name
+        location = "/".join(name.split("/")[:4])
+        for each in call.services.resources.names(location, "trainingPipelines"):
+            _look_after(call.services, each)
+        return method(call)
+
+    return run
 
 
 def _follow(pipeline: Any, job: Any) -> None:

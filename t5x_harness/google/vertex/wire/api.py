@@ -18,8 +18,9 @@ from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
 from t5x_harness.google.vertex.messages.name_checks import check_location, check_names, named_resource
-from t5x_harness.google.vertex.metadata.contexts import FILTERS
+from t5x_harness.google.vertex.metadata import contexts
 from t5x_harness.google.vertex.methods import methods_of
+from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import Call, Services
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
@@ -29,7 +30,7 @@ from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
 _EMULATED = (
     "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
-    "(PipelineService), MetadataService, TensorboardService and operations"
+    "(PipelineService), models as metadata (ModelService), MetadataService, TensorboardService and operations"
 )
 
 
@@ -57,7 +58,7 @@ class Api:
         self.authority = authority or Authority()
         self._jobs = Jobs(services, graces, functools.partial(follow_to_the_end, services))
         services.methods = methods_of(self._jobs, Points(services.state))
-        services.filters = FILTERS
+        services.filters = {**contexts.FILTERS, **registry.FILTERS}
 
     @classmethod
     def local(cls, folder: Path) -> Self:

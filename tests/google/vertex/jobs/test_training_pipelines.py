@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +118,62 @@ def test_a_job_that_is_deleted_before_anyone_looks_leaves_it_ended(call: Ask) ->
     assert call("PipelineService.GetTrainingPipeline", name=other.name).state not in FINAL
 
 
+MODEL = {"display_name": "t5", "container_spec": {"image_uri": "gcr.io/my-project/serve:1"}}
+SAVES = """
+import os, pathlib
+folder = pathlib.Path(os.environ["AIP_MODEL_DIR"].replace("gs://", os.environ["BUCKETS"] + "/"))
+folder.mkdir(parents=True)
+(folder / "checkpoint").write_text("1")
+"""
+
+
+def training(program: str, buckets: Path) -> Any:
+    """Returns the inputs of a task that saves into a folder of a bucket."""
+    inputs = pipeline(program)["training_task_inputs"]
+    pool = inputs.struct_value["workerPoolSpecs"][0]
+    pool["containerSpec"]["env"] = [{"name": "BUCKETS", "value": str(buckets)}]
+    inputs.struct_value["baseOutputDirectory"] = {"outputUriPrefix": "gs://bucket/run"}
+    return inputs
+
+
+def test_the_model_to_upload_is_registered_once(call: Ask, tmp_path: Path) -> None:
+    inputs = training(SAVES, tmp_path / "root/buckets")
+    made = create(call, training_task_inputs=inputs, model_to_upload=MODEL)
+    while job_of(call, made).state not in FINAL:
+        time.sleep(0.02)
+    looks: list[Any] = []
+    threads = [threading.Thread(target=lambda: looks.append(ended(call, made.name))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (model,) = call("ModelService.ListModels", parent=PARENT).models
+    assert {(each.state, each.model_to_upload.name, each.model_to_upload.version_id) for each in looks} == {
+        (4, model.name, "1")
+    }
+    assert (model.artifact_uri, model.training_pipeline) == ("gs://bucket/run/model", made.name)
+    again = create(call, training_task_inputs=training("", tmp_path), model_to_upload=MODEL, parent_model=model.name)
+    while job_of(call, again).state not in FINAL:
+        time.sleep(0.02)
+    assert call("ModelService.GetModel", name=f"{model.name}@2").training_pipeline == again.name, "nobody has looked"
+    assert ended(call, again.name).model_to_upload.version_id == "2"
+
+
+def test_a_job_that_saves_no_model_fails_its_pipeline(call: Ask, tmp_path: Path) -> None:
+    made = create(call, training_task_inputs=training("print(1)", tmp_path), model_to_upload=MODEL)
+    found = ended(call, made.name)
+    assert (found.state, job_of(call, made).state) == (5, 4)
+    assert found.error.message == 'There are no files under "gs://bucket/run/model" to copy.'
+    assert not found.model_to_upload.name
+    assert not call("ModelService.ListModels", parent=PARENT).models
+
+
+def test_a_model_that_cannot_be_uploaded_is_refused_before_its_job_runs(call: Ask) -> None:
+    with pytest.raises(ApiError, match=r"Field: model\.container_spec\.image_uri; Message: the image of the container"):
+        create(call, model_to_upload={"display_name": "t5"})
+    assert not call("JobService.ListCustomJobs", parent=PARENT).custom_jobs
+
+
 def test_a_spec_that_is_refused_leaves_nothing(call: Ask) -> None:
     inputs = struct_pb2.Value()
     json_format.ParseDict({"worker_pool_specs": [{"machine_spec": {"machine_type": "v3-32"}}]}, inputs)
@@ -148,7 +205,6 @@ def test_a_pipeline_without_name_and_task(call: Ask) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"model_to_upload": {"display_name": "m"}}, "Model in a TrainingPipeline: leave model_serving_container_im"),
         ({"input_data_config": {"dataset_id": "1"}}, "Dataset in a TrainingPipeline: leave the dataset out, and give"),
         (
             {"training_task_definition": CUSTOM_TASK.replace("custom_task", "automl_tabular")},

@@ -1,0 +1,235 @@
+"""The methods of ModelService for models and their versions, and what registers the model of a training pipeline."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from google.protobuf import empty_pb2
+from google.protobuf.message import Message
+
+from t5x_harness.google.vertex.messages.kinds import Kind
+from t5x_harness.google.vertex.messages.lists import list_page
+from t5x_harness.google.vertex.messages.masks import check_paths
+from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.paths import snake_case
+from t5x_harness.google.vertex.models.versions import Versions, alias_faults, split_name
+from t5x_harness.google.vertex.operations import metadata_of
+from t5x_harness.google.vertex.services import Call, FilterFunction, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.system.buckets import Store
+
+# Not among the kinds that are complete: a model is uploaded, and kept with all of its versions.
+_MODEL = Kind("ModelService", "Model", "Models", "models")
+_GIVEN_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
+_LONGEST_NAME = 128
+_SET_BY_THE_SERVICE = (
+    "name",
+    "version_id",
+    "version_create_time",
+    "version_update_time",
+    "supported_export_formats",
+    "supported_deployment_resources_types",
+    "supported_input_storage_formats",
+    "supported_output_storage_formats",
+    "create_time",
+    "update_time",
+    "deployed_models",
+    "etag",
+    "data_stats",
+    "original_model_info",
+    "metadata_artifact",
+    "training_pipeline",
+)
+
+
+def upload(call: Call) -> Message:
+    """Registers a model, or a version of one."""
+    request = call.request
+    name, version = register(
+        call.services, request.parent, request.model, model_id=request.model_id, parent_model=request.parent_model
+    )
+    response = call.services.message("UploadModelResponse")(model=name, model_version_id=version)
+    return call.services.operations.done(response, name, metadata_of(call.rpc, call.services.clock.now()))
+
+
+def register(
+    services: Services, parent: str, model: Any, *, model_id: str = "", parent_model: str = "", pipeline: str = ""
+) -> tuple[str, str]:
+    """Registers a model, or a version of one.
+
+    Args:
+      parent: the location that it is registered in.
+      model: what a client has given; it is changed.
+      model_id: of a new model; empty for a number.
+      parent_model: the name of the model that it becomes a version of; empty for a new model.
+      pipeline: the training pipeline that it comes from, which registers it once; empty for none. The id of a new
+        model follows from the pipeline's, so that those who register it at once mean the same.
+
+    Returns:
+      The model's name and the version's number.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT with all that is wrong; FAILED_PRECONDITION: its files are not there; NOT_FOUND: its
+        parent; ALREADY_EXISTS.
+    """
+    for field in _SET_BY_THE_SERVICE:
+        model.ClearField(field)
+    check_model(model, model_id, parent_model)
+    _check_files(services, model.artifact_uri)
+    model.training_pipeline = pipeline
+    if parent_model:
+        return parent_model, _add_version(services, parent_model, model)
+    number = pipeline.rpartition("/")[2][::-1].lstrip("0") or random.randrange(10**18, 9 * 10**18)
+    name = f"{parent}/{_MODEL.collection}/{model_id or number}"
+    kept: Any = _kept(services)()
+    version = Versions.begin(kept, name, model, services.clock.now())
+    try:
+        services.resources.create(name, kept)
+    except ApiError as error:
+        if error.code is not Code.ALREADY_EXISTS:
+            raise
+        known = Versions(services.resources.get(name, _kept(services))).trained_by(pipeline) if pipeline else ""
+        if not known:
+            message = f"Model with name {name} already exists: name it as parent_model to upload a version of it"
+            raise ApiError(Code.ALREADY_EXISTS, message) from None
+        version = known
+    return name, version
+
+
+def _add_version(services: Services, name: str, model: Any) -> str:
+    pipeline, now = model.training_pipeline, services.clock.now()
+    number = ""
+
+    def add(kept: Any) -> None:
+        nonlocal number
+        versions = Versions(kept)
+        number = (versions.trained_by(pipeline) if pipeline else "") or versions.add(model, now)
+
+    services.resources.update(name, _kept(services), add)
+    return number
+
+
+def check_model(model: Any, model_id: str, parent_model: str) -> None:
+    """Raises ApiError (INVALID_ARGUMENT) for a model that cannot be registered, with all that is wrong."""
+    if violations := list(_faults(model, model_id, parent_model)):
+        raise ApiError.of_violations(violations)
+
+
+def _faults(model: Any, model_id: str, parent_model: str) -> Iterator[Violation]:
+    if not model.display_name:
+        yield Violation("model.display_name", "display_name is required.")
+    if len(model.display_name) > _LONGEST_NAME:
+        yield Violation("model.display_name", f"{len(model.display_name)} characters; at most {_LONGEST_NAME} can be")
+    if not model.container_spec.image_uri and not model.HasField("base_model_source"):
+        yield Violation("model.container_spec.image_uri", "the image of the container that serves it is required.")
+    if model.artifact_uri and not model.artifact_uri.startswith("gs://"):
+        yield Violation("model.artifact_uri", f"{model.artifact_uri!r} is not a folder of Cloud Storage, gs://…")
+    if model_id and not _GIVEN_ID.fullmatch(model_id):
+        yield Violation("model_id", f"{model_id!r} does not match {_GIVEN_ID.pattern}")
+    if model_id and parent_model:
+        yield Violation("model_id", "a version has its model's: leave out either model_id or parent_model")
+    yield from alias_faults(model.version_aliases)
+
+
+def _check_files(services: Services, uri: str) -> None:
+    """Refuses a folder that has no files: the service copies them."""
+    folder = Store(services.settings.root).local(uri) if uri else None
+    if uri and (folder is None or not folder.is_dir() or next(folder.iterdir(), None) is None):
+        raise ApiError(Code.FAILED_PRECONDITION, f'There are no files under "{uri}" to copy.')
+
+
+def get(call: Call) -> Message:
+    """Returns the default version of a model, or the one that its name has."""
+    name, version = split_name(call.request.name)
+    shown: Message = Versions(call.services.resources.get(name, _kept(call.services))).show(version)
+    return shown
+
+
+def list_models(call: Call) -> Message:
+    """Returns a page of models, each as its default version."""
+    kept = call.services.resources.list(call.request.parent, _MODEL.collection, _kept(call.services))
+    return list_page(call, _MODEL, [Versions(each).show() for each in kept], "models")
+
+
+def list_versions(call: Call) -> Message:
+    """Returns a page of the versions of a model."""
+    name, _ = split_name(call.request.name)
+    kept = call.services.resources.get(name, _kept(call.services))
+    return list_page(call, _MODEL, Versions(kept).show_all(), "models")
+
+
+def update(call: Call) -> Message:
+    """Changes what all versions of a model share, or one version."""
+    given, paths = call.request.model, [snake_case(path) for path in call.request.update_mask.paths]
+    if not paths:
+        raise ApiError.of_violations([Violation("update_mask", "it is required")])
+    check_paths(given.DESCRIPTOR, paths, "update_mask")
+    name, version = split_name(given.name)
+    now = call.services.clock.now()
+    kept = _change(call.services, name, lambda versions: versions.update(given, paths, version, now))
+    shown: Message = kept.show("" if version == "-" else version)
+    return shown
+
+
+def merge_aliases(call: Call) -> Message:
+    """Gives a version aliases, and takes some away."""
+    name, version = _version_of(call.request)
+    changes = list(call.request.version_aliases)
+    if faults := list(alias_faults(change.removeprefix("-") for change in changes)):
+        raise ApiError.of_violations(faults)
+    shown: Message = _change(call.services, name, lambda it: it.merge_aliases(version, changes)).show(version)
+    return shown
+
+
+def delete_version(call: Call) -> Message:
+    """Deletes a version that is neither the only nor the default one."""
+    name, version = _version_of(call.request)
+    _change(call.services, name, lambda versions: versions.delete(version))
+    return _deleted(call, about=name)
+
+
+def delete(call: Call) -> Message:
+    """Deletes a model with all of its versions."""
+    name, version = split_name(call.request.name)
+    if version:
+        message = f"{call.request.name!r} is the name of a version: DeleteModelVersion deletes one"
+        raise ApiError.of_violations([Violation("name", message)])
+    call.services.resources.delete(name)
+    return _deleted(call, about=parent_of(name))
+
+
+def _deleted(call: Call, about: str) -> Message:
+    return call.services.operations.done(empty_pb2.Empty(), about, metadata_of(call.rpc, call.services.clock.now()))
+
+
+def _version_of(request: Any) -> tuple[str, str]:
+    name, version = split_name(request.name)
+    if not version:
+        message = f"{request.name!r} names no version: it has to end in one, as in {request.name}@1"
+        raise ApiError.of_violations([Violation("name", message)])
+    return name, version
+
+
+def _change(services: Services, name: str, change: Callable[[Versions], object]) -> Versions:
+    kept = services.resources.update(name, _kept(services), lambda found: change(Versions(found)))
+    return Versions(kept)
+
+
+def _kept(services: Services) -> type[Message]:
+    """Returns the class that a model with its versions is kept as; see :class:`Versions`."""
+    return services.message("ListModelVersionsResponse")
+
+
+def _model_id(services: Services, model: Any, arguments: Sequence[str]) -> bool:
+    """Evaluates ``model=ID``."""
+    operator, wanted = arguments
+    if operator not in ("=", "!="):
+        raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: model can be asked for with = and != only")
+    found = split_name(model.name)[0].rpartition("/")[2]
+    return (found == wanted) == (operator == "=")
+
+
+FILTERS: Mapping[str, FilterFunction] = {"Model.model": _model_id}

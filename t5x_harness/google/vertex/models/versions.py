@@ -1,0 +1,189 @@
+"""A model with all of its versions: one value of the state, so that an alias moves in one write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation, not_found
+
+DEFAULT = "default"
+_ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
+_OF_MODELS, _OF_VERSIONS = ("display_name", "description", "labels"), ("version_description", "labels")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Returns a model's name and the version's id or alias in ``…/models/1@2``; empty for none."""
+    model, _, version = name.partition("@")
+    return model, version
+
+
+def alias_faults(aliases: Iterable[str]) -> Iterator[Violation]:
+    """Yields what is wrong with the aliases of a request."""
+    for alias in aliases:
+        if not _ALIAS.fullmatch(alias):
+            message = f"{alias!r} does not match {_ALIAS.pattern}, which no number of a version does"
+            yield Violation("version_aliases", message)
+
+
+class Versions:
+    """Reads and changes the value that a model is kept as.
+
+    Args:
+      kept: a ``ListModelVersionsResponse``. Its first message is the model's own: name, what all versions share,
+        and the model's times. Each further one is a version; of a version that was deleted its number is left, which
+        no other is given.
+    """
+
+    def __init__(self, kept: Any) -> None:
+        self._kept = kept
+
+    @classmethod
+    def begin(cls, kept: Any, name: str, model: Any, now: int) -> str:
+        """Makes an empty value that of a new model with one version, whose number is returned.
+
+        Its labels are the model's, so that an update of the model's labels replaces them.
+        """
+        own = kept.models.add(name=name, display_name=model.display_name, description=model.description)
+        own.create_time.FromNanoseconds(now)
+        own.labels.update(model.labels)
+        model.ClearField("labels")
+        versions = cls(kept)
+        _change(own, now)
+        number = versions.add(model, now)
+        versions._move((DEFAULT,), versions._versions()[0])
+        return number
+
+    def add(self, model: Any, now: int) -> str:
+        """Adds a version, and returns its number. Aliases that other versions have move to it."""
+        number = str(len(self._kept.models))
+        aliases = list(model.version_aliases)
+        version = self._kept.models.add()
+        version.CopyFrom(model)
+        version.name, version.version_id = f"{self._own.name}@{number}", number
+        version.ClearField("version_aliases")
+        version.version_create_time.FromNanoseconds(now)
+        _change(version, now)
+        self._move(aliases, version)
+        return number
+
+    def show(self, version: str = "") -> Any:
+        """Returns a version as clients see it.
+
+        Args:
+          version: its number or an alias; empty for the default one, under the model's own name and times.
+
+        Raises:
+          ApiError: NOT_FOUND.
+        """
+        return self._shown(self._find(version or DEFAULT), versioned=bool(version))
+
+    def show_all(self) -> list[Any]:
+        """Returns all versions, oldest first."""
+        return [self._shown(version, versioned=True) for version in self._versions()]
+
+    def trained_by(self, pipeline: str) -> str:
+        """Returns the number of the version that a training pipeline has registered; empty if there is none."""
+        return next((each.version_id for each in self._versions() if each.training_pipeline == pipeline), "")
+
+    def update(self, given: Any, paths: list[str], version: str, now: int) -> None:
+        """Changes the model, or one version of it.
+
+        Args:
+          given: the request's message, maybe with an etag.
+          version: its number or an alias; empty or ``-`` for the model.
+
+        Raises:
+          ApiError: NOT_FOUND; ABORTED: the etag is of another state; FAILED_PRECONDITION: a field is the other's.
+        """
+        whole = version in ("", "-")
+        target = self._own if whole else self._find(version)
+        of_this, of_that = (_OF_MODELS, _OF_VERSIONS) if whole else (_OF_VERSIONS, _OF_MODELS)
+        for path in paths:
+            field = path.partition(".")[0]
+            if field not in (*of_this, *of_that):
+                message = f"`{path}` cannot be changed; these can: {', '.join((*_OF_MODELS, _OF_VERSIONS[0]))}"
+                raise ApiError.of_violations([Violation("update_mask", message)])
+            if field not in of_this:
+                mine, name = ("model", self._own.name) if whole else ("version", target.name)
+                other = "a version: name it, as in MODEL@1" if whole else "the model: name it without a version"
+                message = f"`{path}` is not a field of the {mine} {name}, but of {other}"
+                raise ApiError(Code.FAILED_PRECONDITION, message)
+        known = [self._etag(each) for each in (self._versions() if whole else [target])]
+        if given.etag and given.etag not in known:
+            message = f"Specified Model `etag`: `{given.etag}` does not match server `etag`: `{max(known)}`"
+            raise ApiError(Code.ABORTED, message)
+        apply_mask(target, given, paths)
+        _change(target, now)
+
+    def merge_aliases(self, version: str, changes: Iterable[str]) -> None:
+        """Gives a version aliases, which others lose, and takes those away that have ``-`` in front.
+
+        Raises:
+          ApiError: NOT_FOUND; FAILED_PRECONDITION: it would leave no default version.
+        """
+        target, changes = self._find(version), set(changes)
+        added = {change for change in changes if not change.startswith("-") and f"-{change}" not in changes}
+        removed = {change[1:] for change in changes if change.startswith("-") and change[1:] not in changes}
+        if DEFAULT in removed and DEFAULT in target.version_aliases:
+            message = f"{target.name} is the default version: give another one the alias {DEFAULT} instead"
+            raise ApiError(Code.FAILED_PRECONDITION, message)
+        target.version_aliases[:] = [each for each in target.version_aliases if each not in removed]
+        self._move(sorted(added), target)
+
+    def delete(self, version: str) -> None:
+        """Deletes a version; raises ApiError: NOT_FOUND, or FAILED_PRECONDITION for the only or the default one."""
+        target = self._find(version)
+        if len(self._versions()) == 1:
+            message = f"{target.name} is the only version of its model: delete the model instead"
+            raise ApiError(Code.FAILED_PRECONDITION, message)
+        if DEFAULT in target.version_aliases:
+            message = f"{target.name} is the default version: give another one the alias {DEFAULT} first"
+            raise ApiError(Code.FAILED_PRECONDITION, message)
+        target.Clear()
+
+    @property
+    def _own(self) -> Any:
+        return self._kept.models[0]
+
+    def _versions(self) -> list[Any]:
+        return [version for version in self._kept.models[1:] if version.name]
+
+    def _find(self, version: str) -> Any:
+        for each in self._versions():
+            if version == each.version_id or version in each.version_aliases:
+                return each
+        raise not_found(f"{self._own.name}@{version}")
+
+    def _move(self, aliases: Iterable[str], target: Any) -> None:
+        for alias in aliases:
+            for each in self._versions():
+                if alias in each.version_aliases:
+                    each.version_aliases.remove(alias)
+            target.version_aliases.append(alias)
+
+    def _shown(self, version: Any, *, versioned: bool) -> Any:
+        shown = type(version)()
+        shown.CopyFrom(version)
+        own = self._own
+        if not versioned:
+            shown.name = own.name
+        shown.display_name, shown.description, shown.etag = own.display_name, own.description, self._etag(version)
+        for field in ("create_time", "update_time"):
+            getattr(shown, field).CopyFrom(getattr(version, f"version_{field}") if versioned else getattr(own, field))
+        for key, value in own.labels.items():
+            shown.labels.setdefault(key, value)
+        return shown
+
+    def _etag(self, version: Any) -> str:
+        """Returns the later of the model's and the version's, as either's change is one of what clients see."""
+        found: str = max(self._own.etag, version.etag)
+        return found
+
+
+def _change(message: Any, now: int) -> None:
+    """Notes the time of a change of a model or a version."""
+    message.etag = str(now // 1_000)
+    getattr(message, "version_update_time" if message.version_id else "update_time").FromNanoseconds(now)
