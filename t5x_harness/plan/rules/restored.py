@@ -42,7 +42,10 @@ class MissingCheckpoint(_NoStart):
 
     code = "CKP04"
     title = "checkpoint that does not exist"
-    why = "T5X asserts with the path as its whole message, half a minute into the job."
+    why = (
+        "T5X asserts with the path as its whole message, half a minute into the job. A warning where there is no other "
+        "checkpoint beside it either: the machine of the job may have the path, and a stand-in takes its place here."
+    )
     bad = training(*_restore("model/checkpoint_1001"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
     good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
 
