@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable
 
+from t5x_harness.findings.shared import merge_tasks
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.tables import Table
 from t5x_harness.spec import Change, FactTable, Finding, Location, Measure, Outcome, Severity, Stage, StageResult
@@ -82,7 +83,7 @@ class StageReport:
         return StageResult(
             stage=self.stage,
             outcome=Outcome.FAILED if self.failed else Outcome.PASSED,
-            findings=tuple(self.findings),
+            findings=tuple(merge_tasks(self.findings)),
             facts=tuple(self.facts),
             not_checked=tuple(self.not_checked),
             changes=tuple(self.changes),

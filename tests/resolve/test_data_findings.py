@@ -480,3 +480,21 @@ def test_a_tfds_dataset_without_a_version_gets_those_that_there_are(resolve: Res
     assert (error.fix or "").startswith("name a version; the installed TFDS has mnist:3.")
     assert error.location is not None
     assert error.location.file == "counting.py"
+
+
+def test_a_mistake_that_tasks_share_is_one_finding(resolve: Resolve) -> None:
+    files = module(
+        ("def exact(targets, predictions):", "def exact(labels, preds):"),
+        ("seqio.TaskRegistry.add(\n    'counting',", "def add(name): seqio.TaskRegistry.add(\n    name,"),
+        after="""
+NAMES = ['counting', 'one', 'two', 'three', 'four']
+for name in NAMES:
+    add(name)
+seqio.MixtureRegistry.add('mixed', NAMES, default_rate=1.0)
+""",
+    )
+    error = of(resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'", INFER_EVAL), files), "SEQ23")
+    assert error.message == (
+        "metric function exact of task counting has the positional arguments (labels, preds), from which SeqIO cannot "
+        "tell what to call it with; the same goes for tasks four, one, three and 1 more"
+    )
