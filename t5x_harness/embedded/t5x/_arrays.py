@@ -24,14 +24,9 @@ _DRIVERS = ("file", "gfile", "gcs")
 
 
 def new_spec(folder: str, name: str, shape: Sequence[int], dtype: Any, write_shape: Sequence[int]) -> ts.Spec:
-    """Describes an array to be written.
+    """Describes an array to be written in a checkpoint, of which only whether ``folder`` lies in a bucket counts.
 
-    Args:
-        folder: the folder of all checkpoints; only whether it lies in a bucket counts.
-        name: path of the array in the state.
-        shape: of the whole array.
-        dtype: that it is stored in.
-        write_shape: of the part that one process writes; chunks do not cross its bounds.
+    ``write_shape`` is that of the part that one process writes; chunks do not cross its bounds.
     """
     kvstore = {"driver": "file", "path": name.replace("/", ".")}
     if _bucket_and_prefix(folder) is not None:
@@ -53,13 +48,7 @@ def new_spec(folder: str, name: str, shape: Sequence[int], dtype: Any, write_sha
 def write_array(ckpt_dir: str, spec: ts.Spec, array: Any) -> tuple[list[Any], int]:
     """Begins to write this process' part of an array, cast to the dtype of its spec.
 
-    Args:
-        ckpt_dir: folder of the checkpoint.
-        spec: from ``new_spec``.
-        array: a ``jax.Array``, or a NumPy array that all processes have whole.
-
-    Returns:
-        Futures of the writes, and the bytes that they hold on to.
+    A NumPy array is one that all processes have whole. Returns futures, and the bytes that they hold on to.
     """
     stored = spec.to_json()
     store = ts.open(_located(ckpt_dir, stored), create=True, open=True, context=_CONTEXT).result()
@@ -75,17 +64,7 @@ def write_array(ckpt_dir: str, spec: ts.Spec, array: Any) -> tuple[list[Any], in
 def read_array(
     ckpt_dir: str, stored: Mapping[str, Any], name: str, dtype: Any = None, sharding: NamedSharding | None = None
 ) -> Any:
-    """Reads a stored array.
-
-    Args:
-        ckpt_dir: folder of the checkpoint.
-        stored: the JSON of its spec, from the msgpack file.
-        name: its path in the state, for messages.
-        dtype: dtype to deliver; as stored by default.
-        sharding: read only this process' parts, straight to its devices.
-
-    Returns:
-        A NumPy array, or a ``jax.Array`` with that sharding.
+    """Reads an array by the JSON of its spec; with ``sharding`` only this process' parts, straight to its devices.
 
     Raises:
         ValueError: the array is missing, damaged, or stored in a way that is no longer read.
@@ -110,12 +89,10 @@ def read_array(
 
 
 def stored_shape(stored: Mapping[str, Any]) -> tuple[int, ...]:
-    """Returns the shape of a stored array, from the JSON of its spec."""
     return tuple(stored["metadata"]["shape"])
 
 
 def stored_dtype(stored: Mapping[str, Any]) -> str:
-    """Returns the name of the dtype of a stored array, from the JSON of its spec."""
     if "dtype" in stored:
         return str(stored["dtype"])
     return str(np.dtype(stored["metadata"]["dtype"]))

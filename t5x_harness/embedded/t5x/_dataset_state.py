@@ -11,30 +11,17 @@ from t5x.checkpoints_utils import _TRAIN_DS_PREFIX
 
 
 def iterator_file_name(layout: partitioning.DataLayout) -> str:
-    """Returns the name of the file for this process' shard of the data."""
     return f"{_TRAIN_DS_PREFIX}-{layout.shard_id:03}-of-{layout.num_shards:03}"
 
 
 def check_iterator(iterator: Any) -> None:
-    """Refuses an iterator whose place cannot be kept.
-
-    Raises:
-        ValueError: a clu iterator that was made without its checkpoint.
-    """
+    """Raises a ValueError for an iterator whose place cannot be kept: clu's that was made without its checkpoint."""
     if isinstance(iterator, clu_data.dataset_iterator.TfDatasetIterator) and not iterator._checkpoint:
         raise ValueError("The dataset iterator was made with checkpoint=False, so its place cannot be kept")
 
 
 def save_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
-    """Writes the place of an iterator.
-
-    Args:
-        iterator: a ``tf.data`` iterator or one of clu.
-        path: what the names of the files begin with.
-
-    Raises:
-        tf.errors.FailedPreconditionError: the pipeline keeps state that cannot be saved.
-    """
+    """Writes the place of an iterator, ``tf.data``'s or clu's, into files whose names begin with ``path``."""
     try:
         if isinstance(iterator, tf.data.Iterator):
             tf.train.Checkpoint(ds=iterator).write(os.fspath(path))
@@ -49,11 +36,7 @@ def save_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
-    """Moves an iterator to the place that was written.
-
-    Args:
-        iterator: one over the same pipeline as when it was written.
-        path: what the names of the files begin with.
+    """Moves an iterator over the same pipeline to the place that was written.
 
     Raises:
         ValueError: the checkpoint has no place of an input pipeline.

@@ -21,27 +21,18 @@ _OLDEST_VERSION = 2
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFile:
-    """What the msgpack file of a checkpoint holds.
-
-    Attributes:
-        path: of the file.
-        state: nested dicts whose leaves are arrays, or the JSON of tensorstore specs.
-    """
+    """The msgpack file of a checkpoint; leaves of its state are arrays, or the JSON of tensorstore specs."""
 
     path: str
     state: Mapping[str, Any]
 
     @property
     def folder(self) -> str:
-        """Folder of the checkpoint."""
         return os.path.dirname(self.path)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> CheckpointFile:
-        """Reads the file of a checkpoint.
-
-        Args:
-            path: the file, or the folder it lies in.
+        """Reads the file of a checkpoint, or that in its folder.
 
         Raises:
             ValueError: it is missing, of another format, or too old.

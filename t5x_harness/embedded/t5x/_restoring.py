@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import functools
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -29,13 +29,7 @@ def sharding_on(mesh: Mesh, axes: PartitionSpec | None) -> NamedSharding:
 
 
 def place(value: Any, sharding: NamedSharding, dtype: Any = None) -> Any:
-    """Puts a value onto the devices.
-
-    Args:
-        value: an array that this process has whole, or a ``jax.Array``. One that lies as asked for is left as it is.
-        sharding: where to put it.
-        dtype: dtype to cast to; none by default.
-    """
+    """Puts a value onto the devices; a ``jax.Array`` that lies there already stays as it is."""
     if isinstance(value, jax.Array) and value.sharding.is_equivalent_to(sharding, value.ndim):
         return value
     array = np.asarray(value) if not isinstance(value, jax.Array) else value
@@ -45,17 +39,9 @@ def place(value: Any, sharding: NamedSharding, dtype: Any = None) -> Any:
 
 
 def check_shape(path: str, name: str, stored: tuple[int, ...], expected: Any, *, exact: bool) -> None:
-    """Compares the shape of a stored leaf with the model's.
+    """Raises a ValueError if a stored leaf has another shape than the model's, or logs it unless ``exact``.
 
-    Args:
-        path: of the checkpoint, for the message.
-        name: of the leaf.
-        stored: shape in the checkpoint.
-        expected: the model's leaf.
-        exact: refuse another shape. T5X takes optimizer state of any shape, which may go well, so others are logged.
-
-    Raises:
-        ValueError: the shapes differ and ``exact`` is set.
+    T5X takes optimizer state of any shape, which may go well.
     """
     wanted = tuple(jnp.shape(expected))
     if tuple(stored) == wanted:
@@ -66,8 +52,11 @@ def check_shape(path: str, name: str, stored: tuple[int, ...], expected: Any, *,
     logging.warning("%s; it is restored as it is", message)
 
 
-def describe_missing(path: str, missing: Sequence[str], stored: Collection[str]) -> str:
-    """Says which leaves a checkpoint lacks, with the names in it that are most like them."""
+def check_complete(path: str, wanted: Iterable[str], stored: Collection[str], fallback: Collection[str]) -> None:
+    """Raises a ValueError that lists the leaves that are nowhere, each with the most similar name in the checkpoint."""
+    missing = [name for name in wanted if name not in stored and name not in fallback]
+    if not missing:
+        return
     shown = missing[:10]
     lines = [f"Checkpoint {path} lacks {len(missing)} of the model's leaves:"]
     for name in shown:
@@ -76,13 +65,12 @@ def describe_missing(path: str, missing: Sequence[str], stored: Collection[str])
     if len(missing) > len(shown):
         lines.append(f"  and {len(missing) - len(shown)} more")
     lines.append("Initialize them with fallback_state (RestoreCheckpointConfig.fallback_to_scratch = True).")
-    return "\n".join(lines)
+    raise ValueError("\n".join(lines))
 
 
 def transform_for_restore(
     stored: Mapping[str, Any], target: Mapping[str, Any], functions: Sequence[RestoreStateTransformationFn]
 ) -> Any:
-    """Applies the functions in order to what a checkpoint holds."""
     for function in functions:
         stored = function(stored, target)
     return stored
@@ -109,10 +97,8 @@ class StateReader:
     def plan(self, functions: Sequence[RestoreStateTransformationFn]) -> dict[str, Any]:
         """Applies the transformations to what is stored; returns the leaves that the model has, flat.
 
-        Leaves are metadata of stored arrays, as T5X shows it to transformations, or values that these put in.
-
-        Raises:
-            ValueError: a leaf is to come from another path of the checkpoint.
+        Leaves are metadata of stored arrays, as T5X shows it to transformations, or values that these put in. One that
+        is to come from another path of the checkpoint is a ValueError.
         """
         stored = {name: _as_t5x_shows_it(leaf) for name, leaf in self._metadata.items()}
         origin = {id(leaf): name for name, leaf in stored.items()}
@@ -143,20 +129,14 @@ class StateReader:
         return state_utils.flatten_state_dict(getattr(stored, "tree", stored))
 
     def check(self, planned: Mapping[str, Any], fallback: Mapping[str, Any]) -> None:
-        """Compares what is planned with what the model needs.
-
-        Raises:
-            ValueError: leaves are missing or parameters have another shape.
-        """
+        """Raises a ValueError if leaves that the model needs are missing, or parameters have another shape."""
         unrestorable = [name for name, leaf in self.target.items() if leaf is None]
         if unrestorable:
             raise ValueError(
                 f"The optimizer keeps no state for {unrestorable[0]} ({len(unrestorable)} such leaves), and T5X cannot "
                 "restore such a state in orbax layout. Give every parameter an optimizer in MultiOptimizer"
             )
-        missing = [name for name in self.target if name not in planned and name not in fallback]
-        if missing:
-            raise ValueError(describe_missing(os.fspath(self.folder), missing, planned))
+        check_complete(os.fspath(self.folder), self.target, planned, fallback)
         for name, leaf in planned.items():
             shape = tuple(self._metadata[name].shape) if _is_stored(leaf) else np.shape(leaf)
             exact = name.startswith("target/")
@@ -182,13 +162,7 @@ class StateReader:
     def complete(
         self, restored: Mapping[str, Any], planned: Mapping[str, Any], fallback: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the whole state, on the devices.
-
-        Args:
-            restored: what orbax read.
-            planned: from ``plan``; leaves that are not stored arrays are taken from it.
-            fallback: values for the rest, flat.
-        """
+        """Returns the whole state, on the devices: what orbax read, values in ``planned``, and flat ``fallback``."""
         read = state_utils.flatten_state_dict(restored)
         state = {}
         for name in self.target:

@@ -26,13 +26,7 @@ ScalarOrArrayType = int | float | ArrayType
 
 
 class LazyArray(abc.ABC):
-    """Stands for an array whose shape and dtype are known and whose data is not here yet.
-
-    Args:
-        shape: shape of the array.
-        dtype: dtype that it is delivered in.
-        get_fn: returns the data.
-    """
+    """Stands for an array whose shape and dtype are known and whose data, which ``get_fn`` returns, is not here yet."""
 
     def __init__(self, shape: Sequence[int], dtype: Any, get_fn: Callable[[], Any]):
         self._shape = tuple(shape)
@@ -74,11 +68,7 @@ class LazyArray(abc.ABC):
 
 
 class LazyThreadPoolArray(LazyArray):
-    """A lazy array whose ``get_fn`` blocks; ``get_async`` runs it in a thread.
-
-    Attributes:
-        executor: the threads, shared by all arrays.
-    """
+    """A lazy array whose ``get_fn`` blocks; ``get_async`` runs it in a thread, of a pool that all arrays share."""
 
     executor = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="t5x-lazy-array")
 
@@ -146,21 +136,16 @@ _ATTENTION = {"SelfAttention": "self_attention", "EncDecAttention": "encoder_dec
 
 
 class CheckpointTranslator:
-    """Translates the names, and if need be the values, of a flat checkpoint.
-
-    Attributes:
-        rules: pairs of a compiled pattern and a function, tried in order.
-    """
+    """Translates the names, and if need be the values, of a flat checkpoint, by patterns that are tried in order."""
 
     def __init__(self) -> None:
         self.rules: list[tuple[re.Pattern[str], _Translation]] = []
 
     def add(self, pattern: str) -> Callable[[_Translation], _Translation]:
-        """Returns a decorator that adds a rule.
+        """Returns a decorator that adds a rule for the names that a regular expression matches as a whole.
 
-        Args:
-            pattern: a regular expression for whole names. The function is called with the options of ``apply``,
-                the name, the value and the groups, and returns the new name and value; None as name drops the variable.
+        The function is called with the options of ``apply``, the name, the value and the groups, and returns the new
+        name and value; None as name drops the variable.
         """
 
         def register(function: _Translation) -> _Translation:
@@ -170,11 +155,7 @@ class CheckpointTranslator:
         return register
 
     def apply(self, flatdict: Mapping[str, Any], **opts: Any) -> dict[str, Any]:
-        """Returns the translated checkpoint.
-
-        Args:
-            flatdict: values by name.
-            **opts: options for the rules.
+        """Returns the translated checkpoint; ``opts`` are for the rules.
 
         Raises:
             ValueError: there are names that no rule is for.
@@ -254,7 +235,6 @@ def _translate(
 
 
 def _t5_translator() -> CheckpointTranslator:
-    """Returns the translation for T5 and T5.1.1 with Adafactor."""
     translator = CheckpointTranslator()
     translator.add("global_step")(lambda opts, name, value: ("state/step", value.astype("int32")))
     for pattern, new_name in _PARAMETERS:
@@ -270,10 +250,7 @@ _FIRST_LAYER_BIAS = re.compile(r"layers_(\d+)/relpos_bias")
 
 
 def load_tf_ckpt(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
-    """Returns the variables of a TensorFlow checkpoint, to be read when asked for.
-
-    Args:
-        path: the checkpoint without its suffixes, or a folder with one.
+    """Returns the variables of a TensorFlow checkpoint, or of the one in a folder, to be read when asked for.
 
     Raises:
         ValueError: there is no such checkpoint.
@@ -297,17 +274,11 @@ def restore_from_t5_checkpoint(
     strict: bool = True,
     translator: CheckpointTranslator | None = None,
 ) -> Mapping[str, Any]:
-    """Reads a TensorFlow T5 checkpoint as the state of a T5X model with Adafactor.
+    """Reads a TensorFlow T5 checkpoint, or that in a folder, as a nested dict like ``state_dict`` of a T5X model.
 
-    Args:
-        state_dict: the state of the model, for names and shapes.
-        path: the checkpoint without its suffixes, or a folder with one.
-        lazy_parameters: deliver arrays that are read when asked for.
-        strict: refuse variables that the model does not have.
-        translator: how names are translated; as T5 and T5.1.1 need it by default.
-
-    Returns:
-        A nested dict like ``state_dict``.
+    The model's optimizer is Adafactor. ``lazy_parameters`` delivers arrays that are read when asked for; ``strict``
+    refuses variables that the model does not have. Names are translated as T5 and T5.1.1 need it, unless by another
+    ``translator``.
 
     Raises:
         ValueError: variables are unknown, missing, or of another shape.

@@ -29,12 +29,7 @@ def is_pinned_checkpoint(ckpt_dir: str) -> bool:
 
 
 def pin_checkpoint(ckpt_dir: str, txt: str = "1") -> None:
-    """Marks a checkpoint to be kept when old ones are removed.
-
-    Args:
-        ckpt_dir: folder of the checkpoint.
-        txt: content of the mark, for people.
-    """
+    """Marks a checkpoint, with a text for people, to be kept when old ones are removed."""
     with gfile.GFile(pinned_checkpoint_filepath(ckpt_dir), "w") as mark:
         mark.write(txt)
 
@@ -55,12 +50,7 @@ def remove_checkpoint_dir(ckpt_dir: str) -> None:
 
 
 def remove_dataset_checkpoint(ckpt_dir: str, train_ds_prefix: str) -> None:
-    """Removes the state of the input pipeline from a checkpoint, unless it is pinned.
-
-    Args:
-        ckpt_dir: folder of the checkpoint.
-        train_ds_prefix: what the names of the files to remove begin with.
-    """
+    """Removes the input pipeline's state, files by what their names begin with, from a checkpoint, unless pinned."""
     if is_pinned_checkpoint(ckpt_dir):
         logging.info("%s is pinned and keeps its dataset state", ckpt_dir)
         return
@@ -78,11 +68,7 @@ class CheckpointTypes(enum.Enum):
 
 
 def detect_checkpoint_type(checkpoint_path: str, expected: CheckpointTypes | None = None) -> CheckpointTypes:
-    """Tells the format of a checkpoint.
-
-    Args:
-        checkpoint_path: the file ``checkpoint`` in the checkpoint's folder.
-        expected: the format that the caller hopes for; another one is logged.
+    """Tells the format of a checkpoint by its file ``checkpoint``; another one than ``expected`` is logged.
 
     Raises:
         ValueError: the file is of none of the formats.
@@ -112,15 +98,10 @@ def _is_msgpack_map(start: bytes) -> bool:
 
 
 def get_restore_parameters(directory: epath.Path, structure: Any) -> Any:
-    """Returns what orbax needs to know of each leaf to read it.
+    """Returns what orbax needs to know of each leaf to read it: a tree of ``orbax.checkpoint.type_handlers.ParamInfo``.
 
-    Args:
-        directory: folder of the checkpoint's state.
-        structure: a tree of leaf metadata, as in the checkpoint; empty nodes and plain values may stand in it.
-
-    Returns:
-        A tree like it of ``orbax.checkpoint.type_handlers.ParamInfo``; empty nodes stay. Plain values are marked as not
-        to be read.
+    ``structure`` is a tree of leaf metadata, as in the checkpoint; empty nodes in it stay, and plain values are marked
+    as not to be read.
     """
     is_ocdbt = ocp.type_handlers.is_ocdbt_checkpoint(directory)
     context = ocp.type_handlers.get_ts_context()

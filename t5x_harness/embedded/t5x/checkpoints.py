@@ -28,7 +28,7 @@ from t5x import train_state as train_state_lib
 from t5x._dataset_state import load_iterator, save_iterator
 from t5x._lazy import gfile, tf
 from t5x._legacy_checkpoints import FILE_NAME, CheckpointFile, what_is_there
-from t5x._restoring import StateReader, describe_missing, transform_for_restore
+from t5x._restoring import StateReader, check_complete, transform_for_restore
 from t5x.checkpoint_importer import LazyArray, LazyThreadPoolArray
 from t5x.checkpoint_importer import LazyAwaitableArray as LazyAwaitableArray
 from t5x.checkpoint_utils import CheckpointTypes
@@ -88,8 +88,7 @@ def register_ts_spec_for_serialization() -> None:
 def fake_param_info(maybe_tspec: Any) -> _ParameterInfo | None:
     """Describes a stored leaf by itself, without a model to restore into.
 
-    Args:
-        maybe_tspec: a tensorstore spec, an array, or None for a parameter that no optimizer updates.
+    The leaf is a tensorstore spec, an array, or None for a parameter that no optimizer updates.
     """
     if maybe_tspec is None:
         return None
@@ -114,7 +113,6 @@ def get_local_data(x: Any) -> Any:
 
 
 def _step_from_train_state(train_state: Any) -> int:
-    """Returns the step of a state as a number."""
     step = train_state.step
     return int(get_local_data(step.get() if isinstance(step, LazyArray) else step))
 
@@ -123,24 +121,17 @@ class SaveStateTransformationFn(Protocol):
     """Changes a state before it is saved."""
 
     def __call__(self, state_dict: Any, parameter_infos: Any) -> tuple[Any, Any]:
-        """Returns the changed state and what is known of how each of its leaves is stored.
-
-        Args:
-            state_dict: the state as nested dicts.
-            parameter_infos: a tree like it; change both alike.
-        """
+        """Returns the state, as nested dicts, and its ``parameter_infos``, a tree like it, both changed alike."""
 
 
 class RestoreStateTransformationFn(Protocol):
     """Changes a state after it is read and before it is put into the model's."""
 
     def __call__(self, state_dict: Any, target_state_dict: Any, *, is_resuming: bool = False) -> Any:
-        """Returns the changed state.
+        """Returns the changed state, as nested dicts, for a model with the state ``target_state_dict``.
 
-        Args:
-            state_dict: the checkpoint as nested dicts. Its leaves describe stored arrays that are not read yet.
-            target_state_dict: the state of the model.
-            is_resuming: the checkpoint is this run's own, so that the change was made before.
+        The leaves of ``state_dict`` describe stored arrays that are not read yet. ``is_resuming`` says that the
+        checkpoint is this run's own, so that the change was made before.
         """
 
 
@@ -185,7 +176,6 @@ class CheckpointManagerConstructor(Protocol):
 def _transform_for_save(
     state_dict: Mapping[str, Any], parameter_infos: Mapping[str, Any], functions: Sequence[SaveStateTransformationFn]
 ) -> tuple[Any, Any]:
-    """Applies the functions in order to a state and to what is known of its leaves."""
     for function in functions:
         state_dict, parameter_infos = function(state_dict, parameter_infos)
     return state_dict, parameter_infos
@@ -270,12 +260,10 @@ class Checkpointer:
         *,
         concurrent_gb: int = 128,
     ) -> None:
-        """Saves a state under its step; does nothing if that step has a checkpoint.
+        """Saves a state under its step, after ``state_transformation_fns``; does nothing if that step has a checkpoint.
 
-        Args:
-            train_state: the state; lazy arrays in it are read one after another.
-            state_transformation_fns: changes to make before, in order.
-            concurrent_gb: the most gigabytes of arrays to hold in host memory at a time.
+        Lazy arrays in the state are read one after another; at most about ``concurrent_gb`` gigabytes are in host
+        memory.
         """
         step = _step_from_train_state(train_state)
         final_dir = self._get_checkpoint_dir(step)
@@ -327,14 +315,12 @@ class Checkpointer:
         return traverse_util.unflatten_dict(written, sep="/")
 
     def _remove_old_checkpoints(self) -> None:
-        steps = self.all_steps()
-        for step in steps[: max(len(steps) - self.keep, 0)] if self.keep else ():
+        for step in self.all_steps()[: -self.keep] if self.keep else ():
             checkpoint_utils.remove_checkpoint_dir(self._get_checkpoint_dir(step))
 
     def _remove_old_dataset_checkpoints(self) -> None:
         keep = self.keep_dataset_checkpoints
-        steps = self.all_dataset_checkpoint_steps()
-        for step in steps[: max(len(steps) - keep, 0)] if keep else ():
+        for step in self.all_dataset_checkpoint_steps()[:-keep] if keep else ():
             checkpoint_utils.remove_dataset_checkpoint(self._get_checkpoint_dir(step), _TRAIN_DS_PREFIX)
 
     def restore(
@@ -345,14 +331,10 @@ class Checkpointer:
         fallback_state: Mapping[str, Any] | None = None,
         lazy_parameters: bool = False,
     ) -> train_state_lib.TrainState:
-        """Restores a state.
+        """Restores the checkpoint of a step, the last by default, or of a ``path``: its folder or the file in it.
 
-        Args:
-            step: the step to restore; the last by default. Give this or ``path``.
-            path: folder of a checkpoint, or the file ``checkpoint`` in it.
-            state_transformation_fns: changes to make to what the checkpoint holds, in order.
-            fallback_state: values for leaves that the checkpoint lacks.
-            lazy_parameters: deliver arrays that are read when asked for; needs ``params_on_devices=False``.
+        ``state_transformation_fns`` change what the checkpoint holds, and ``fallback_state`` fills what it lacks then.
+        ``lazy_parameters`` delivers arrays that are read when asked for; that needs ``params_on_devices=False``.
 
         Raises:
             ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.
@@ -365,9 +347,7 @@ class Checkpointer:
         fallback = {} if fallback_state is None else state_utils.flatten_state_dict(fallback_state)
         infos = _flat(self._parameter_infos)
         wanted = {name: leaf for name, leaf in _flat(target).items() if isinstance(infos[name], _ParameterInfo)}
-        missing = [name for name in wanted if name not in stored and name not in fallback]
-        if missing:
-            raise ValueError(describe_missing(file.path, missing, stored))
+        check_complete(file.path, wanted, stored, fallback)
 
         def value_of(name: str) -> Any:
             if name not in stored:
@@ -419,13 +399,7 @@ class Checkpointer:
     def restore_from_tf_checkpoint(
         self, path_or_dir: str, strict: bool = True, translator: checkpoint_importer.CheckpointTranslator | None = None
     ) -> train_state_lib.TrainState:
-        """Restores a T5 checkpoint of the TensorFlow (Mesh TensorFlow) code base.
-
-        Args:
-            path_or_dir: a TensorFlow checkpoint, or a folder with one.
-            strict: refuse variables that the model does not have.
-            translator: how names are translated; as T5 and T5.1.1 need it by default.
-        """
+        """Restores a checkpoint of the Mesh TensorFlow T5; arguments as of ``restore_from_t5_checkpoint``."""
         state = checkpoint_importer.restore_from_t5_checkpoint(
             self._train_state.state_dict(), path_or_dir, strict=strict, translator=translator
         )
@@ -444,14 +418,7 @@ class Checkpointer:
         concurrent_gb: int = 16,
         translator: checkpoint_importer.CheckpointTranslator | None = None,
     ) -> None:
-        """Saves a TensorFlow T5 checkpoint in T5X's layout, array by array.
-
-        Args:
-            path_or_dir: a TensorFlow checkpoint, or a folder with one.
-            state_transformation_fns: changes to make before saving, in order.
-            concurrent_gb: the most gigabytes to hold in memory at a time.
-            translator: how names are translated.
-        """
+        """Saves a TensorFlow T5 checkpoint in T5X's layout, array by array, as ``save`` does."""
         state = checkpoint_importer.restore_from_t5_checkpoint(
             self._train_state.state_dict(), path_or_dir, lazy_parameters=True, translator=translator
         )
@@ -474,11 +441,9 @@ def _flat(tree: Any) -> dict[str, Any]:
 def populate_metrics_for_steps(checkpoints_dir: str, metric_name: str, steps: Iterable[int]) -> Mapping[int, float]:
     """Returns a metric's value at each of the steps that have one.
 
-    Args:
-        checkpoints_dir: folder of the run, with TensorBoard's folders in it.
-        metric_name: ``run/tag``, where the run is a folder, such as ``train/accuracy`` or
-            ``inference_eval/glue_cola_v002/eval/accuracy``. The shortest run that has event files counts.
-        steps: the steps to look for.
+    The files are TensorBoard's in ``checkpoints_dir``. ``metric_name`` is ``run/tag``, where the run is a folder, such
+    as ``train/accuracy`` or ``inference_eval/glue_cola_v002/eval/accuracy``. The shortest run that has event files
+    counts.
     """
     wanted = set(steps)
     parts = metric_name.split("/")
@@ -565,7 +530,7 @@ class SaveBestCheckpointer(Checkpointer):
             older = [step for step in older if step in values]
         sign = 1.0 if self._metric_mode == "max" else -1.0
         worst_first = sorted(older, key=lambda step: sign * values[step] if step in values else float("-inf"))
-        for step in worst_first[: max(len(older) - self.keep, 0)]:
+        for step in worst_first[: -self.keep]:
             checkpoint_utils.remove_checkpoint_dir(self._get_checkpoint_dir(step))
 
 
@@ -580,15 +545,7 @@ class _ScoredCheckpoint:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _BestByTensorBoard(checkpoint_managers.PreservationPolicy):
-    """Tells orbax to keep the checkpoints with the best value of a metric in TensorBoard files.
-
-    Attributes:
-        directory: folder of the run.
-        metric_name: ``run/tag``.
-        mode: ``max`` or ``min``.
-        keep: how many to keep; None for all.
-        keep_without_metrics: keep those that have no value too.
-    """
+    """Tells orbax to keep the checkpoints with the best value of a metric in TensorBoard files."""
 
     directory: str
     metric_name: str
@@ -614,9 +571,7 @@ class _BestByTensorBoard(checkpoint_managers.PreservationPolicy):
 def find_checkpoint(path: str | os.PathLike[str], step: int | None = None) -> str:
     """Returns the msgpack file of a checkpoint in T5X's own layout.
 
-    Args:
-        path: the folder of all checkpoints, that of one, or the file.
-        step: which one, for a folder of all checkpoints; the last by default.
+    ``path`` is the file, its folder, or the folder of all checkpoints, of which ``step`` or the last is taken.
 
     Raises:
         ValueError: there is none.
@@ -641,18 +596,10 @@ def load_t5x_checkpoint(
     restore_dtype: Any = None,
     lazy_parameters: bool = False,
 ) -> dict[str, Any]:
-    """Reads a whole checkpoint into host memory.
+    """Reads a checkpoint, found as by ``find_checkpoint``, into nested dicts of NumPy arrays.
 
-    Args:
-        path: the folder of all checkpoints, that of one, or the file ``checkpoint`` in it.
-        step: which one, for a folder of all checkpoints; the last by default.
-        state_transformation_fns: changes to make, in order; they see no model.
-        remap: apply the changes.
-        restore_dtype: dtype to deliver all leaves in; as saved by default.
-        lazy_parameters: deliver arrays that are read when asked for.
-
-    Returns:
-        Nested dicts of NumPy arrays, or lazy arrays, under ``target`` and ``state``.
+    ``state_transformation_fns``, which see no model, are applied unless ``remap`` is False. All leaves are delivered in
+    ``restore_dtype``, as saved by default; with ``lazy_parameters`` they are read when asked for.
 
     Raises:
         ValueError: there is no such checkpoint, or it is in another layout.
@@ -681,12 +628,7 @@ def _lazy_leaf(file: CheckpointFile, name: str, leaf: Any, dtype: Any) -> Any:
 
 
 class DatasetCheckpointHandler(ocp.CheckpointHandler):
-    """Keeps the place of an input pipeline.
-
-    Args:
-        checkpoint_filename: what the names of the files begin with.
-        should_write_dataset_ckpt: whether this process keeps anything.
-    """
+    """Keeps the place of an input pipeline, in files whose names begin with ``checkpoint_filename``."""
 
     def __init__(self, checkpoint_filename: str, should_write_dataset_ckpt: bool):
         self._checkpoint_filename = checkpoint_filename
@@ -729,11 +671,7 @@ class DatasetCheckpointHandler(ocp.CheckpointHandler):
 @ocp.args.register_with_handler(DatasetCheckpointHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class DatasetArgs(ocp.args.CheckpointArgs):
-    """What to save or restore.
-
-    Attributes:
-        item: a ``tf.data`` iterator or one of clu.
-    """
+    """The iterator to save or restore the place of: ``tf.data``'s or clu's."""
 
     item: Any = None
 
@@ -742,18 +680,16 @@ class DatasetArgs(ocp.args.CheckpointArgs):
 class OrbaxCheckpointManagerInterface:
     """Saves and restores train states through ``orbax.checkpoint.CheckpointManager``, in the background.
 
+    Arguments that are not below are as of ``Checkpointer``. As with T5X, ``save_dtype``, ``checkpoint_steps`` and
+    ``keep_dataset_checkpoints`` are not used: parameters are saved in their own dtype, the train loop acts on the
+    steps, and a dataset state goes with its checkpoint.
+
     Args:
         directory: folder of all checkpoints. For one that does not exist, such as the path of a checkpoint to restore,
             its parent is taken.
-        train_state: a state with the structure, shapes and dtypes of those to save and restore.
-        partitioner: tells how arrays are divided.
-        dataset_iterator: an input pipeline whose place is kept too.
-        save_dtype: not used: as with T5X, parameters are saved in their own dtype.
         restore_dtype: dtype that parameters, and replicated leaves such as the step, are restored in.
         keep: how many checkpoints to keep; None for all.
         period: steps between saves that are not forced.
-        checkpoint_steps: not used here; T5X' train loop acts on it.
-        keep_dataset_checkpoints: not used here; a dataset state goes with its checkpoint.
         force_keep_period: keep the checkpoints of steps that this divides.
         metric_name_to_monitor: ``run/tag`` in TensorBoard files: keep the best by it instead of the latest.
         metric_mode: ``max`` or ``min``: which values are the best.
@@ -850,15 +786,9 @@ class OrbaxCheckpointManagerInterface:
         state_transformation_fns: Sequence[SaveStateTransformationFn] = (),
         force: bool = True,
     ) -> bool:
-        """Begins to save a state under its step.
+        """Begins to save a state under its step, after ``state_transformation_fns``; returns whether it does.
 
-        Args:
-            train_state: the state.
-            state_transformation_fns: changes to make before, in order.
-            force: save even where ``should_save`` says no, as T5X' train loop, which decides itself, wants it.
-
-        Returns:
-            Whether a checkpoint is being saved.
+        ``force`` saves even where ``should_save`` says no, as T5X' train loop, which decides itself, wants it.
         """
         step = _step_from_train_state(train_state)
         if not force and not self.should_save(step):
@@ -887,14 +817,9 @@ class OrbaxCheckpointManagerInterface:
         state_transformation_fns: Sequence[RestoreStateTransformationFn] = (),
         lazy_parameters: bool = False,
     ) -> train_state_lib.TrainState:
-        """Restores a state; a checkpoint in T5X's own layout too, without the place of the input pipeline.
+        """Restores the checkpoint of either a ``step`` or a ``path``, as ``Checkpointer.restore`` does.
 
-        Args:
-            step: the step to restore. Give this or ``path``.
-            path: folder of a checkpoint, anywhere.
-            fallback_state: values for leaves that the checkpoint lacks.
-            state_transformation_fns: changes to make to what the checkpoint holds, in order.
-            lazy_parameters: not possible in orbax layout; arrays are read at once.
+        From T5X's own layout it is without the place of the input pipeline; from orbax's all arrays are read at once.
 
         Raises:
             ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.
@@ -954,15 +879,8 @@ def _folder_of_checkpoints(directory: str) -> str:
 
 
 def _is_legacy(folder: str) -> bool:
-    """Returns whether a checkpoint is in T5X's own layout.
-
-    Raises:
-        ValueError: it is of TensorFlow.
-    """
+    """Returns whether a checkpoint is not in orbax layout: ``Checkpointer`` reads it or says why it does not."""
     if not gfile.exists(os.path.join(folder, "checkpoint")):
         return False
-    file = find_checkpoint(folder)
-    kind = checkpoint_utils.detect_checkpoint_type(file, expected=CheckpointTypes.ORBAX)
-    if kind is CheckpointTypes.T5X_TF:
-        raise ValueError(f"{file} is of a TensorFlow checkpoint; restore it with restore_from_tf_checkpoint")
-    return kind is CheckpointTypes.T5X
+    kind = checkpoint_utils.detect_checkpoint_type(find_checkpoint(folder), expected=CheckpointTypes.ORBAX)
+    return kind is not CheckpointTypes.ORBAX

@@ -37,13 +37,7 @@ def latest_step(checkpoints_dir: str) -> int | None:
 
 
 def get_checkpoint_dir(checkpoints_dir: str, step: int, step_format_fixed_length: int | None = None) -> str:
-    """Returns the folder of a step's checkpoint.
-
-    Args:
-        checkpoints_dir: the folder of all checkpoints.
-        step: the step.
-        step_format_fixed_length: pad the step with zeros to this length.
-    """
+    """Returns the folder of a step's checkpoint, the step filled with zeros to ``step_format_fixed_length``."""
     number = str(step).zfill(step_format_fixed_length or 0)
     return os.path.join(checkpoints_dir, f"{get_checkpoint_prefix()}_{number}")
 

@@ -13,52 +13,26 @@ _TENSORSTORE_KEYS = frozenset(("driver", "kvstore", "metadata"))
 
 
 def tensorstore_leaf(_: Any, value: Mapping[str, Any]) -> bool:
-    """Returns whether a mapping is one serialized array rather than a branch of the tree.
-
-    Args:
-        _: the path of the mapping; the signature is that of ``is_leaf`` in ``flax.traverse_util.flatten_dict``.
-        value: the mapping.
-
-    Returns:
-        True for the JSON form of a ``tensorstore.Spec``.
-    """
+    """Returns whether a mapping is one array, as the JSON of a ``tensorstore.Spec``, not a branch of the tree."""
     return _TENSORSTORE_KEYS.issubset(value)
 
 
 def flatten_state_dict(state_dict: Mapping[str, Any], keep_empty_nodes: bool = False) -> dict[str, Any]:
-    """Flattens a state dict to ``{"target/encoder/...": leaf}``.
+    """Flattens a state dict to ``{"target/encoder/...": leaf}``, in its order; serialized tensorstore specs stay whole.
 
-    Args:
-        state_dict: nested mapping; serialized tensorstore specs in it stay whole.
-        keep_empty_nodes: keep empty branches as ``traverse_util.empty_node``.
-
-    Returns:
-        The flat dict, in the order of the nested one.
+    With ``keep_empty_nodes`` empty branches are there as ``traverse_util.empty_node``.
     """
     return traverse_util.flatten_dict(state_dict, keep_empty_nodes=keep_empty_nodes, is_leaf=tensorstore_leaf, sep="/")
 
 
 def get_name_tree(state_dict: Mapping[str, Any], keep_empty_nodes: bool = False) -> dict[str, Any]:
-    """Returns a tree of the same structure whose leaves are their own paths, joined with ``/``.
-
-    Args:
-        state_dict: nested mapping.
-        keep_empty_nodes: give empty branches a name too.
-    """
+    """Returns a tree of the same structure whose leaves are their own paths, joined with ``/``."""
     paths = traverse_util.flatten_dict(state_dict, keep_empty_nodes=keep_empty_nodes)
     return traverse_util.unflatten_dict({path: "/".join(path) for path in paths})
 
 
 def intersect_state(state_dict: Mapping[str, Any], intersect_state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keeps the leaves of one state whose paths the other has too.
-
-    Args:
-        state_dict: the state to take leaves from.
-        intersect_state_dict: the state that says which paths stay.
-
-    Returns:
-        A new nested dict. Every leaf that is left out is logged.
-    """
+    """Keeps, in a new nested dict, the leaves of a state whose paths the other has too; logs those left out."""
     wanted = flatten_state_dict(intersect_state_dict)
     kept = {}
     for path, leaf in flatten_state_dict(state_dict).items():
@@ -72,15 +46,9 @@ def intersect_state(state_dict: Mapping[str, Any], intersect_state_dict: Mapping
 def merge_state(
     state_dict: Mapping[str, Any], from_scratch_state: Mapping[str, Any], overwrite: bool = False
 ) -> Mapping[str, Any]:
-    """Adds the leaves that a state lacks from a freshly initialized one.
+    """Adds the leaves that a state lacks from a freshly initialized one, in a new nested dict; logs which.
 
-    Args:
-        state_dict: the restored state.
-        from_scratch_state: the state that fills the gaps.
-        overwrite: let the fresh leaves win where both states have one.
-
-    Returns:
-        A new nested dict with the leaves of both. Every leaf that is taken from the fresh state is logged.
+    With ``overwrite`` the fresh leaves win where both states have one.
     """
     merged = flatten_state_dict(state_dict)
     fresh = flatten_state_dict(from_scratch_state)
@@ -100,23 +68,15 @@ def apply_assignment_map(
 ) -> Mapping[str, Any]:
     r"""Renames the leaves of a checkpoint to fit a model.
 
-    Each path of the model takes its value by the first rule whose pattern fits the whole path. Checkpoint leaves that
-    a rule used lose their old path, several paths may use one leaf, and a path that no rule fits keeps the leaf that
-    the checkpoint has under it.
+    ``assignment_map`` has pairs of a regular expression for a path of the model, and the checkpoint path that it takes
+    (may use ``\1`` and the like), or None to leave the path to its initial value. Each path of the model takes its
+    value by the first rule whose pattern fits the whole path. Checkpoint leaves that a rule used lose their old path,
+    several paths may use one leaf, and a path that no rule fits keeps the leaf that the checkpoint has under it.
 
-    Args:
-        ckpt_optimizer_state: state dict read from the checkpoint.
-        optimizer_state: state dict of the model, for its paths.
-        assignment_map: pairs of a regular expression for a path of the model, and the checkpoint path that it takes
-            (may use ``\1`` and the like), or None to leave the path to its initial value.
-        require_all_rules_match: refuse rules that fit nothing.
-        is_resuming: the checkpoint is this run's own, renamed already: return it as it is.
-
-    Returns:
-        The renamed state dict.
+    A checkpoint of this run's own is renamed already: with ``is_resuming`` it is returned as it is.
 
     Raises:
-        ValueError: a rule names a leaf that the checkpoint lacks, or a rule fits no path.
+        ValueError: a rule names a leaf that the checkpoint lacks, or, with ``require_all_rules_match``, fits no path.
     """
     if is_resuming:
         return ckpt_optimizer_state
