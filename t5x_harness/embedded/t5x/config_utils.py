@@ -51,13 +51,8 @@ def direct_summarize_fiddle_config(
 ) -> None:
     """Writes the config to ``fiddle_config.txt``, as JSON beside it if it can be, and to TensorBoard.
 
-    Only the first host does. Configs name ``summarize_fiddle_config``, not this function.
-
-    Args:
-        model_dir: folder for the files; made if need be.
-        summary_writer: gets the config as a text; None for none.
-        step: the train step to show the text at.
-        get_current_fiddle_config: what ``prepare_to_summarize`` fills in.
+    Only the first host does, at the given train step, to a ``summary_writer`` that is not None. Configs name
+    ``summarize_fiddle_config``, not this function, and ``prepare_to_summarize`` fills in its last argument.
 
     Raises:
         ValueError: the config was not prepared.
@@ -90,13 +85,7 @@ summarize_fiddle_config = fdl.Partial(direct_summarize_fiddle_config)
 
 
 def config_with_fiddle(function: Callable[..., T]) -> fdl.Buildable[Callable[..., T]]:
-    """Makes the config that Fiddle's command line flags describe.
-
-    Args:
-        function: what the program runs: ``train``, ``evaluate``, ``infer``.
-
-    Returns:
-        A ``fdl.Partial`` of ``function``: building it gives a function to call without arguments.
+    """Makes the config that Fiddle's command line flags describe: a ``fdl.Partial`` of ``function``.
 
     Raises:
         AssertionError: there are no Fiddle flags.
@@ -139,11 +128,7 @@ def _full_name(function: Callable[..., Any]) -> str:
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-    """Runs ``main`` as an absl application that takes JAX's, Gin's and Fiddle's flags, and exits.
-
-    Args:
-        main: gets the arguments that are not flags.
-    """
+    """Runs ``main`` as an absl application that takes JAX's, Gin's and Fiddle's flags, and exits."""
     jax.config.parse_flags_with_absl()
     if using_fdl():
         utils.run_main(main, flags_parser=lambda args: fdl_flags.flags_parser(gin_utils.rewrite_gin_args(args)))

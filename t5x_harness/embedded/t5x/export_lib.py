@@ -41,10 +41,9 @@ WarmupExamples = list[WarmupExample]
 
 @dataclasses.dataclass
 class CustomInferenceMode:
-    """Another method of the model to export than the two that have names.
+    """Another method of the model, taking parameters and a batch, to export than the two that have names.
 
     Attributes:
-        model_fn_name: of the method; it takes parameters and a batch.
         fetch_output: picks what to return of its result.
         model_fn_const_kwargs: further arguments of the method.
     """
@@ -61,20 +60,15 @@ _MODES = {"predict": ("predict_batch_with_aux", 2), "score": ("score_batch", 1)}
 class ExportableModule(tf.Module):
     """What is saved: the parameters, and the way from a batch of texts to the model's results.
 
+    The three functions go from inputs to the model's features, from parameters and features to results, and from
+    results to outputs. ``use_gpu`` keeps the parameters on a GPU. ``use_batch_function`` gathers requests in batches by
+    ``tf.nondifferentiable_batch_function``, which has the arguments that are not described.
+
     Args:
-        preproc_tf_fn: from the inputs to the model's features.
-        model_tf_fn: from parameters and features to results.
-        postproc_tf_fn: from results to outputs.
-        params: the parameters.
         batch_size: examples in a batch; None for any number.
-        num_batch_threads: of the batching below.
-        max_enqueued_batches: of the batching below.
         batch_timeout_micros: how long a batch waits to be filled.
-        max_batch_size: of the batching below.
         allowed_batch_sizes: which sizes batches are filled up to.
         jit_compile: whether TensorFlow compiles the model.
-        use_batch_function: gather requests in batches.
-        use_gpu: keep the parameters on a GPU.
         enable_large_batch_splitting: divide larger requests.
     """
 
@@ -166,12 +160,8 @@ def get_train_state_initializer(
 ) -> utils.TrainStateInitializer | None:
     """Makes what knows shapes and axes of the parameters; None without a partitioner.
 
-    Args:
-        model: whose parameters they are.
-        partitioner: lays them out.
-        task_feature_lengths: length by task feature.
-        batch_size: of the export; None takes the smallest one that there is.
-        trailing_shapes: by model feature, what follows batch and length in its shape.
+    A ``batch_size`` of None takes the smallest one that there is. ``trailing_shapes`` has, by model feature, what
+    follows batch and length in its shape.
 
     Raises:
         ValueError: if a feature has more dimensions, and no trailing shape.
@@ -220,20 +210,13 @@ def create_inference_function(
 ) -> InferenceFn:
     """Makes a function of parameters and a batch that predicts, scores, or calls another method of the model.
 
-    Args:
-        model: whose method is called.
-        inference_mode: "predict", "score" or a ``CustomInferenceMode``.
-        partitioner: partitions the method, given an initializer.
-        train_state_initializer: knows the axes of the parameters.
-        decoding_state_callback_fn: of the decoding; for "predict" only.
-        enable_jax2tf: convert it for TensorFlow.
-        enable_xla: passed on to jax2tf.
-        polymorphic_shapes_inputs: a shape like "b, ..." for each feature, if the batch size is open.
-        native_lowering: not used: jax2tf lowers natively only.
-        native_lowering_platforms: the platforms to lower for; CPU and TPU by default.
-        model_fn_extra_kwargs: further arguments of ``predict_batch_with_aux``.
-        jax2tf_disable_platform_checks: let the converted program run on other platforms.
-        output_len: how many arrays a mode with a name returns; its own number by default.
+    Given a partitioner and an initializer, which knows the axes of the parameters, the method is partitioned. The
+    decoding callback and ``model_fn_extra_kwargs`` are for predictions only. ``output_len`` is how many arrays a mode
+    with a name returns, its own number by default.
+
+    ``enable_jax2tf`` converts it for TensorFlow, for CPU and TPU unless other platforms are given. Where the batch size
+    is open, ``polymorphic_shapes_inputs`` has a shape like "b, ..." for each feature. ``native_lowering`` is not used:
+    jax2tf lowers natively only.
 
     Raises:
         ValueError: if the mode has an unknown name.
@@ -310,14 +293,7 @@ def create_single_tensor_input_signature(
     tokenized_inputs: bool = False,
     name: str = "text_batch",
 ) -> Sequence[tf.TensorSpec]:
-    """Returns the signature of one input: texts [batch], or tokens [batch, length of the inputs].
-
-    Args:
-        batch_size: None for any number.
-        task_feature_lengths: has the length of "inputs".
-        tokenized_inputs: whether they are tokens.
-        name: of the input.
-    """
+    """Returns the signature of one input: texts [batch], or tokens [batch, length of the inputs]."""
     if not tokenized_inputs:
         return (tf.TensorSpec([batch_size], tf.string, name=name),)
     return (tf.TensorSpec([batch_size, task_feature_lengths["inputs"]], tf.int32, name=name),)
@@ -326,12 +302,7 @@ def create_single_tensor_input_signature(
 def truncate_and_pad_tokenized_input(
     input_tensor: tf.Tensor, max_length: int, allowed_lengths: list[int] | None = None
 ) -> tf.Tensor:
-    """Cuts or pads tokens to a length.
-
-    Args:
-        input_tensor: int32[tokens].
-        max_length: the length.
-        allowed_lengths: pad to the shortest of these that is long enough, instead.
+    """Cuts or pads int32[tokens] to ``max_length``, or pads to the shortest of ``allowed_lengths`` that is long enough.
 
     Raises:
         ValueError: if the longest of them is not ``max_length``.
@@ -361,19 +332,11 @@ def create_preprocessor(
     split_separator: str | None = None,
     bucket_keys: Mapping[str, list[int]] | None = None,
 ) -> tuple[PreprocessorFn, Sequence[tf.TensorSpec]]:
-    """Makes what turns a batch of texts into the features of an encoder-decoder.
+    """Makes what turns a batch of texts, or tokens, into the features of an encoder-decoder, and its signature.
 
-    Args:
-        batch_size: None for any number.
-        output_features: "inputs" and "targets", with their vocabularies.
-        task_feature_lengths: the lengths to cut or pad them to.
-        tokenized_inputs: whether the inputs are tokens already.
-        input_tensor_name: of the one input.
-        split_separator: what divides a text into inputs and targets, for scores; without it targets are empty.
-        bucket_keys: by feature, lengths to pad to instead of one.
-
-    Returns:
-        The function and the signature of its input.
+    ``output_features`` has "inputs" and "targets", with their vocabularies, which are cut or padded to
+    ``task_feature_lengths``, or to one of the lengths in ``bucket_keys``. For scores, ``split_separator`` divides a
+    text into both; without it targets are empty.
     """
 
     def tokens(text: tf.Tensor, name: str) -> tf.Tensor:
@@ -435,13 +398,8 @@ def _parsed_features(specs: Mapping[str, Any]) -> dict[str, Any]:
 class PreprocessorFnFromTask:
     """Turns a batch of examples into the model's features as a SeqIO task does.
 
-    Args:
-        batch_size: examples in a batch; None for any number.
-        model: whose feature converter is used.
-        task_feature_lengths: length by task feature.
-        task_name: of the task.
-        serialized_examples: whether the examples are serialized TFExamples.
-        run_precache: go through the preprocessors before the task's cache, too.
+    A ``batch_size`` of None is any number. ``serialized_examples`` are TFExamples; ``run_precache`` goes through the
+    preprocessors before the task's cache, too.
     """
 
     def __init__(
@@ -511,17 +469,10 @@ def create_postprocessor(
     output_feature_names: list[str] | None = None,
     add_token_length_to_output: bool | None = False,
 ) -> PostprocessorFn:
-    """Makes what turns the model's results into outputs.
+    """Makes what turns the model's results into outputs: for "predict", tokens that ``vocab`` decodes, and scores.
 
-    Args:
-        vocab: decodes predicted tokens.
-        inference_mode: only "predict" has any.
-        decode_outputs: whether to decode them.
-        output_feature_names: names of the outputs, in order; without them they are a tuple.
-        add_token_length_to_output: add, to decoded predictions, the number of tokens and that before the end.
-
-    Returns:
-        The function; it raises a ValueError if there are more or fewer outputs than names.
+    Outputs are a dictionary if they have names, which must be as many, and a tuple otherwise.
+    ``add_token_length_to_output`` adds, to decoded predictions, the number of tokens and that before the end.
     """
 
     def named(outputs: Any) -> Any:
@@ -562,17 +513,10 @@ def write_warmup_examples(
 ) -> None:
     """Writes requests that TensorFlow Serving warms a model up with, into ``assets.extra``.
 
-    Args:
-        text_batch: a batch of examples, repeated or cut to each batch size.
-        output_dir: of the SavedModel.
-        model_name: that the requests name.
-        signature_name: that the requests name.
-        generate_examples_fn: makes several such batches, instead.
-        batch_sizes: a request for each; None leaves the batch as it is.
-        input_tensor_name: that the requests name.
-        decoder_params_spec: name, dtype and shape of further inputs, which are zeros.
-        request_to_prediction_log: makes a ``PredictionLog`` of a request, in another way.
-        input_tensor_dtype: of the examples; texts or int32 by default, as they are.
+    There is one for each of ``batch_sizes``, to which ``text_batch`` is repeated or cut, or which is None; and for each
+    batch of ``generate_examples_fn`` instead, if that is given. ``decoder_params_spec`` has name, dtype and shape of
+    further inputs, which are zeros; ``request_to_prediction_log`` makes a ``PredictionLog`` of a request in another
+    way.
 
     Raises:
         ImportError: if tensorflow-serving-api, which has the messages, is not installed.
@@ -633,11 +577,7 @@ def create_batch_polymorphic_shapes(
 ) -> Any:
     """Returns jax2tf's shape of each feature, "b, ..." if the batch size is open; None if all shapes are known.
 
-    Args:
-        input_signature: of the preprocessor.
-        preprocessor: makes the features.
-        create_fake_input_fn: makes inputs to try it with.
-        overrides: other shapes, by feature.
+    The features are what ``preprocessor`` makes of fake inputs; ``overrides`` has other shapes, by feature.
     """
     is_open = any(not spec.shape.is_fully_defined() for spec in jax.tree.leaves(input_signature))
     if not is_open and not overrides:
@@ -698,34 +638,14 @@ def save(
 ) -> None:
     """Saves a model as a SavedModel for CPUs.
 
-    Args:
-        model: with the vocabularies that its features have.
-        inference_mode: "predict", "score" or a ``CustomInferenceMode``.
-        restore_checkpoint_cfg: the checkpoint.
-        exportable_module_cls: makes what is saved, usually ``ExportableModule``.
-        create_preprocessor_fn: makes the way from inputs to features.
-        create_inference_function_fn: makes the model's part.
-        create_postprocessor_fn: makes the way from results to outputs.
-        partitioner: lays the parameters out; with None they are read as they are.
-        create_decoding_state_callback_fn: makes a callback of the decoding, given ``vocab`` and ``call_tf_graph``.
-        output_features: "inputs" and "targets"; or None, and a task.
-        task_feature_lengths: their lengths.
-        batch_size: examples in a batch; None for any number.
-        output_dir: folder by device, of which "cpu" is written; or BASE/VERSION, and BASE_cpu/VERSION is written.
-        model_name: for the warmup examples.
-        warmup_examples: written beside the model, for TensorFlow Serving.
-        tokenized_inputs: whether the inputs are tokens.
-        write_warmup_example_fn: writes them.
-        mixture_or_task_name: has the output features.
-        validation_examples: not used, as in the public T5X.
-        native_lowering: not used: jax2tf lowers natively only.
-        native_lowering_platforms: the platforms to lower for; CPU and TPU by default.
-        enable_xla: passed on to jax2tf.
-        decode_outputs: decode predictions; by default if the inputs are texts.
-        trailing_shapes: by model feature, what follows batch and length in its shape.
-        output_vocab_feature_name: the feature whose vocabulary decodes.
-        signature_name: of the function in the SavedModel.
-        create_polymorphic_shapes_fn: makes the shapes of an open batch size.
+    The functions ``create_..._fn`` make its parts as those of this module do, which describe the other arguments; that
+    of the decoding callback gets ``vocab`` and ``call_tf_graph``. Without a partitioner parameters are read as they
+    are. As in the public T5X, ``validation_examples`` is not used.
+
+    ``output_features`` are given, or ``mixture_or_task_name`` has them; ``output_vocab_feature_name`` says whose
+    vocabulary decodes predictions, by default if the inputs are texts. ``output_dir`` is the folder by device, of which
+    "cpu" is written; or BASE/VERSION, and BASE_cpu/VERSION is written. ``warmup_examples``, for TensorFlow Serving, lie
+    beside it.
 
     Raises:
         ValueError: if the folder, or the output features, are not given in one of the ways above.
@@ -737,9 +657,13 @@ def save(
         output_features = seqio.get_mixture_or_task(mixture_or_task_name).output_features
     assert output_features is not None
     vocabulary = output_features[output_vocab_feature_name].vocabulary if output_vocab_feature_name else None
-    preprocess, signature = _preprocessor(
-        create_preprocessor_fn, batch_size, output_features, task_feature_lengths, tokenized_inputs
-    )
+    if "batch_size" in inspect.signature(create_preprocessor_fn).parameters:
+        preprocess, signature = create_preprocessor_fn(
+            batch_size, output_features, task_feature_lengths, tokenized_inputs
+        )
+    else:  # the older way, without a signature
+        preprocess = create_preprocessor_fn(output_features, task_feature_lengths, tokenized_inputs)
+        signature = create_single_tensor_input_signature(batch_size, task_feature_lengths, tokenized_inputs)
     initializer = None
     if partitioner is not None:
         initializer = get_train_state_initializer(model, partitioner, task_feature_lengths, batch_size, trailing_shapes)
@@ -784,17 +708,3 @@ def save(
             batch_sizes=list(module.export_batch_sizes),
             signature_name=signature_name,
         )
-
-
-def _preprocessor(
-    create: CreatePreprocessorFn,
-    batch_size: int | None,
-    output_features: Mapping[str, seqio.Feature],
-    task_feature_lengths: Mapping[str, int],
-    tokenized_inputs: bool,
-) -> tuple[PreprocessorFn, Sequence[tf.TensorSpec]]:
-    """Returns a preprocessor and its signature, also of a function in the older way, which gives no signature."""
-    if "batch_size" in inspect.signature(create).parameters:
-        return create(batch_size, output_features, task_feature_lengths, tokenized_inputs)
-    signature = create_single_tensor_input_signature(batch_size, task_feature_lengths, tokenized_inputs)
-    return create(output_features, task_feature_lengths, tokenized_inputs), signature

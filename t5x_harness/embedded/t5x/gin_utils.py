@@ -19,10 +19,7 @@ _GIN_FLAG = "--gin."
 
 @gin.configurable
 def get_gin_config_str(show_provenance: bool = False) -> str:
-    """Writes out the current config.
-
-    Args:
-        show_provenance: name the file and line of every binding, in comments. Bind it to have it in ``config.gin``.
+    """Writes out the current config, with the file and line of every binding in comments if ``show_provenance`` is set.
 
     Raises:
         TypeError: provenance is asked for, and the installed Gin can't show it (gin-config 0.5 can't).
@@ -44,14 +41,10 @@ def parse_gin_flags(
     skip_unknown: bool | Sequence[str] = False,
     finalize_config: bool = True,
 ) -> None:
-    """Parses Gin files and bindings, and logs the config that results.
+    """Parses Gin files and then bindings, a later one of the same parameter wins, and logs the config that results.
 
-    Args:
-        gin_search_paths: folders that files are named relative to.
-        gin_files: parsed in order; a later binding of the same parameter wins.
-        gin_bindings: parsed after the files, in order.
-        skip_unknown: ignore bindings of what is not registered: all, or those named.
-        finalize_config: lock the config afterwards.
+    ``skip_unknown`` ignores bindings of what is not registered: all, or those named. The config is locked afterwards
+    unless ``finalize_config`` is False.
 
     Raises:
         OSError: a file is nowhere to be found.
@@ -68,9 +61,6 @@ def parse_gin_flags(
 
 def rewrite_gin_args(args: Sequence[str]) -> Sequence[str]:
     """Turns arguments ``--gin.NAME=VALUE`` into ``--gin_bindings=NAME = VALUE`` and leaves the others.
-
-    Args:
-        args: a command line.
 
     Raises:
         ValueError: a ``--gin.`` argument has no value.
@@ -90,13 +80,7 @@ def rewrite_gin_args(args: Sequence[str]) -> Sequence[str]:
 
 @gin.register
 def summarize_gin_config(model_dir: str, summary_writer: metric_writers.MetricWriter | None, step: int) -> None:
-    """Writes the config to ``config.gin`` and to TensorBoard; only the first host does.
-
-    Args:
-        model_dir: folder for ``config.gin``; made if need be.
-        summary_writer: gets the config as a text; None for none.
-        step: the train step to show the text at.
-    """
+    """Writes the config to ``config.gin`` and, at ``step``, to TensorBoard; only the first host does."""
     if jax.process_index() != 0:
         return
     text = get_gin_config_str()
@@ -109,11 +93,7 @@ def summarize_gin_config(model_dir: str, summary_writer: metric_writers.MetricWr
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-    """Runs ``main`` as an absl application that takes ``--gin.NAME=VALUE`` arguments, and exits.
-
-    Args:
-        main: gets the arguments that are not flags.
-    """
+    """Runs ``main`` as an absl application that takes ``--gin.NAME=VALUE`` arguments, and exits."""
     utils.run_main(main, flags_parser=lambda args: app.parse_flags_with_usage(list(rewrite_gin_args(args))))
 
 
@@ -133,13 +113,6 @@ def bool_fn(var1: Any = gin.REQUIRED) -> bool:
 def string_split_fn(
     text: str = gin.REQUIRED, separator: str = gin.REQUIRED, maxsplit: int = -1, index: int | None = None
 ) -> list[str] | str:
-    """Splits a string of a config.
-
-    Args:
-        text: what to split.
-        separator: what stands between the parts.
-        maxsplit: how often to split at most; -1 for no limit.
-        index: which part to return; None for all.
-    """
+    """Splits a string of a config, at most ``maxsplit`` times unless -1; returns the part of an index, or all."""
     parts = text.split(separator, maxsplit)
     return parts if index is None else parts[index]

@@ -93,13 +93,7 @@ def _check_every_leaf_is_named(collection: str, axes: PyTree, values: PyTree) ->
 
 
 class FlaxOptimTrainState(flax.struct.PyTreeNode):
-    """A train state around an ``t5x.optimizers.Optimizer``.
-
-    Attributes:
-        params_axes: axis metadata of the parameters, as the model gave it.
-        flax_mutables: mutable collections of the model.
-        flax_mutables_axes: axis metadata of these.
-    """
+    """A train state around an ``t5x.optimizers.Optimizer``, with the axis metadata that the model gave."""
 
     _optimizer: optimizers.OptimizerType
     params_axes: FrozenDict[str, Any] | None = None
@@ -110,11 +104,9 @@ class FlaxOptimTrainState(flax.struct.PyTreeNode):
     def create(
         cls, optimizer_def: optimizers.OptimizerDefType, model_variables: FrozenDict[str, Any]
     ) -> FlaxOptimTrainState:
-        """Makes the state at step 0.
+        """Makes the state at step 0 of what ``Module.init`` returned: ``params`` and usually ``params_axes``.
 
-        Args:
-            optimizer_def: the optimizer. One with a method ``set_param_axes`` gets the model's axis names.
-            model_variables: what ``Module.init`` returned, with collection ``params`` and usually ``params_axes``.
+        An optimizer with a method ``set_param_axes`` gets the model's axis names.
 
         Raises:
             ValueError: the optimizer needs axis names that the model does not give, or some are missing.
@@ -183,13 +175,7 @@ class FlaxOptimTrainState(flax.struct.PyTreeNode):
     def apply_gradient(
         self, grads: PyTree, learning_rate: jax.Array | float, flax_mutables: FrozenDict[str, Any] = EMPTY_DICT
     ) -> FlaxOptimTrainState:
-        """Returns the state after one update.
-
-        Args:
-            grads: gradients, a tree like the parameters.
-            learning_rate: the rate of this step; optimizers that wrap optax have their own and ignore it.
-            flax_mutables: the mutable collections after the step.
-        """
+        """Returns the state after one update; optimizers that wrap optax ignore ``learning_rate``."""
         updated = self._optimizer.apply_gradient(grads, learning_rate=learning_rate)
         return self.replace(_optimizer=updated, flax_mutables=flax_mutables)
 
